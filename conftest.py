@@ -45,7 +45,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what falls to another Python (tests/deal.py), in a run of all."""
     is_all = config.args_source.name == "TESTPATHS"
-    if not config.option.deal or not is_all or not collection_path.name.startswith("test_"):
+    if (
+        not config.option.deal
+        or not is_all
+        or not collection_path.name.startswith("test_")
+    ):
         return None
     if DEALT not in config.stash:
         config.stash[DEALT] = Deal.of_this_run(config.rootpath)
@@ -60,7 +64,9 @@ def pytest_collection(session: pytest.Session) -> None:
     Workers that collect in one order rewrite the assertions of each module at the same time. So
     each finds what the others have written. What cannot be imported is told by the collection.
     """
-    worker = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    worker = getattr(
+        session.config, "workerinput", {"workerid": "gw0", "workercount": 1}
+    )
     number = int(worker["workerid"].removeprefix("gw"))
     count = worker["workercount"]
     root = Path(__file__).parent
@@ -70,7 +76,9 @@ def pytest_collection(session: pytest.Session) -> None:
         warnings.simplefilter("error")
         for file in files[len(files) * number // count :]:
             with contextlib.suppress(Exception):
-                importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
+                importlib.import_module(
+                    ".".join(file.relative_to(root).with_suffix("").parts)
+                )
 
 
 def pytest_collection_finish() -> None:
@@ -90,7 +98,9 @@ def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> Iterator[pytest.Pytester]:
+def pytester(
+    pytester: pytest.Pytester, pytestconfig: pytest.Config
+) -> Iterator[pytest.Pytester]:
     """Pytest's own; a session that it starts finds what Hypothesis has read of difftest already.
 
     Hypothesis reads the numbers in each module that is not installed, and keeps them below the

@@ -32,7 +32,9 @@ def matmul_classic(lhsT, rhs):
                 cisa.dma_copy(dst=left, src=lhsT[depth, rows])
                 cisa.dma_copy(dst=right, src=rhs[depth, columns])
                 total += cisa.nc_matmul(left, right)
-            cisa.dma_copy(dst=result[rows, columns], src=cl.copy(total, dtype=lhsT.dtype))
+            cisa.dma_copy(
+                dst=result[rows, columns], src=cl.copy(total, dtype=lhsT.dtype)
+            )
     return result
 
 
@@ -80,7 +82,9 @@ def conv_classic(image, filters, ROWS=8):
         for i in range(FH):
             for j in range(FW):
                 top = r * ROWS + i
-                total += cisa.nc_matmul(w[:, i, j, :], x[:, top : top + ROWS, j : j + width])
+                total += cisa.nc_matmul(
+                    w[:, i, j, :], x[:, top : top + ROWS, j : j + width]
+                )
         rows = slice(r * ROWS, (r + 1) * ROWS)
         cisa.dma_copy(dst=result[:, rows, :], src=cl.copy(total, dtype=image.dtype))
     return result

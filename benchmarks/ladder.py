@@ -28,9 +28,15 @@ BUGS = 2
 """Planted for each rewriting that changes nothing."""
 
 
-def candidates(dialects: tuple[str, ...] = ("nki", "classic")) -> Iterator[dict[str, str]]:
+def candidates(
+    dialects: tuple[str, ...] = ("nki", "classic"),
+) -> Iterator[dict[str, str]]:
     """Lines of a batch, without an end: bugs of each rung in turn, and equivalent files."""
-    turns = [_of_rung(f"kernels.{one}.conv2d_ladder.{rung}") for rung in RUNGS for one in dialects]
+    turns = [
+        _of_rung(f"kernels.{one}.conv2d_ladder.{rung}")
+        for rung in RUNGS
+        for one in dialects
+    ]
     while True:
         for turn in turns:
             yield next(turn)
@@ -41,14 +47,21 @@ def _of_rung(module: str) -> Iterator[dict[str, str]]:
     text = Path(str(loaded.__file__)).read_text("utf-8")
     name = f"conv2d_{module.rpartition('.')[2]}"
     bodies = (getattr(one, "function", one) for one in vars(loaded).values())
-    own = [one for one in bodies if isinstance(one, FunctionType) and one.__module__ == module]
+    own = [
+        one
+        for one in bodies
+        if isinstance(one, FunctionType) and one.__module__ == module
+    ]
     planted = [one.change for one in mutants_of(own)]
     random.Random(module).shuffle(planted)
     left = iter(planted)
     for number in itertools.count():
         yield {"name": name, "source": f"{text}\n# Rewritten {number} times.\n"}
         for change in itertools.islice(left, BUGS):
-            yield {"name": name, "source": text[: change.start] + change.text + text[change.end :]}
+            yield {
+                "name": name,
+                "source": text[: change.start] + change.text + text[change.end :],
+            }
 
 
 if __name__ == "__main__":

@@ -43,9 +43,18 @@ def table(rows: Iterable[Row], compilers: dict[str, Compiler]) -> None:
     print("kernel, dtype, machine", *compilers, sep=" | ")
     for kernel, dtype, machine, shapes in rows:
         one = MACHINES[machine]
-        trace = launch(kernel, [np.ones(each, dtype) for each in shapes], machine=one).trace
-        times = [predict(trace, one, dge=True, compiler=each).middle for each in compilers.values()]
-        print(f"{kernel.__name__}, {dtype}, {machine}", *(f"{t:,.1f}" for t in times), sep=" | ")
+        trace = launch(
+            kernel, [np.ones(each, dtype) for each in shapes], machine=one
+        ).trace
+        times = [
+            predict(trace, one, dge=True, compiler=each).middle
+            for each in compilers.values()
+        ]
+        print(
+            f"{kernel.__name__}, {dtype}, {machine}",
+            *(f"{t:,.1f}" for t in times),
+            sep=" | ",
+        )
     print()
 
 

@@ -24,7 +24,8 @@ POINTS = 24
 
 def points():
     axes = Axes(
-        parse_axes([GRID, "dtype=float32,float16,bfloat16", "machine=trn1,trn2"]), {"n": ELEMENTS}
+        parse_axes([GRID, "dtype=float32,float16,bfloat16", "machine=trn1,trn2"]),
+        {"n": ELEMENTS},
     )
     found = list(axes.points())
     return [found[n % len(found)] for n in range(POINTS)]
@@ -53,11 +54,15 @@ def measured():
             for times, cluster in zip(taken.values(), clusters, strict=True):
                 address = cluster.scheduler_address
                 times.append(seconds(judge_on_dask(orders, points(), address)))
-    return [one / two for one, two in zip(*taken.values(), strict=True)][1:]  # the first warms up
+    return [one / two for one, two in zip(*taken.values(), strict=True)][
+        1:
+    ]  # the first warms up
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     ratios = measured()
     each = ", ".join(f"{one:.2f}" for one in ratios)
-    print(f"2 workers beside 1: {statistics.median(ratios):.2f} times the points a second ({each})")
+    print(
+        f"2 workers beside 1: {statistics.median(ratios):.2f} times the points a second ({each})"
+    )

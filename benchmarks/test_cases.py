@@ -65,7 +65,9 @@ def test_cases_a_second(capsys):
     for name, spec in specs():
         runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(spec)
         check_each(runner, spec, drawn[0])  # imports and caches
-        alone = seconds(lambda case, s=spec: evaluate_reference(s, case, s.inputs_of(case)), drawn)
+        alone = seconds(
+            lambda case, s=spec: evaluate_reference(s, case, s.inputs_of(case)), drawn
+        )
         whole = seconds(lambda case, s=spec, r=runner: check_each(r, s, case), drawn)
         rows.append((name, len((spec.kernel, *spec.others)), 1 / whole, whole / alone))
     with capsys.disabled():
@@ -105,7 +107,9 @@ def test_many_cases_take_no_more_memory_than_few(small, capsys):
             runner.check(small, case)
             runner.repeats.add(small, replace(case, values={**case.values, "": number}))
         gc.collect()
-        return sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return sys.getallocatedblocks(), resource.getrusage(
+            resource.RUSAGE_SELF
+        ).ru_maxrss
 
     after(1000 - FEW)  # the last thousand cases that agreed are remembered
     few, peak_of_few = after(FEW)

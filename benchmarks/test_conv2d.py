@@ -29,8 +29,14 @@ AIMS = {"simulated, float32": 1.8, "simulated, float16": 2.5}
 
 def arguments(dtype):
     random = np.random.default_rng(0)
-    shapes = ((1, CHANNELS, PLANE, PLANE), (CHANNELS, CHANNELS, FILTER, FILTER), (CHANNELS,))
-    return tuple(random.random(shape, dtype=np.float32).astype(dtype) for shape in shapes)
+    shapes = (
+        (1, CHANNELS, PLANE, PLANE),
+        (CHANNELS, CHANNELS, FILTER, FILTER),
+        (CHANNELS,),
+    )
+    return tuple(
+        random.random(shape, dtype=np.float32).astype(dtype) for shape in shapes
+    )
 
 
 def simulated(X, W, bias):
@@ -52,7 +58,9 @@ def bare_products(X, W, bias):
     moving = X[0, :128, :2, :output].reshape(128, -1)
     product = np.empty((128, 2 * output), np.float32)
     with one_thread():
-        for _ in itertools.product(range(output // 2), range(2), range(2), range(FILTER**2)):
+        for _ in itertools.product(
+            range(output // 2), range(2), range(2), range(FILTER**2)
+        ):
             np.matmul(stationary.T, moving, out=product)
     return np.broadcast_to(product[0, 0], (1, CHANNELS, output, output))
 
@@ -77,19 +85,32 @@ def test_conv2d(capsys):
             seconds[name].append(time.process_time() - start)
             assert result.shape == (1, CHANNELS, *(PLANE - FILTER + 1,) * 2)
     beside = seconds.pop("torch, float32")[1:]  # the first warms up
-    blas = next(one["architecture"] for one in threadpool_info() if one["user_api"] == "blas")
+    blas = next(
+        one["architecture"] for one in threadpool_info() if one["user_api"] == "blas"
+    )
     with capsys.disabled():
-        print(f"\ntimes torch ({torch.backends.cpu.get_cpu_capability()}), BLAS for {blas}")
+        print(
+            f"\ntimes torch ({torch.backends.cpu.get_cpu_capability()}), BLAS for {blas}"
+        )
         for name, taken in seconds.items():
-            ratio = statistics.median(a / b for a, b in zip(taken[1:], beside, strict=True))
-            print(f"{name}: {ratio:.2f}" + (f" (aim {AIMS[name]})" if name in AIMS else ""))
+            ratio = statistics.median(
+                a / b for a, b in zip(taken[1:], beside, strict=True)
+            )
+            print(
+                f"{name}: {ratio:.2f}"
+                + (f" (aim {AIMS[name]})" if name in AIMS else "")
+            )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_peak_memory(dtype, capsys):
-    peak = int(subprocess.check_output([sys.executable, __file__, dtype.__name__], text=True))
+    peak = int(
+        subprocess.check_output([sys.executable, __file__, dtype.__name__], text=True)
+    )
     with capsys.disabled():
-        print(f"\nconv2d {dtype.__name__}: peak memory {peak / 1e6:.0f} MB (aim 1500 MB)")
+        print(
+            f"\nconv2d {dtype.__name__}: peak memory {peak / 1e6:.0f} MB (aim 1500 MB)"
+        )
     assert peak < PEAK_MEMORY
 
 

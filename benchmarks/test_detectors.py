@@ -50,8 +50,16 @@ def kernels():
         "conv2d, today's": (todays.fused_conv2d_maxpool, IMAGES, {"pool_size": 2}),
         "transpose": (transpose.matrix_transpose, MATRICES[:1], {}),
         # little data for each instruction: the inspection weighs most
-        "tiles of 1 element, classic": (classic_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
-        "tiles of 1 element, today's": (todays_add.vector_add_tiled, VECTORS, {"ROW_CHUNK": 1}),
+        "tiles of 1 element, classic": (
+            classic_add.vector_add_tiled,
+            VECTORS,
+            {"ROW_CHUNK": 1},
+        ),
+        "tiles of 1 element, today's": (
+            todays_add.vector_add_tiled,
+            VECTORS,
+            {"ROW_CHUNK": 1},
+        ),
         "transpose by tiles": (transpose.transpose_by_tiles, MATRICES[:1], {}),
         "conv2d baseline, 6 x 6": (baseline.conv2d_baseline, SMALL_IMAGE, {}),
         "conv2d halo tiles, 6 x 6": (halo_tiles.conv2d_halo_tiles, SMALL_IMAGE, {}),
@@ -81,5 +89,7 @@ def test_a_launch_that_is_looked_at(name, capsys):
     events = len(launch(*call).trace)
     shown = ", ".join(f"{ratio:.2f} of one {what}" for what, ratio in ratios.items())
     with capsys.disabled():
-        print(f"\n{name}: {events} instructions; a launch that is looked at takes {shown}")
+        print(
+            f"\n{name}: {events} instructions; a launch that is looked at takes {shown}"
+        )
     assert ratios["recorded"] <= AIM

@@ -24,7 +24,9 @@ def matrices():
 
 def images():
     random = np.random.default_rng(0)
-    return random.random((128, 34, 34), np.float32), random.random((3, 3, 128, 128), np.float32)
+    return random.random((128, 34, 34), np.float32), random.random(
+        (3, 3, 128, 128), np.float32
+    )
 
 
 def matmul(lhsT, rhs):
@@ -32,7 +34,9 @@ def matmul(lhsT, rhs):
 
 
 def convolution(image, filters):
-    windows = np.lib.stride_tricks.sliding_window_view(image, filters.shape[:2], axis=(1, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(
+        image, filters.shape[:2], axis=(1, 2)
+    )
     return np.einsum("chwij,ijco->ohw", windows, filters, optimize=True)
 
 
@@ -52,7 +56,9 @@ def test_today_beside_classic(name, inputs, meaning, aim, capsys):
 
     arrays = inputs()
     expected = meaning(*arrays)
-    kernels = [getattr(dialects, f"{name}_{dialect}") for dialect in ("today", "classic")]
+    kernels = [
+        getattr(dialects, f"{name}_{dialect}") for dialect in ("today", "classic")
+    ]
     for kernel in kernels:  # which also warms up
         np.testing.assert_allclose(seconds(kernel, arrays)[1], expected, rtol=1e-4)
     ratios = []
@@ -61,7 +67,9 @@ def test_today_beside_classic(name, inputs, meaning, aim, capsys):
         ratios.append(today / classic)
     ratio = statistics.median(ratios)
     with capsys.disabled():
-        print(f"\n{name}: today's dialect takes {ratio:.2f} times the classic one's time")
+        print(
+            f"\n{name}: today's dialect takes {ratio:.2f} times the classic one's time"
+        )
     assert aim is None or ratio < aim
 
 
@@ -78,4 +86,6 @@ def test_one_element(benchmark, record):
         warmup_rounds=1,
     )
     np.testing.assert_array_equal(run.outputs[0], 2 * vector)
-    benchmark.extra_info["us_per_instruction"] = benchmark.stats.stats.min / (4 * ELEMENTS) * 1e6
+    benchmark.extra_info["us_per_instruction"] = (
+        benchmark.stats.stats.min / (4 * ELEMENTS) * 1e6
+    )

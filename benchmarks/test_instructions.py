@@ -40,7 +40,8 @@ def seconds(run):
 
 
 @pytest.mark.parametrize(
-    "name", ["recorded", "today, recorded", "exact", "load", "product", "today, product"]
+    "name",
+    ["recorded", "today, recorded", "exact", "load", "product", "today, product"],
 )
 def test_an_instruction_beside_one_that_is_only_run(name, capsys):
     from benchmarks import tiny
@@ -48,7 +49,11 @@ def test_an_instruction_beside_one_that_is_only_run(name, capsys):
     count, run = cases()[name]
     ratios = []
     for _ in range(PAIRS + 1):  # the first warms up
-        bare = seconds(lambda: launch(tiny.additions, (ONE, COUNT), record=False)) / COUNT
+        bare = (
+            seconds(lambda: launch(tiny.additions, (ONE, COUNT), record=False)) / COUNT
+        )
         ratios.append(seconds(run) / count / bare)
     with capsys.disabled():
-        print(f"\n{name}: {statistics.median(ratios[1:]):.2f} times an addition that is only run")
+        print(
+            f"\n{name}: {statistics.median(ratios[1:]):.2f} times an addition that is only run"
+        )

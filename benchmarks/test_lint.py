@@ -20,7 +20,9 @@ def seconds(work):
 
 def test_each_file_takes_less_than_a_second(capsys):
     files = sorted(KERNELS.rglob("*.py"))
-    parsed = sum(seconds(lambda file=file: ast.parse(file.read_bytes())) for file in files)
+    parsed = sum(
+        seconds(lambda file=file: ast.parse(file.read_bytes())) for file in files
+    )
     of_files = LintRequest().of_files
     of_files(files[:1])  # imports
     read = {file: seconds(lambda file=file: of_files([file])) for file in files}

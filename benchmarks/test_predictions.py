@@ -32,7 +32,11 @@ def kernels():
 
     small = np.ones((1, 4), np.float32)
     return {
-        "element-wise loads": (tiny.loads, [np.ones((80, tiny.COLUMNS), np.float32)], {}),
+        "element-wise loads": (
+            tiny.loads,
+            [np.ones((80, tiny.COLUMNS), np.float32)],
+            {},
+        ),
         "additions, classic": (tiny.additions, [small], {"count": 20_000}),
         "additions, today's": (tiny.todays_additions, [small], {"count": 20_000}),
         "products": (tiny.products, [np.ones((4, 4), np.float32)], {"count": 10_000}),
@@ -52,8 +56,12 @@ def test_a_prediction_takes_no_longer_than_the_simulation(name, machine, capsys)
     ratios = []
     further = []
     for _ in range(PAIRS):
-        simulating, launched = seconds(lambda: launch(kernel, arrays, keywords, machine=machine))
-        predicting, prediction = seconds(partial(predict, launched.trace, machine, dge=True))
+        simulating, launched = seconds(
+            lambda: launch(kernel, arrays, keywords, machine=machine)
+        )
+        predicting, prediction = seconds(
+            partial(predict, launched.trace, machine, dge=True)
+        )
         widening, _ = seconds(partial(getattr, prediction, "latency_interval"))
         ratios.append(predicting / simulating)
         further.append(widening / predicting)

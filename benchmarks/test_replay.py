@@ -83,7 +83,11 @@ def test_a_replay_beside_a_launch(name, capsys):
         for one, run in runs.items():
             bare = seconds(lambda: launch(kernel, args, keywords))
             ratios[one].append(seconds(run) / bare)
-        ratios["values alone"].append(share_of_values(lambda: launch(kernel, args, keywords)))
-    shown = ", ".join(f"{one} {statistics.median(found[1:]):.2f}" for one, found in ratios.items())
+        ratios["values alone"].append(
+            share_of_values(lambda: launch(kernel, args, keywords))
+        )
+    shown = ", ".join(
+        f"{one} {statistics.median(found[1:]):.2f}" for one, found in ratios.items()
+    )
     with capsys.disabled():
         print(f"\n{name}, {len(tapes[0].steps)} calls, times a launch: {shown}")

@@ -19,7 +19,11 @@ TEST = "def test_it():\n    pass\n"
 BARE = "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist"
 PYTEST = "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"
 STARTS = {
-    "a session without kernels": ((*PYTEST, *BARE), (*PYTEST, *BARE, "-p", "no:difftest"), 1.15),
+    "a session without kernels": (
+        (*PYTEST, *BARE),
+        (*PYTEST, *BARE, "-p", "no:difftest"),
+        1.15,
+    ),
     "difftest --help": (("-m", "difftest", "--help"), ("-c", "import click"), 1.3),
     "difftest run of an empty script": (
         ("-m", "difftest", "run", "empty.py"),
@@ -40,7 +44,9 @@ def seconds(words: tuple[str, ...], folder: Path) -> float:
     shutil.rmtree(folder / ".hypothesis", ignore_errors=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = [sys.executable, *words]
-    subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment())
+    subprocess.run(
+        run, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment()
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -50,7 +56,11 @@ def environment() -> dict[str, str]:
 
     More threads would add to the time of NumPy's import. Bytecode makes it a second start.
     """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     return {**kept, "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -60,8 +70,12 @@ def test_start(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "empty.py").touch()
     seconds(("-m", "difftest", "init", "scale"), tmp_path)
     ours, beside, aim = STARTS[name]
-    times = [(seconds(ours, tmp_path), seconds(beside, tmp_path)) for _ in range(ROUNDS)]
-    own, other = map(min, zip(*times, strict=True))  # in turns: others use the computer too
+    times = [
+        (seconds(ours, tmp_path), seconds(beside, tmp_path)) for _ in range(ROUNDS)
+    ]
+    own, other = map(
+        min, zip(*times, strict=True)
+    )  # in turns: others use the computer too
     said = f"{name}: {own:.2f} s of CPU, {own / other:.2f} times {' '.join(beside)}"
     with capsys.disabled():
         print(f"\n{said} (aim: {aim})")

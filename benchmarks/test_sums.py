@@ -33,7 +33,9 @@ INSTRUCTIONS = {
     },
     "activation": {
         "scale": lambda x, _: nisa.activation(nl.copy, x, scale=3.0),
-        "scale and bias": lambda x, into: nisa.activation(nl.copy, x, scale=3.0, bias=into),
+        "scale and bias": lambda x, into: nisa.activation(
+            nl.copy, x, scale=3.0, bias=into
+        ),
     },
 }
 CASES = [
@@ -54,4 +56,6 @@ def test_sums(benchmark, call):
         for _ in range(CALLS):
             call(tile, into)
 
-    benchmark.pedantic(lambda: launch(kernel, [data], record=False), rounds=300, warmup_rounds=3)
+    benchmark.pedantic(
+        lambda: launch(kernel, [data], record=False), rounds=300, warmup_rounds=3
+    )

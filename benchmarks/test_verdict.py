@@ -23,7 +23,10 @@ AIM = 1.0
 
 
 def cpu():
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
@@ -43,14 +46,19 @@ def test_a_candidate_takes_less_than_a_second(tmp_path, capsys):
         began = cpu()
         with ForkServer() as nursery:
             outcomes = Counter(
-                judge_candidate(kernel, TEST, settings, nursery, spec).outcome for kernel in kernels
+                judge_candidate(kernel, TEST, settings, nursery, spec).outcome
+                for kernel in kernels
             )
         return checked, (cpu() - began) / COUNT, outcomes
 
     checked, each, outcomes = with_spec(TEST, measure)
     with capsys.disabled():
-        told = ", ".join(f"{count} {one.value}" for one, count in outcomes.most_common())
-        print(f"\n{COUNT} candidates, {told}: {each:.2f} s of CPU each, {each / checked:.1f} times")
+        told = ", ".join(
+            f"{count} {one.value}" for one, count in outcomes.most_common()
+        )
+        print(
+            f"\n{COUNT} candidates, {told}: {each:.2f} s of CPU each, {each / checked:.1f} times"
+        )
         print(f"the check of {CASES} cases of one rung in this process")
     assert len(outcomes) > 1
     assert outcomes[Outcome.AGREES] >= COUNT // 3

@@ -44,7 +44,9 @@ HEAD = "| kernel, case | start | found | place | the kernel's own | looked at, s
 def searched(name, texts, case, trials):
     """A row of the table."""
     module, _, test = name.partition(":")
-    spec = getattr(__import__(f"tests.kernels.{module}", fromlist=[test]), test).difftest.spec
+    spec = getattr(
+        __import__(f"tests.kernels.{module}", fromlist=[test]), test
+    ).difftest.spec
     tuner = Tuner(spec, Axes(parse_axes(texts), {**case, "kernel": "nki"}))
     *_, place = run_tuner(tuner, {}, trials, exhaustive=True)
     first = tuner.ladder[0]
@@ -65,9 +67,8 @@ def searched(name, texts, case, trials):
 
 
 def at(attempt):
-    return (
-        f"{point_text(attempt.point, list(attempt.point))}: {microseconds(attempt.latency_us)} us"
-    )
+    point = point_text(attempt.point, list(attempt.point))
+    return f"{point}: {microseconds(attempt.latency_us)} us"
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ def examples(checkout: Path, seconds: float) -> list[Outcome]:
     files = sorted((checkout / EXAMPLES).rglob("*.py"))
     files += sorted((checkout / SOURCES).rglob("*.py"))
     if not files:
-        raise FileNotFoundError(f"no script under {checkout / EXAMPLES}: is this v2.32.0?")
+        raise FileNotFoundError(
+            f"no script under {checkout / EXAMPLES}: is this v2.32.0?"
+        )
     return [_example(checkout, file, seconds) for file in files]
 
 
@@ -75,7 +77,9 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
     group = file.parent.relative_to(checkout).as_posix()
     command = [sys.executable, "-c", _COMMAND, "run", str(file)]
     machine = {TARGET: MACHINES[name]} if name in MACHINES else {}
-    path = os.pathsep.join(filter(None, (str(FRAMEWORKS), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(
+        filter(None, (str(FRAMEWORKS), os.environ.get("PYTHONPATH")))
+    )
     try:
         done = subprocess.run(
             command,
@@ -86,7 +90,9 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
             env={**os.environ, **_THREADS, **machine, "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
-        return Outcome(group, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s")
+        return Outcome(
+            group, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s"
+        )
     error = error_of(done.stderr) if done.returncode else denial(done.stdout)
     wanted = REFUSED.get(name)
     if wanted is None:
@@ -123,23 +129,34 @@ def code_blocks(checkout: Path, seconds: float) -> list[Outcome]:
             if set(file.relative_to(folder).parts) & set(OTHERS):
                 continue
             name = file.relative_to(checkout).as_posix()
-            blocks: list[Block] = list(blocks_of(name, file.read_text(encoding="utf-8")))
+            blocks: list[Block] = list(
+                blocks_of(name, file.read_text(encoding="utf-8"))
+            )
             outcomes += Page(blocks, INPUTS.get(name, {}), prelude).outcomes(seconds)
     if not outcomes:
-        raise FileNotFoundError(f"no page with a code block in {folder}: is this v2.32.0?")
+        raise FileNotFoundError(
+            f"no page with a code block in {folder}: is this v2.32.0?"
+        )
     return outcomes
 
 
 def prelude() -> dict[str, Any]:
     """Names that the pages assume: modules by their usual names, and some of their members."""
     nl = importlib.import_module("nki.language")
-    modules = {"nki": "nki", "nisa": "nki.isa", "ncc": "nki.collectives", "nt": "nki.typing"}
+    modules = {
+        "nki": "nki",
+        "nisa": "nki.isa",
+        "ncc": "nki.collectives",
+        "nt": "nki.typing",
+    }
     names = {short: importlib.import_module(name) for short, name in modules.items()}
     others = {"np": np, "NKIObject": nl.NKIObject, "dataclass": dataclass, "Enum": Enum}
     return {**names, "nl": nl, **others}
 
 
-def classic_tests(checkout: Path, arguments: Sequence[str], seconds: float) -> list[Outcome]:
+def classic_tests(
+    checkout: Path, arguments: Sequence[str], seconds: float
+) -> list[Outcome]:
     """Run the documentation's classic tests with pytest's ``arguments``.
 
     Raises
@@ -150,7 +167,13 @@ def classic_tests(checkout: Path, arguments: Sequence[str], seconds: float) -> l
         If pytest refused the arguments, or found no test.
     """
     folder = classic_folder(checkout)
-    options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-q", "--tb=line"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "-q",
+        "--tb=line",
+    ]
     options += [f"--rootdir={checkout}", *(arguments or [str(folder)])]
     with embedded_with_predictions():
         return run(checkout, options, [checkout / folder], [Limit(seconds)])
@@ -172,14 +195,26 @@ def classic_folder(checkout: Path) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or put it on its page; 1 where something failed, 2 where nothing ran."""
     parser = argparse.ArgumentParser(
-        prog="python -m conformance.aws_documentation", description=__doc__, allow_abbrev=False
+        prog="python -m conformance.aws_documentation",
+        description=__doc__,
+        allow_abbrev=False,
     )
-    parser.add_argument("path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk")
+    parser.add_argument(
+        "path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk"
+    )
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--blocks", action="store_true", help="run the code blocks of the pages")
-    kind.add_argument("--classic", action="store_true", help="run the tests of the classic dialect")
-    parser.add_argument("--write", action="store_true", help="put the table on its page")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
+    kind.add_argument(
+        "--blocks", action="store_true", help="run the code blocks of the pages"
+    )
+    kind.add_argument(
+        "--classic", action="store_true", help="run the tests of the classic dialect"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table on its page"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60, help="seconds for each (%(default)s)"
+    )
     known, rest = parser.parse_known_args(arguments)
     if rest and not known.classic:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -202,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     command = f"python -m conformance.aws_documentation PATH{option}"
     title = f"AWS's documentation: {title}"
-    text = section(title, " ".join([command, *rest]), checkout, results, each=not known.classic)
+    text = section(
+        title, " ".join([command, *rest]), checkout, results, each=not known.classic
+    )
     if known.write:
         place(text)
     else:

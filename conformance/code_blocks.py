@@ -105,7 +105,9 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
             continue
         start = at
         indent = len(found[1])
-        while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > indent):
+        while at < len(lines) and (
+            not lines[at].strip() or _indent(lines[at]) > indent
+        ):
             at += 1
         if found[2] in _PYTHON:
             body = [line for line in lines[start:at] if not _OPTION.match(line.strip())]
@@ -136,7 +138,11 @@ def tree_of(block: Block) -> ast.Module:
         for part in ast.walk(node.slice)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value is ... and id(node) not in indices:
+        if (
+            isinstance(node, ast.Constant)
+            and node.value is ...
+            and id(node) not in indices
+        ):
             raise Fragment("it leaves parts out (...)")
     if not tree.body:
         raise Fragment("it has no statement")
@@ -146,7 +152,11 @@ def tree_of(block: Block) -> ast.Module:
 def free_names(text: str) -> set[str]:
     """Names that a module's text uses and nothing in it binds, builtins left out."""
     top = symtable.symtable(text, "block", "exec")
-    bound = {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+    bound = {
+        one.get_name()
+        for one in top.get_symbols()
+        if one.is_assigned() or one.is_imported()
+    }
     used = {one.get_name() for one in top.get_symbols() if one.is_referenced()}
     tables = list(top.get_children())
     while tables:
@@ -228,7 +238,9 @@ class Page:
                 text = f"{wanted.fault}: {text}"
             return Outcome(block.page, block.name, FAILED, text)
         if wanted.raises:
-            return Outcome(block.page, block.name, FAILED, f"it did not raise {wanted.raises!r}")
+            return Outcome(
+                block.page, block.name, FAILED, f"it did not raise {wanted.raises!r}"
+            )
         return Outcome(block.page, block.name, PASSED)
 
     def _run(self, block: Block, wanted: Inputs) -> None:
@@ -237,7 +249,9 @@ class Page:
         common = self.inputs.get(0, Inputs())
         names = {**common.names, **wanted.names}
         setup = wanted.setup or common.setup
-        arrays = {name: value.copy() for name, value in names.items() if _is_array(value)}
+        arrays = {
+            name: value.copy() for name, value in names.items() if _is_array(value)
+        }
         space = self.prelude() | names | arrays
         needed = self._needed(block, {*space, *_bound(setup)})
         code = [_compiled(one) for one in (*needed, Block("setup", 0, setup), block)]
@@ -259,7 +273,9 @@ class Page:
         """Return whether a block imports a block that the page saves; it then calls kernels."""
         names = {one.saved_as for one in self.inputs.values() if one.saved_as}
         imports = [
-            one for one in ast.walk(ast.parse(block.text)) if isinstance(one, ast.ImportFrom)
+            one
+            for one in ast.walk(ast.parse(block.text))
+            if isinstance(one, ast.ImportFrom)
         ]
         return any(one.module in names for one in imports)
 
@@ -307,7 +323,11 @@ def _bound(text: str) -> set[str]:
     except Fragment:
         return set()
     top = symtable.symtable(text, "block", "exec")
-    return {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+    return {
+        one.get_name()
+        for one in top.get_symbols()
+        if one.is_assigned() or one.is_imported()
+    }
 
 
 def _compiled(block: Block) -> CodeType:
@@ -328,7 +348,9 @@ def _call(space: Mapping[str, Any], calls: Sequence[Call]) -> None:
     """Call the kernels that a block defined, and compare their results."""
     for call in calls:
         simulation = space["nki"].simulate(space[call.kernel])
-        arguments = [value.copy() if _is_array(value) else value for value in call.arguments]
+        arguments = [
+            value.copy() if _is_array(value) else value for value in call.arguments
+        ]
         returned = simulation[call.cores](*arguments)
         if call.expected is not None:
             found = returned if call.fills is None else arguments[call.fills]
@@ -338,12 +360,17 @@ def _call(space: Mapping[str, Any], calls: Sequence[Call]) -> None:
 def compare(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
     """Assert that an array, or each array of a tuple, equals the expected one."""
     if isinstance(expected, tuple):
-        assert len(actual) == len(expected), f"{len(actual)} outputs, not {len(expected)}"
+        assert len(actual) == len(expected), (
+            f"{len(actual)} outputs, not {len(expected)}"
+        )
         for one, other in zip(actual, expected, strict=True):
             compare(one, other, tolerance)
         return
     np.testing.assert_allclose(
-        np.asarray(actual, np.float32), np.asarray(expected, np.float32), tolerance, tolerance
+        np.asarray(actual, np.float32),
+        np.asarray(expected, np.float32),
+        tolerance,
+        tolerance,
     )
 
 

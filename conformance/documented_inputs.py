@@ -53,12 +53,16 @@ _SCATTERED = normal(16, 8)
 _THREE = (normal(128, 16), normal(64, 16), normal(32, 16))
 _EXPONENTS = tuple(map(np.exp, _THREE))
 _SQUARES = Inputs(
-    {"input_tensor": _WIDE, "out_tensor": zeros(128, 1024)}, expected={"out_tensor": _WIDE**2}
+    {"input_tensor": _WIDE, "out_tensor": zeros(128, 1024)},
+    expected={"out_tensor": _WIDE**2},
 )
 _SQUARE = Inputs(
-    {"input_tensor": _TILE, "out_tensor": zeros(128, 512)}, expected={"out_tensor": _TILE**2}
+    {"input_tensor": _TILE, "out_tensor": zeros(128, 512)},
+    expected={"out_tensor": _TILE**2},
 )
-_TILES = "a, b, c, x, y, z = [nl.full((32, 32), 2.0, dtype=nl.float32) for _ in range(6)]\n"
+_TILES = (
+    "a, b, c, x, y, z = [nl.full((32, 32), 2.0, dtype=nl.float32) for _ in range(6)]\n"
+)
 _COUNT = """\
 reg = nisa.register_alloc(3)
 count_sb = nl.full((1, 1), 3, dtype=nl.int32)
@@ -90,7 +94,9 @@ def _product(depth: int, height: int, width: int, more: tuple[int, ...] = ()) ->
     """Return a call of the tutorial's kernel: ``lhsT.T @ rhs``."""
     left = normal(depth, height)
     right = normal(depth, width)
-    call = Call("matrix_multiply_kernel", (left, right, *more), left.T @ right, tolerance=1e-3)
+    call = Call(
+        "matrix_multiply_kernel", (left, right, *more), left.T @ right, tolerance=1e-3
+    )
     return Inputs(calls=[call])
 
 
@@ -104,8 +110,14 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         915: Inputs(machine="trn3"),
         1491: Inputs({"x_tensor": normal(128, 64), "y_tensor": _TILE}),
         2303: Inputs(
-            {"data_tensor": _TILE, "indices_tensor": _PLACES, "actual_tensor": zeros(128, 512)},
-            expected={"actual_tensor": np.take_along_axis(_TILE, _PLACES.astype(int), 1)},
+            {
+                "data_tensor": _TILE,
+                "indices_tensor": _PLACES,
+                "actual_tensor": zeros(128, 512),
+            },
+            expected={
+                "actual_tensor": np.take_along_axis(_TILE, _PLACES.astype(int), 1)
+            },
         ),
         **dict.fromkeys((2335, 2365, 2395), _SQUARES),
         2420: _SQUARE,
@@ -118,9 +130,14 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             },
             expected={"output": np.where(np.arange(8) < 5, normal(1, 8), 0)},
         ),
-        2518: Inputs({"data": normal(1, 1), "count_input": np.full((1, 1), 3, np.int32)}),
+        2518: Inputs(
+            {"data": normal(1, 1), "count_input": np.full((1, 1), 3, np.int32)}
+        ),
         2649: Inputs(
-            {"expected_tensor": np.eye(128, dtype=np.float32), "actual_tensor": zeros(128, 128)},
+            {
+                "expected_tensor": np.eye(128, dtype=np.float32),
+                "actual_tensor": zeros(128, 128),
+            },
             expected={"actual_tensor": np.eye(128)},
         ),
     },
@@ -128,11 +145,21 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         197: _SQUARE,
         314: Inputs(
             calls=[
-                Call("indirect_gather_kernel", (normal(64, 8), _ROWS), normal(64, 8)[_ROWS[:, 0]])
+                Call(
+                    "indirect_gather_kernel",
+                    (normal(64, 8), _ROWS),
+                    normal(64, 8)[_ROWS[:, 0]],
+                )
             ]
         ),
         343: Inputs(
-            calls=[Call("indirect_scatter_kernel", (_SCATTERED, _ROWS, zeros(64, 8)), _scattered())]
+            calls=[
+                Call(
+                    "indirect_scatter_kernel",
+                    (_SCATTERED, _ROWS, zeros(64, 8)),
+                    _scattered(),
+                )
+            ]
         ),
         682: Inputs(
             calls=[
@@ -154,14 +181,22 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             ]
         ),
         942: Inputs(
-            calls=[Call("gather_transpose_2d_kernel", (_TABLE, _PAIRS), _TABLE[_PAIRS.T.ravel()].T)]
+            calls=[
+                Call(
+                    "gather_transpose_2d_kernel",
+                    (_TABLE, _PAIRS),
+                    _TABLE[_PAIRS.T.ravel()].T,
+                )
+            ]
         ),
         976: Inputs(
             calls=[
                 Call(
                     "gather_transpose_4d_kernel",
                     (_TABLE.reshape(512, 1, 4, 32), rows(128, 512)),
-                    _TABLE.reshape(512, 1, 4, 32)[rows(128, 512)[:, 0]].transpose(3, 1, 2, 0),
+                    _TABLE.reshape(512, 1, 4, 32)[rows(128, 512)[:, 0]].transpose(
+                        3, 1, 2, 0
+                    ),
                 )
             ]
         ),
@@ -192,9 +227,13 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     },
     _GUIDE: {
         15: Inputs(calls=[Call("nki_tensor_add_kernel", (_HALF, _HALF), 2 * _HALF)]),
-        99: Inputs(calls=[Call("example_kernel", (normal(512, 512, dtype=np.float16),))]),
+        99: Inputs(
+            calls=[Call("example_kernel", (normal(512, 512, dtype=np.float16),))]
+        ),
         460: Inputs(setup=_TILES),
-        650: Inputs(fault="the page shows how it sees an Enum: a class that uses itself"),
+        650: Inputs(
+            fault="the page shows how it sees an Enum: a class that uses itself"
+        ),
         474: Inputs(setup=_TILES),
         670: Inputs(
             calls=[
@@ -218,7 +257,9 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             saved_as="add_kernel",
             calls=[
                 Call(
-                    "nki_tensor_add_kernel", (np.ones((4, 3), np.float16),) * 2, np.full((4, 3), 2)
+                    "nki_tensor_add_kernel",
+                    (np.ones((4, 3), np.float16),) * 2,
+                    np.full((4, 3), 2),
                 )
             ],
         ),
@@ -231,8 +272,12 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             "nl.ndarray((128, 512), nl.float32, buffer=nl.psum)\n"
             "moving = x = y = nl.ones((128, 512), nl.float32)"
         ),
-        461: Inputs(setup="t = nl.ndarray((64, 64, 64), dtype=nl.float32, buffer=nl.sbuf)"),
-        472: Inputs(setup="t = nl.ndarray((64, 64, 64), dtype=nl.float32, buffer=nl.sbuf)"),
+        461: Inputs(
+            setup="t = nl.ndarray((64, 64, 64), dtype=nl.float32, buffer=nl.sbuf)"
+        ),
+        472: Inputs(
+            setup="t = nl.ndarray((64, 64, 64), dtype=nl.float32, buffer=nl.sbuf)"
+        ),
         488: Inputs(setup=f"{_TILES}inputs, outputs = [a, b, c], [x, y, z]"),
     },
     f"{_ABOUT}lnc.rst": {
@@ -248,7 +293,11 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         0: Inputs({"input": normal(256, 256), "output": zeros(256, 256)}),
         18: Inputs(expected={"output": 1 / normal(256, 256)}),
         43: Inputs(expected={"output": 1 / normal(256, 256)}),
-        175: Inputs(calls=[Call("tensor_exp_kernel_", (normal(256, 512),), 1 / normal(256, 512))]),
+        175: Inputs(
+            calls=[
+                Call("tensor_exp_kernel_", (normal(256, 512),), 1 / normal(256, 512))
+            ]
+        ),
         217: Inputs(
             fault="its last tile is not cut, so that it takes whole tiles only",
             calls=[
@@ -257,23 +306,40 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             ],
         ),
     },
-    "nki/get-started/about/indexing-overview.rst": dict.fromkeys((23, 35), Inputs(fault=_LIST)),
+    "nki/get-started/about/indexing-overview.rst": dict.fromkeys(
+        (23, 35), Inputs(fault=_LIST)
+    ),
     _APS: {
         154: Inputs(fault="it passes ap two lists for one pattern"),
         170: Inputs(fault="the page calls it pseudo-code"),
         201: Inputs(raises="partition"),
         289: Inputs(
-            calls=[Call("scalar_dynamic_select", (normal(4, 128, 512),), normal(4, 128, 512)[3])]
+            calls=[
+                Call(
+                    "scalar_dynamic_select",
+                    (normal(4, 128, 512),),
+                    normal(4, 128, 512)[3],
+                )
+            ]
         ),
         310: Inputs(
             fault=_LIST,
-            calls=[Call("scalar_dynamic_dma", (normal(512, 512),), normal(512, 512)[384:, :256])],
+            calls=[
+                Call(
+                    "scalar_dynamic_dma",
+                    (normal(512, 512),),
+                    normal(512, 512)[384:, :256],
+                )
+            ],
         ),
         359: Inputs(calls=[Call("gather_rows", (_TILE,), _TILE[::2])]),
         384: Inputs(calls=[Call("indirect_vector_dynamic_dma", (_TILE,), _TILE[::2])]),
     },
     "nki/deep-dives/nki-dge.rst": {
-        0: Inputs({"hbm_tensor": _BF16}, "sbuf_tile = nl.ndarray((128, 128), dtype=nl.bfloat16)"),
+        0: Inputs(
+            {"hbm_tensor": _BF16},
+            "sbuf_tile = nl.ndarray((128, 128), dtype=nl.bfloat16)",
+        ),
         290: Inputs(
             {"hbm_tensor": normal(16, 128, dtype=ml_dtypes.bfloat16)},
             "sbuf_tile = nl.ndarray((128, 16), dtype=nl.bfloat16)",
@@ -284,7 +350,9 @@ INPUTS: dict[str, dict[int, Inputs]] = {
         ),
     },
     "nki/deep-dives/nki-dynamic-loops.rst": {
-        164: Inputs(setup="cond_tensor = nl.zeros((1, 1), dtype=nl.int32, buffer=nl.sbuf)"),
+        164: Inputs(
+            setup="cond_tensor = nl.zeros((1, 1), dtype=nl.int32, buffer=nl.sbuf)"
+        ),
         198: _SQUARE,
         215: Inputs(
             {"input_tensor": normal(512, 512), "out_tensor": zeros(512, 512)},
@@ -297,7 +365,9 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             setup="data = nl.ones((128, 512), nl.float32)\n"
             "scale = bias = nl.ones((128, 1), nl.float32)",
         ),
-        916: Inputs({"in_tensor": normal(8192, 128, dtype=ml_dtypes.bfloat16)}, fault=_OLD),
+        916: Inputs(
+            {"in_tensor": normal(8192, 128, dtype=ml_dtypes.bfloat16)}, fault=_OLD
+        ),
     },
     "nki/guides/how-to-scheduling-apis.rst": {
         23: Inputs(
@@ -306,7 +376,9 @@ INPUTS: dict[str, dict[int, Inputs]] = {
                 for name in ("kernel", "scheduled")
             ]
         ),
-        61: Inputs(calls=[Call(name, _THREE, _EXPONENTS) for name in ("kernel", "scheduled")]),
+        61: Inputs(
+            calls=[Call(name, _THREE, _EXPONENTS) for name in ("kernel", "scheduled")]
+        ),
         103: Inputs(calls=[Call("loop", _THREE, _EXPONENTS)]),
         132: Inputs(calls=[Call("loop", _THREE, _EXPONENTS)]),
     },
@@ -317,7 +389,8 @@ INPUTS: dict[str, dict[int, Inputs]] = {
     "nki/guides/architecture/trainium_inferentia2_arch.rst": {
         664: Inputs({"in_tensor": _TILE}),
         843: Inputs(
-            {"N": 2}, "stationary_tile = moving_tile = nl.ones((128, 128), dtype=nl.bfloat16)"
+            {"N": 2},
+            "stationary_tile = moving_tile = nl.ones((128, 128), dtype=nl.bfloat16)",
         ),
     },
     _TUTORIAL: {
@@ -339,13 +412,17 @@ INPUTS: dict[str, dict[int, Inputs]] = {
             fault=_LIST,
             calls=[
                 Call(
-                    "indirect_scalar_dynamic_dma", (normal(512, 512),), normal(512, 512)[384:, :256]
+                    "indirect_scalar_dynamic_dma",
+                    (normal(512, 512),),
+                    normal(512, 512)[384:, :256],
                 )
             ],
         ),
         1263: Inputs(calls=[Call("indirect_vector_dynamic_dma", (_TILE,), _TILE[::2])]),
         **{
-            line: Inputs(calls=[Call(name, (normal(8, 128, 512),), normal(8, 128, 512))])
+            line: Inputs(
+                calls=[Call(name, (normal(8, 128, 512),), normal(8, 128, 512))]
+            )
             for line, name in (
                 (1433, "sb_blocks_migrated"),
                 (1474, "sb_blocks_migrated"),

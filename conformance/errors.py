@@ -192,7 +192,9 @@ while count:
 """,
 }
 SPELLED = {"err_mutable_parameter_not_returned": "x: nt.mutable_tensor"}
-BEFORE = {"err_nki_api_outside_of_nki_kernel": "ZEROS = nl.zeros((128, 64), dtype=nl.float32)\n"}
+BEFORE = {
+    "err_nki_api_outside_of_nki_kernel": "ZEROS = nl.zeros((128, 64), dtype=nl.float32)\n"
+}
 
 
 class Told(NamedTuple):
@@ -210,11 +212,17 @@ def kernels() -> Iterator[tuple[str, str, str]]:
         parameter = SPELLED.get(name, "x")
         text = "".join(f"    {line}\n" for line in lines)
         before = BEFORE.get(name, "")
-        yield name, "classic", f"{HEAD}{before}\n\n@nki.jit\ndef kernel({parameter}):\n{text}"
+        yield (
+            name,
+            "classic",
+            f"{HEAD}{before}\n\n@nki.jit\ndef kernel({parameter}):\n{text}",
+        )
     for id, rule in rules().items():
         is_todays = rule.frontends <= TODAYS and not rule.reads_traces
         if is_todays and rule.confidence is Confidence.DOCUMENTED:
-            [wrong, *_] = re.findall(r"^```python\n(.*?)^```$", rule.page, re.DOTALL | re.MULTILINE)
+            [wrong, *_] = re.findall(
+                r"^```python\n(.*?)^```$", rule.page, re.DOTALL | re.MULTILINE
+            )
             yield id, "today's", wrong
 
 
@@ -225,10 +233,16 @@ def told(name: str, dialect: str, text: str, folder: Path) -> Told:
     sdk = LAST_CLASSIC
     if dialect != "classic":
         named = re.search(r"For SDK (2\.\d+)", rules()[name].page)
-        holding = [one for one in SDKS.values() if rules()[name].holds(one, None) and one.level]
+        holding = [
+            one for one in SDKS.values() if rules()[name].holds(one, None) and one.level
+        ]
         sdk = SDKS[named[1]] if named else holding[-1]
     source = Source(file, text)
-    ids = {one.id for one in lint_source(source, sdk) if dialect == "classic" or one.id == name}
+    ids = {
+        one.id
+        for one in lint_source(source, sdk)
+        if dialect == "classic" or one.id == name
+    }
     inspector = Inspector()
     traces: list[str] = []
 
@@ -253,7 +267,11 @@ def _refusal(file: Path) -> str:
         try:
             with embedded_with_predictions():
                 spec.loader.exec_module(module)
-            launch(module.kernel, [np.ones((128, 64), np.float32)], machine=MACHINES["trn2"])
+            launch(
+                module.kernel,
+                [np.ones((128, 64), np.float32)],
+                machine=MACHINES["trn2"],
+            )
         except (NkiError, Warning, TypeError, ValueError) as error:
             return type(error).__name__
     return ""
@@ -268,7 +286,10 @@ def row(name: str, dialect: str, who: Told) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print the table, or put it on its page."""
     with TemporaryDirectory() as folder:
-        rows = [(name, told(name, *rest, Path(folder)), rest[0]) for name, *rest in kernels()]
+        rows = [
+            (name, told(name, *rest, Path(folder)), rest[0])
+            for name, *rest in kernels()
+        ]
     nobody = sum(not any(who) for _, who, _ in rows)
     head = """# Who tells of documented errors
 

@@ -13,7 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from subprocess import run
 
-TAGS = {"0.2": "v2.28.1", "0.3": "v2.29.1", "0.4": "v2.30.0", "0.5": "v2.31.1", "0.6": "v2.32.0"}
+TAGS = {
+    "0.2": "v2.28.1",
+    "0.3": "v2.29.1",
+    "0.4": "v2.30.0",
+    "0.5": "v2.31.1",
+    "0.6": "v2.32.0",
+}
 """By level of NKI, the last tag of its release."""
 MODULES = {"nl": "language", "nisa": "isa", "ncc": "collectives"}
 TABLE = Path(__file__).with_name("history.csv")
@@ -24,7 +30,9 @@ def names_at(checkout: Path, tag: str) -> set[str]:
     names: set[str] = set()
     for module, folder in MODULES.items():
         path = f"{tag}:nki/api/nki/{folder}/__init__.py"
-        shown = run(["git", "-C", str(checkout), "show", path], capture_output=True, check=True)
+        shown = run(
+            ["git", "-C", str(checkout), "show", path], capture_output=True, check=True
+        )
         names.update(_declared(ast.parse(shown.stdout).body, module))
     return names
 
@@ -34,7 +42,10 @@ def _declared(body: Sequence[ast.stmt], owner: str) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             name = f"{owner}.{node.name}"
             every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            yield from (name, *(f"{name}({one.arg})" for one in every if one.arg != "self"))
+            yield from (
+                name,
+                *(f"{name}({one.arg})" for one in every if one.arg != "self"),
+            )
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield f"{owner}.{node.name}"
             yield from _declared(node.body, f"{owner}.{node.name}")
@@ -68,7 +79,8 @@ def history(checkout: Path) -> dict[str, tuple[str, str]]:
 def main(arguments: Sequence[str]) -> int:
     """Print the table, or write it."""
     rows = [
-        f"{name},{since},{ended}\n" for name, (since, ended) in history(Path(arguments[0])).items()
+        f"{name},{since},{ended}\n"
+        for name, (since, ended) in history(Path(arguments[0])).items()
     ]
     text = "name,since,ended\n" + "".join(rows)
     if "--write" in arguments:

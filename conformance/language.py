@@ -53,7 +53,9 @@ def _bound(node: ast.stmt) -> set[str]:
     """Return the names that a statement of a module binds."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return {node.name}
-    imports = [one for one in ast.walk(node) if isinstance(one, (ast.Import, ast.ImportFrom))]
+    imports = [
+        one for one in ast.walk(node) if isinstance(one, (ast.Import, ast.ImportFrom))
+    ]
     found = {a.asname or a.name.partition(".")[0] for one in imports for a in one.names}
     stored = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
     return found | {one.id for one in stored if isinstance(one.ctx, ast.Store)}
@@ -63,21 +65,36 @@ def alone(tree: ast.Module, kernel: ast.FunctionDef) -> str:
     """Return the source of a kernel and of the definitions that it uses."""
     needed = _names(kernel)
     kept = {kernel}
-    body = [one for one in tree.body if "__main__" not in ast.unparse(one).partition("\n")[0]]
+    body = [
+        one
+        for one in tree.body
+        if "__main__" not in ast.unparse(one).partition("\n")[0]
+    ]
     while more := [one for one in body if one not in kept and _bound(one) & needed]:
         kept |= set(more)
         needed |= {name for one in more for name in _names(one)}
     own = {name for one in kept for name in _bound(one)}
     head = [text for name, text in _HEADS.items() if name in needed - own]
-    return "\n\n".join([*head, *(ast.unparse(one) for one in tree.body if one in kept)]) + "\n"
+    return (
+        "\n\n".join([*head, *(ast.unparse(one) for one in tree.body if one in kept)])
+        + "\n"
+    )
 
 
 def kernels(path: Path) -> Iterator[tuple[str, str, Path]]:
     """Yield the kernels below a folder: place, source, and the folder for its imports."""
-    files = [path] if path.is_file() else sorted(path.rglob("*.py")) + sorted(path.rglob("*.rst"))
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(path.rglob("*.py")) + sorted(path.rglob("*.rst"))
+    )
     for file in files:
         text = file.read_text(encoding="utf-8")
-        texts = [text] if file.suffix == ".py" else [b.text for b in blocks_of(file.name, text)]
+        texts = (
+            [text]
+            if file.suffix == ".py"
+            else [b.text for b in blocks_of(file.name, text)]
+        )
         for part in texts:
             try:
                 tree = ast.parse(part)
@@ -85,7 +102,11 @@ def kernels(path: Path) -> Iterator[tuple[str, str, Path]]:
                 continue  # a fragment, or Python 2
             for node in tree.body:
                 if isinstance(node, ast.FunctionDef) and is_kernel(node):
-                    yield f"{file.relative_to(path.parent)}:{node.name}", alone(tree, node), file
+                    yield (
+                        f"{file.relative_to(path.parent)}:{node.name}",
+                        alone(tree, node),
+                        file,
+                    )
 
 
 def breach_of(source: str, file: Path) -> str:
@@ -102,7 +123,9 @@ def breach_of(source: str, file: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the share of each folder and the reasons; 1 if the share of all is too small."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.language", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.language", description=__doc__
+    )
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     seen: Counter[str] = Counter()
     inside: Counter[str] = Counter()

@@ -31,7 +31,9 @@ from difftest.tools.lint.check import Diagnostic, lint_trace
 from difftest.tools.lint.files import LintRequest
 from difftest.tools.lint.rule import SDKS, Release
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
+PAGE = (
+    Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
+)
 RULES = "../../../difftest/tools/lint/pages"
 FOLDERS = {
     "scripts": (EXAMPLES, SOURCES),
@@ -64,7 +66,9 @@ class Reader:
         self.said.setdefault(key, one.happened)
 
 
-def run(kind: str, checkout: Path, arguments: Sequence[str], seconds: float) -> list[Outcome]:
+def run(
+    kind: str, checkout: Path, arguments: Sequence[str], seconds: float
+) -> list[Outcome]:
     """Run the scripts, code blocks or tests of a checkout.
 
     Raises
@@ -79,7 +83,9 @@ def run(kind: str, checkout: Path, arguments: Sequence[str], seconds: float) -> 
         return aws_documentation.code_blocks(checkout, seconds)
     files = [*(checkout / EXAMPLES).rglob("*.py"), *(checkout / SOURCES).rglob("*.py")]
     if not files:
-        raise FileNotFoundError(f"no script under {checkout / EXAMPLES}: is this v2.32.0?")
+        raise FileNotFoundError(
+            f"no script under {checkout / EXAMPLES}: is this v2.32.0?"
+        )
     return [_script(checkout, file, seconds) for file in sorted(files)]
 
 
@@ -109,25 +115,43 @@ def _script(checkout: Path, file: Path, seconds: float) -> Outcome:
     return Outcome(file.parent.as_posix(), name, PASSED)
 
 
-def section(title: str, command: str, checkout: Path, counts: str, reader: Reader) -> str:
+def section(
+    title: str, command: str, checkout: Path, counts: str, reader: Reader
+) -> str:
     """Return the Markdown of a run: its origin, the files read, and each place that breaks a rule.
 
     Places of a file with equal messages share a row.
     """
-    lines = [f"## {title}", "", f"From {commit_of(checkout)}, by", "", "```", command, "```", ""]
-    lines += [f"{counts}, {reader.launches:,} launches: {len(reader.broken)} places.", ""]
+    lines = [
+        f"## {title}",
+        "",
+        f"From {commit_of(checkout)}, by",
+        "",
+        "```",
+        command,
+        "```",
+        "",
+    ]
+    lines += [
+        f"{counts}, {reader.launches:,} launches: {len(reader.broken)} places.",
+        "",
+    ]
     if reader.broken:
         lines += ["| rule | at | times | what |", "| --- | --- | ---: | --- |"]
     rows: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for (id, path, line), times in sorted(reader.broken.items()):
-        said = reader.said[id, path, line].partition(", called at ")[0].replace("|", "\\|")
+        said = (
+            reader.said[id, path, line].partition(", called at ")[0].replace("|", "\\|")
+        )
         rows.setdefault((id, path, said), []).append((line, times))
     for (id, path, said), places in rows.items():
         at = Path(path)
         own = at.relative_to(checkout) if at.is_relative_to(checkout) else at.name
         at_lines = ", ".join(str(line) for line, _ in places)
         total = sum(n for _, n in places)
-        lines.append(f"| [{id}]({RULES}/{id}.md) | {own}:{at_lines} | {total} | {said} |")
+        lines.append(
+            f"| [{id}]({RULES}/{id}.md) | {own}:{at_lines} | {total} | {said} |"
+        )
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -138,9 +162,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("path", type=Path, help="a checkout")
     parser.add_argument("kind", choices=FOLDERS, help="what is run")
-    parser.add_argument("--sdk", choices=SDKS, help="else the newest of each file's dialect")
-    parser.add_argument("--write", action="store_true", help="put the table on its page")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
+    parser.add_argument(
+        "--sdk", choices=SDKS, help="else the newest of each file's dialect"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table on its page"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60, help="seconds for each (%(default)s)"
+    )
     known, rest = parser.parse_known_args(arguments)
     checkout = known.path.resolve()
     reader = Reader(SDKS.get(known.sdk))
@@ -150,13 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, RuntimeError) as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    folders = [checkout / one for one in FOLDERS[known.kind] if (checkout / one).is_dir()]
+    folders = [
+        checkout / one for one in FOLDERS[known.kind] if (checkout / one).is_dir()
+    ]
     diagnostics, unread = LintRequest(sdk=reader.sdk).of_files(folders)
     for one in diagnostics:
         reader.count(one)
     files = sum(1 for folder in folders for _ in folder.rglob("*.py"))
     passed = sum(one.result == PASSED for one in outcomes)
-    counts = f"{files:,} files read ({len(unread)} are no Python), {passed:,} runs passed"
+    counts = (
+        f"{files:,} files read ({len(unread)} are no Python), {passed:,} runs passed"
+    )
     own = ["--sdk", known.sdk] if known.sdk else []
     command = " ".join(["python -m conformance.linting PATH", known.kind, *own, *rest])
     text = section(command.partition("PATH ")[2], command, checkout, counts, reader)

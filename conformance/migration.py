@@ -104,7 +104,9 @@ def carried(checkout: Path, seconds: float) -> list[Carried]:
 def _migrated(folder: Path, output: Path, name: Path) -> dict[str, Carried]:
     """Write the new files; return the files with kernels, by their places in the folder."""
     files: dict[str, Carried] = {}
-    for file, result in Package(folder, output, folder.rglob("*.py")).migrated().items():
+    for file, result in (
+        Package(folder, output, folder.rglob("*.py")).migrated().items()
+    ):
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         (output / file).write_text(result.text, encoding="utf-8")
         if result.kernels:
@@ -118,11 +120,18 @@ def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
     """Return the number of comments in each kernel of a file and the functions it calls there."""
     tree = ast.parse(code)
     lines = code.split("\n")
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {
+        node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+    }
     mark = COMMENT.partition(":")[0]
     counts = {}
     for name, function in functions.items():
-        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        first = min(
+            [
+                function.lineno,
+                *(decorator.lineno for decorator in function.decorator_list),
+            ]
+        )
         own = sum(mark in line for line in lines[first - 1 : function.end_lineno])
         above = first - 2
         while above >= 0 and lines[above].lstrip().startswith("#"):
@@ -131,7 +140,8 @@ def _comments(code: str, kernels: Collection[str]) -> dict[str, int]:
         counts[name] = own
     top = sum(mark in line for line in lines) - sum(counts.values())
     return {
-        name: top + sum(counts[other] for other in _reached(name, functions)) for name in kernels
+        name: top + sum(counts[other] for other in _reached(name, functions))
+        for name in kernels
     }
 
 
@@ -140,7 +150,9 @@ def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
     reached = {name}
     todo = [name]
     while todo:
-        used = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
+        used = {
+            n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)
+        }
         new = (used & set(functions)) - reached
         reached |= new
         todo += new
@@ -158,9 +170,20 @@ def _run_tests(old: Path, new: Path, files: dict[str, Carried], seconds: float) 
 
 
 def _outcomes(folder: Path, seconds: float) -> list[Outcome]:
-    options = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-q", "--tb=line"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "-q",
+        "--tb=line",
+    ]
     # A kernel of theirs has a test's name.
-    options += [f"--rootdir={folder}", "--import-mode=importlib", "-o", "python_functions=no_test"]
+    options += [
+        f"--rootdir={folder}",
+        "--import-mode=importlib",
+        "-o",
+        "python_functions=no_test",
+    ]
     with embedded_with_predictions(), _modules_of_its_own():
         return run(folder, [*options, str(folder)], [folder], [Limit(seconds)])
 
@@ -178,7 +201,9 @@ def _modules_of_its_own() -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _run_scripts(old: Path, new: Path, files: dict[str, Carried], seconds: float) -> None:
+def _run_scripts(
+    old: Path, new: Path, files: dict[str, Carried], seconds: float
+) -> None:
     """Return the outcomes of the scripts on the classic kernels, and on the new ones."""
     for name, file in files.items():
         if "__main__" in (new / name).read_text(encoding="utf-8"):
@@ -190,7 +215,9 @@ def _run_scripts(old: Path, new: Path, files: dict[str, Carried], seconds: float
 def _script(script: Path, name: str, seconds: float) -> Outcome:
     """One script, by `difftest run` in a process of its own."""
     code = "from difftest.cli.main import main; main()"
-    path = os.pathsep.join(filter(None, (str(FRAMEWORKS), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(
+        filter(None, (str(FRAMEWORKS), os.environ.get("PYTHONPATH")))
+    )
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, "run", str(script)],
@@ -201,7 +228,9 @@ def _script(script: Path, name: str, seconds: float) -> Outcome:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
-        return Outcome(name, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s")
+        return Outcome(
+            name, name, FAILED, f"TimeoutError: it took longer than {seconds:g} s"
+        )
     error = error_of(done.stderr) if done.returncode else denial(done.stdout)
     return Outcome(name, name, FAILED if error else PASSED, error)
 
@@ -212,7 +241,9 @@ def section(checkout: Path, found: Sequence[Carried]) -> str:
     kernels = sum(len(one.kernels) for one in found)
     whole = sum(one.whole for one in found)
     verdicts = Counter(one.verdict() for one in found if not one.comments)
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    counted = ", ".join(
+        f"{count} {verdict}" for verdict, count in verdicts.most_common()
+    )
     lines = [
         f"## {TITLE}",
         "",
@@ -251,9 +282,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m conformance.migration", description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk, v2.26.0")
-    parser.add_argument("--write", action="store_true", help="put the table on its page")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
+    parser.add_argument(
+        "path", type=Path, help="a checkout of aws-neuron/aws-neuron-sdk, v2.26.0"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table on its page"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60, help="seconds for each (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     checkout = given.path.resolve()
     try:

@@ -42,7 +42,11 @@ DEFAULT = ("test/integration/nkilib", "-m", "fast")
 def simulator_in_place(checkout: Path) -> Iterator[None]:
     """The embedded modules under the names that the suite imports; ``sys.modules`` undone after."""
     with embedded_with_predictions():
-        found = {name: m for name, m in sys.modules.items() if name.partition(".")[0] == "nki"}
+        found = {
+            name: m
+            for name, m in sys.modules.items()
+            if name.partition(".")[0] == "nki"
+        }
         found |= nki_parts(found)
         for name, part in found.items():
             parent, _, child = name.rpartition(".")
@@ -53,7 +57,9 @@ def simulator_in_place(checkout: Path) -> Iterator[None]:
             **as_cpu_simulator(found),
             "neuron_dtypes": neuron_dtypes(found["nki.language"]),
         }
-        placed |= {name: absent(name) for name in UNPUBLISHED if not published(checkout, name)}
+        placed |= {
+            name: absent(name) for name in UNPUBLISHED if not published(checkout, name)
+        }
         before = {name: sys.modules.get(name) for name in placed}
         sys.modules.update(placed)
         try:
@@ -100,7 +106,9 @@ def outcomes(checkout: Path, arguments: Sequence[str], seconds: float) -> list[O
         If pytest refused the arguments, or found no test.
     """
     if not (checkout / HOOK).is_file():
-        raise FileNotFoundError(f"no {HOOK} in {checkout}: this is no checkout of nki-library")
+        raise FileNotFoundError(
+            f"no {HOOK} in {checkout}: this is no checkout of nki-library"
+        )
     with tempfile.TemporaryDirectory() as left, simulator_in_place(checkout):
         options = [
             "--test-mode=simulation",
@@ -121,12 +129,20 @@ def outcomes(checkout: Path, arguments: Sequence[str], seconds: float) -> list[O
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or put it on its page; 1 where a test failed, 2 where none could run."""
     parser = argparse.ArgumentParser(
-        prog="python -m conformance.nki_library", description=__doc__, allow_abbrev=False
+        prog="python -m conformance.nki_library",
+        description=__doc__,
+        allow_abbrev=False,
     )
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/nki-library")
-    parser.add_argument("--write", action="store_true", help="put the table on its page")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
-    parser.add_argument("--strictness", default="seen", help="of the simulator (%(default)s)")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table on its page"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60, help="seconds for each (%(default)s)"
+    )
+    parser.add_argument(
+        "--strictness", default="seen", help="of the simulator (%(default)s)"
+    )
     known, rest = parser.parse_known_args(arguments)
     checkout = known.path.resolve()
     try:

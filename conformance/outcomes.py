@@ -48,7 +48,9 @@ class Count:
 
 def denial(printed: str) -> str:
     """Return the output line that reports a wrong result; empty if none."""
-    return next((line.strip() for line in printed.splitlines() if _DENIAL.search(line)), "")
+    return next(
+        (line.strip() for line in printed.splitlines() if _DENIAL.search(line)), ""
+    )
 
 
 def cause(text: str) -> str:

@@ -31,7 +31,9 @@ class Ranks:
     def pytest_collection_finish(self) -> None:
         """Patch the orchestrator after conftest has imported it, and before a test makes one."""
         module = sys.modules.get("test.utils.test_orchestrator")
-        if module is None or not hasattr(module.Orchestrator, "_run_simulator_inference"):
+        if module is None or not hasattr(
+            module.Orchestrator, "_run_simulator_inference"
+        ):
             return
         alone = module.Orchestrator._run_simulator_inference
 
@@ -57,7 +59,9 @@ def outputs_of_ranks(
     signature = inspect.signature(launched.function)
     arguments = []
     for given in inputs:
-        own = {name.removesuffix(ALIAS): _copied(value) for name, value in given.items()}
+        own = {
+            name.removesuffix(ALIAS): _copied(value) for name, value in given.items()
+        }
         bound = signature.bind(**own)
         bound.apply_defaults()
         arguments.append(bound.args)
@@ -76,21 +80,28 @@ def _on_ranks(orchestrator: Any, test: Any, module: Any) -> Path:
         inputs = [_of_rank(test.kernel_input, rank) for rank in ranks]
         outputs = outputs_of_ranks(test.kernel_func, inputs, compiler.logical_nc_config)
     folder = Path(
-        orchestrator.fs_config.artifacts_output_directory_path, module.INF_ARTIFACT_DIR_NAME
+        orchestrator.fs_config.artifacts_output_directory_path,
+        module.INF_ARTIFACT_DIR_NAME,
     )
     wanted: Callable[[Any, int], Mapping[str, Any]] = module.normalize_golden_output
     for rank, found in zip(ranks, outputs, strict=True):
         golden = wanted(test.validation_args.golden_output, rank)
         if len(found) != len(golden):
-            raise RuntimeError(f"the kernel returned {len(found)} outputs for {list(golden)}")
+            raise RuntimeError(
+                f"the kernel returned {len(found)} outputs for {list(golden)}"
+            )
         place = folder / f"output_worker_{rank}"
         os.makedirs(place, exist_ok=True)
         for (name, expected), array in zip(golden.items(), found, strict=True):
-            (place / f"{name}.bin").write_bytes(np.asarray(array, expected.dtype).tobytes())
+            (place / f"{name}.bin").write_bytes(
+                np.asarray(array, expected.dtype).tobytes()
+            )
     return folder
 
 
 def _of_rank(given: Any, rank: int) -> Mapping[str, Any]:
     """Return a rank's arguments, from one set for all ranks or a generator of sets."""
-    found: Mapping[str, Any] = given.for_rank(rank) if hasattr(given, "for_rank") else given
+    found: Mapping[str, Any] = (
+        given.for_rank(rank) if hasattr(given, "for_rank") else given
+    )
     return found

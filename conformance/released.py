@@ -69,7 +69,9 @@ class Reading:
         level = Levels({}, is_sdk_named=True, is_target_named=True).of(one.rule)
         if level is Level.DENY:
             self.denied[one.id] += 1
-            self.denials.append(f"{self.name}:{one.path}:{one.line}: {one.id} {one.text}")
+            self.denials.append(
+                f"{self.name}:{one.path}:{one.line}: {one.id} {one.text}"
+            )
         else:
             self.warned[one.id] += 1
 
@@ -128,7 +130,10 @@ def read_release(clone: Path, name: str, sdk: Release) -> Reading:
     reading = Reading(name, found.stdout.decode().strip(), sdk)
     archive = [*git, "archive", reading.commit, "--", ":(glob)**/*.py"]
     packed = subprocess.run(archive, capture_output=True, check=True)
-    with TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+    with (
+        TemporaryDirectory() as folder,
+        tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files,
+    ):
         files.extractall(folder, filter="data")
         reading.read(Path(folder))
     return reading
@@ -138,14 +143,21 @@ def section(clone: Path, readings: Sequence[Reading]) -> str:
     """Return the table of some releases as a section of the page."""
     title = f"{clone.absolute().name} at the SDK of each release"
     named = " ".join(f"{one.name}={one.sdk.version}" for one in readings)
-    lines = [f"## {title}", "", f"By `python -m conformance.released PATH {named}`:", ""]
+    lines = [
+        f"## {title}",
+        "",
+        f"By `python -m conformance.released PATH {named}`:",
+        "",
+    ]
     lines += ["| release | SDK | files | no Python | denied | warnings |"]
     lines += ["| --- | --- | ---: | ---: | --- | --- |", *(one.row for one in readings)]
     return "\n".join(lines) + "\n"
 
 
 def _counts(counts: Counter[str]) -> str:
-    linked = (f"{number} [{id}]({RULES}/{id}.md)" for id, number in sorted(counts.items()))
+    linked = (
+        f"{number} [{id}]({RULES}/{id}.md)" for id, number in sorted(counts.items())
+    )
     return ", ".join(linked) or "0"
 
 
@@ -155,8 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m conformance.released", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("path", type=Path, help="a clone")
-    parser.add_argument("releases", nargs="+", type=release_of, metavar="TAG|COMMIT=SDK")
-    parser.add_argument("--write", action="store_true", help="put the table on its page")
+    parser.add_argument(
+        "releases", nargs="+", type=release_of, metavar="TAG|COMMIT=SDK"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the table on its page"
+    )
     asked = parser.parse_args(arguments)
     try:
         readings = [read_release(asked.path, name, sdk) for name, sdk in asked.releases]

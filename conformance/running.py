@@ -26,7 +26,9 @@ class Recorder:
         if report.when == "call" or (report.when == "setup" and not report.passed):
             self._keep(report, report.nodeid)
         elif report.when == "teardown" and report.failed:
-            self.outcomes = [known for known in self.outcomes if known.name != report.nodeid]
+            self.outcomes = [
+                known for known in self.outcomes if known.name != report.nodeid
+            ]
             self._keep(report, report.nodeid)
 
     @pytest.hookimpl
@@ -34,7 +36,9 @@ class Recorder:
         if report.failed:
             self._keep(report, report.nodeid)
 
-    def _keep(self, report: pytest.TestReport | pytest.CollectReport, nodeid: str) -> None:
+    def _keep(
+        self, report: pytest.TestReport | pytest.CollectReport, nodeid: str
+    ) -> None:
         if report.passed:
             result = PASSED
         elif report.failed:
@@ -62,7 +66,9 @@ def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         return str(crash.message)
-    lines = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")]
+    lines = [
+        line for line in str(report.longrepr).splitlines() if line.startswith("E ")
+    ]
     return lines[-1].removeprefix("E ") if lines else str(report.longrepr)
 
 
@@ -99,9 +105,13 @@ def run(
     os.chdir(checkout)
     try:
         with in_front_of_path(*paths):
-            code = pytest.main(["-p", "no:difftest", *options], plugins=[recorder, *plugins])
+            code = pytest.main(
+                ["-p", "no:difftest", *options], plugins=[recorder, *plugins]
+            )
     finally:
         os.chdir(before)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}: see its output")
+        raise RuntimeError(
+            f"pytest ended with {pytest.ExitCode(code).name}: see its output"
+        )
     return recorder.outcomes

@@ -29,7 +29,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{'/'.join(map(str, error.absolute_path))}: {error.message}")
     results = log["runs"][0]["results"]
     fixes = sum("fixes" in one for one in results)
-    print(f"{len(results)} results, {fixes} with fixes, {len(errors)} errors of the schema")
+    print(
+        f"{len(results)} results, {fixes} with fixes, {len(errors)} errors of the schema"
+    )
     if errors:
         return 1
     if results:

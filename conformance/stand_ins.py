@@ -22,7 +22,13 @@ TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 GENERATION = "NKI_NC_VERSION"
 """The variable for the machine of the suite's simulator (test/utils/simulation_setup.py)."""
 
-_NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+_NEURON_DTYPES = (
+    "bfloat16",
+    "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e8m0fnu",
+)
 _PACKED = {
     "float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn,
     "float8_e5m2_x4": ml_dtypes.float8_e5m2,
@@ -190,8 +196,12 @@ class TraceFrontend:
 
 
 def _compiler(simulate: Any) -> dict[str, ModuleType]:
-    parser = type("ParserFrontend", (TraceFrontend,), {"simulate": staticmethod(simulate)})
-    frontend = package("nki.compiler.frontend", NKIFrontend=TraceFrontend, ParserFrontend=parser)
+    parser = type(
+        "ParserFrontend", (TraceFrontend,), {"simulate": staticmethod(simulate)}
+    )
+    frontend = package(
+        "nki.compiler.frontend", NKIFrontend=TraceFrontend, ParserFrontend=parser
+    )
     return {frontend.__name__: frontend}
 
 
@@ -212,7 +222,11 @@ def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
 
 
 def _dtypes_of(language: ModuleType) -> dict[str, Any]:
-    return {name: value for name, value in vars(language).items() if isinstance(value, np.dtype)}
+    return {
+        name: value
+        for name, value in vars(language).items()
+        if isinstance(value, np.dtype)
+    }
 
 
 def as_cpu_simulator(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
@@ -224,7 +238,9 @@ def as_cpu_simulator(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
     simulate = nki.simulate
     nki.cpu_simulate = lambda kernel: CpuSimulation(simulate, kernel)  # type: ignore[attr-defined]
     root = "nki_cpu_simulator"
-    named = {f"{root}.{name}": module for name, module in modules.items() if _of_nki(name)}
+    named = {
+        f"{root}.{name}": module for name, module in modules.items() if _of_nki(name)
+    }
     return {root: package(root, nki=nki), **named}
 
 

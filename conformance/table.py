@@ -7,7 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause
+from conformance.outcomes import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Outcome,
+    by_cause,
+    by_group,
+    cause,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "conformance.md"
 
@@ -75,7 +83,9 @@ def _list_of_each(outcomes: Sequence[Outcome]) -> list[str]:
             rows.setdefault((one.group, one.result, cause(one.why)), []).append(part)
     lines = ["", "| file | which | result | why |", "| --- | --- | --- | --- |"]
     ordered = sorted(rows.items(), key=lambda item: (item[0][1], item[0][0]))
-    lines += [_row(g, ", ".join(which), r, _code(why)) for (g, r, why), which in ordered]
+    lines += [
+        _row(g, ", ".join(which), r, _code(why)) for (g, r, why), which in ordered
+    ]
     return lines
 
 
@@ -94,7 +104,9 @@ def commit_of(checkout: Path) -> str:
     A folder inside another checkout is not one itself: git would name the outer commit.
     """
     git = ["git", "-C", str(checkout)]
-    top = subprocess.run([*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True)
+    top = subprocess.run(
+        [*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True
+    )
     if top.returncode or Path(top.stdout.strip()).resolve() != checkout.resolve():
         return "a folder that is no git checkout"
     shown = subprocess.run(
@@ -124,4 +136,6 @@ def place(text: str, page: Path = PAGE) -> None:
         placed = placed or same
     if not placed:
         kept.append(text.removeprefix("## "))
-    page.write_text("\n## ".join(part.rstrip("\n") + "\n" for part in kept), encoding="utf-8")
+    page.write_text(
+        "\n## ".join(part.rstrip("\n") + "\n" for part in kept), encoding="utf-8"
+    )

@@ -29,17 +29,27 @@ def complaints(checkout: Path, pyright: str) -> tuple[int, list[dict[str, Any]]]
     ------
     FileNotFoundError : the checkout has no examples, or pyright is not installed.
     """
-    folders = [str(checkout / one) for one in (EXAMPLES, SOURCES) if (checkout / one).is_dir()]
+    folders = [
+        str(checkout / one) for one in (EXAMPLES, SOURCES) if (checkout / one).is_dir()
+    ]
     if not folders:
         raise FileNotFoundError(f"no {EXAMPLES} in {checkout}: is this v2.32.0?")
     with tempfile.TemporaryDirectory() as project:
         for name, text in stub_files().items():
             write_file(Path(project, "typings", name), text)
-        settings = {"include": folders, "stubPath": "typings", "typeCheckingMode": "standard"}
+        settings = {
+            "include": folders,
+            "stubPath": "typings",
+            "typeCheckingMode": "standard",
+        }
         own = {**settings, "reportMissingModuleSource": False}
-        (Path(project) / "pyrightconfig.json").write_text(json.dumps(own), encoding="utf-8")
+        (Path(project) / "pyrightconfig.json").write_text(
+            json.dumps(own), encoding="utf-8"
+        )
         command = [pyright, "--project", project, "--outputjson"]
-        said = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+        said = json.loads(
+            subprocess.run(command, capture_output=True, text=True).stdout
+        )
     return said["summary"]["filesAnalyzed"], said["generalDiagnostics"]
 
 
@@ -51,11 +61,15 @@ def main(arguments: Sequence[str]) -> int:
     except FileNotFoundError as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    own = [one for one in said if one.get("rule") != _MISSING or '"nki' in one["message"]]
+    own = [
+        one for one in said if one.get("rule") != _MISSING or '"nki' in one["message"]
+    ]
     for one in own:
         line = one["range"]["start"]["line"] + 1
         print(f"{Path(one['file']).relative_to(checkout)}:{line}: {one['message']}")
-    print(f"{files} files, {len(own)} complaints; {len(said) - len(own)} imports of others")
+    print(
+        f"{files} files, {len(own)} complaints; {len(said) - len(own)} imports of others"
+    )
     return int(bool(own)) if files else 2
 
 

@@ -42,11 +42,28 @@ _HOMES = {
     "case": ("Case",),
     "decorator": ("kernel_test",),
     "failures": ("DifferentialFailure",),
-    "recipes": ("Fill", "Integers", "Iota", "Ones", "Outliers", "Random", "Recipe", "Zeros"),
+    "recipes": (
+        "Fill",
+        "Integers",
+        "Iota",
+        "Ones",
+        "Outliers",
+        "Random",
+        "Recipe",
+        "Zeros",
+    ),
     "spec": ("Input", "KernelSpec", "Rejection"),
     "spec_arguments": ("SpecError",),
     "strategies": ("cases", "multiples", "seeded", "sizes"),
-    "structured": ("Bernoulli", "Given", "Indices", "OneHot", "Permutation", "Sorted", "Uniform"),
+    "structured": (
+        "Bernoulli",
+        "Given",
+        "Indices",
+        "OneHot",
+        "Permutation",
+        "Sorted",
+        "Uniform",
+    ),
 }
 """Modules of the harness, and the public names that each defines."""
 
@@ -88,7 +105,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("nki-difftest")
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"difftest.testing.harness.{home}"), name)
+            return getattr(
+                importlib.import_module(f"difftest.testing.harness.{home}"), name
+            )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -49,7 +49,17 @@ def with_contents(app: Sphinx, name: str, source: list[str]) -> None:
     for part in source[0].split("\n## ")[1:]:
         title = part.partition("\n")[0]
         pages = re.findall(r"^- \[.*?\]\((\S+)\.md\)", part, re.MULTILINE)
-        rows = ["", "", "```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", ""]
+        rows = [
+            "",
+            "",
+            "```{toctree}",
+            ":hidden:",
+            f":caption: {title}",
+            "",
+            *pages,
+            "```",
+            "",
+        ]
         source[0] += "\n".join(rows)
 
 
@@ -62,7 +72,9 @@ def with_targets(app: Sphinx, name: str, source: list[str]) -> None:
 def with_rules(app: Sphinx, name: str, source: list[str]) -> None:
     """Lead links to the linter's pages, which are outside of docs/, to the site's page of all."""
     text = re.sub(r"\]\([./]+/difftest/tools/lint/pages\)", f"](/{RULES})", source[0])
-    source[0] = re.sub(r"\]\([./]+/difftest/tools/lint/pages/(\w+)\.md\)", r"](#\1)", text)
+    source[0] = re.sub(
+        r"\]\([./]+/difftest/tools/lint/pages/(\w+)\.md\)", r"](#\1)", text
+    )
 
 
 def write_rules(app: Sphinx) -> None:

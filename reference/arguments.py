@@ -13,7 +13,9 @@ def invalid(argument: str, received: object, accepted: str) -> ValueError:
     return ValueError(f"{argument}: received {received}; accepted: {accepted}")
 
 
-def numeric(argument: str, value: ArrayLike, axes: tuple[str, ...] | None = None) -> NDArray[Any]:
+def numeric(
+    argument: str, value: ArrayLike, axes: tuple[str, ...] | None = None
+) -> NDArray[Any]:
     """Return `value` as an array of real numbers, its own dtype kept.
 
     Parameters
@@ -32,9 +34,13 @@ def numeric(argument: str, value: ArrayLike, axes: tuple[str, ...] | None = None
     """
     array = np.asarray(value)
     if not np.can_cast(array.dtype, np.float64, casting="same_kind"):
-        raise invalid(argument, f"dtype {array.dtype}", "integers or real floating point")
+        raise invalid(
+            argument, f"dtype {array.dtype}", "integers or real floating point"
+        )
     if axes is not None and array.ndim != len(axes):
-        raise invalid(argument, f"shape {array.shape}", f"{len(axes)} axes ({', '.join(axes)})")
+        raise invalid(
+            argument, f"shape {array.shape}", f"{len(axes)} axes ({', '.join(axes)})"
+        )
     return array
 
 

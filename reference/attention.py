@@ -46,7 +46,9 @@ def attention(
     if v.shape != k.shape:
         raise invalid("v", f"shape {v.shape}", f"{k.shape}, the shape of k")
     if groups == 0 or heads % groups:
-        raise invalid("q", f"{heads} heads", f"a multiple of the {groups} heads of k and v")
+        raise invalid(
+            "q", f"{heads} heads", f"a multiple of the {groups} heads of k and v"
+        )
     if causal and queries > keys:
         raise invalid("q", f"{queries} queries", f"at most {keys}, the keys, if causal")
     k, v = (np.repeat(array, heads // groups, axis=0) for array in (k, v))

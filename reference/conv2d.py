@@ -38,7 +38,9 @@ def conv2d_direct(
         total = bias[o]
         for c, i, j in np.ndindex(*W.shape[1:]):
             row = y * window.stride[0] + i * window.dilation[0] - window.rows_added[0]
-            column = x * window.stride[1] + j * window.dilation[1] - window.columns_added[0]
+            column = (
+                x * window.stride[1] + j * window.dilation[1] - window.columns_added[0]
+            )
             if 0 <= row < height and 0 <= column < width:
                 total += W[o, c, i, j] * X[n, first_channel + c, row, column]
         out[n, o, y, x] = total
@@ -97,7 +99,9 @@ def conv2d(
     batch, _, height, width = padded.shape
     grouped = padded.reshape(batch, groups, group_channels, height, width)
     view = windows(grouped, taps, window.stride, window.dilation)
-    patches = np.moveaxis(view, (-2, -1), (-4, -3))  # [N, G, C / G, i, j, rows, columns]
+    patches = np.moveaxis(
+        view, (-2, -1), (-4, -3)
+    )  # [N, G, C / G, i, j, rows, columns]
     rows, columns = patches.shape[-2:]
     filters = W.reshape(groups, out_channels // groups, -1)
 
@@ -109,7 +113,10 @@ def conv2d(
         gathered = some.reshape(batch, groups, filters.shape[-1], -1)
         target = out[..., first : first + block, :]
         target[...] = (filters @ gathered).reshape(target.shape)
-    return out.reshape(batch, out_channels, rows, columns) + bias[:, np.newaxis, np.newaxis]
+    return (
+        out.reshape(batch, out_channels, rows, columns)
+        + bias[:, np.newaxis, np.newaxis]
+    )
 
 
 def _operands(
@@ -132,7 +139,13 @@ def _operands(
     if group_channels != channels // groups:
         accepted = f"{channels // groups}: {channels} channels of X in {groups} groups"
         raise invalid("W", f"{group_channels} channels a filter", accepted)
-    bias = np.zeros(out_channels) if bias is None else float64("bias", bias, ("out channels",))
+    bias = (
+        np.zeros(out_channels)
+        if bias is None
+        else float64("bias", bias, ("out channels",))
+    )
     if bias.size != out_channels:
-        raise invalid("bias", f"{bias.size} values", f"{out_channels}, one for each filter of W")
+        raise invalid(
+            "bias", f"{bias.size} values", f"{out_channels}, one for each filter of W"
+        )
     return X, W, bias

@@ -51,5 +51,9 @@ def conv2d_maxpool(
     pool = pair("pool_size", pool_size)
     rows, columns = convolved.shape[-2:]
     if pool[0] > rows or pool[1] > columns:
-        raise invalid("pool_size", repr(pool_size), f"at most the convolution's {rows} x {columns}")
+        raise invalid(
+            "pool_size",
+            repr(pool_size),
+            f"at most the convolution's {rows} x {columns}",
+        )
     return maxpool2d(convolved, pool)

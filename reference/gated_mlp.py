@@ -9,7 +9,9 @@ from reference.arguments import float64, invalid
 
 
 @np.errstate(invalid="ignore", over="ignore")  # inf and NaN are answers, not accidents
-def gated_mlp(x: ArrayLike, gate: ArrayLike, up: ArrayLike, down: ArrayLike) -> NDArray[np.float64]:
+def gated_mlp(
+    x: ArrayLike, gate: ArrayLike, up: ArrayLike, down: ArrayLike
+) -> NDArray[np.float64]:
     """Return (silu(x @ gate) * (x @ up)) @ down, where silu(a) = a / (1 + exp(-a)).
 
     Parameters

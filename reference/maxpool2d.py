@@ -28,11 +28,15 @@ def maxpool2d_direct(
     X, window = _operands(X, kernel_size, stride, padding, dilation, ceil_mode)
     values = _comparable(X)
     *_, height, width = X.shape
-    out = np.full((*X.shape[:2], *window.positions(height, width)), _lowest(values), values.dtype)
+    out = np.full(
+        (*X.shape[:2], *window.positions(height, width)), _lowest(values), values.dtype
+    )
     for n, c, y, x in np.ndindex(*out.shape):
         for i, j in np.ndindex(*window.taps):
             row = y * window.stride[0] + i * window.dilation[0] - window.rows_added[0]
-            column = x * window.stride[1] + j * window.dilation[1] - window.columns_added[0]
+            column = (
+                x * window.stride[1] + j * window.dilation[1] - window.columns_added[0]
+            )
             if 0 <= row < height and 0 <= column < width:
                 out[n, c, y, x] = np.maximum(out[n, c, y, x], values[n, c, row, column])
     return out.astype(X.dtype, copy=False)
@@ -105,7 +109,9 @@ def _operands(
         raise invalid("X", f"shape {X.shape}", "every axis at least 1")
     if ceil_mode:
         raise invalid("ceil_mode", ceil_mode, "False: output sizes round down")
-    window = Window.of(kernel_size, kernel_size if stride is None else stride, padding, dilation)
+    window = Window.of(
+        kernel_size, kernel_size if stride is None else stride, padding, dilation
+    )
     rows, columns = window.extent
     if max(window.rows_added) >= rows or max(window.columns_added) >= columns:
         accepted = f"less than the window's extent of {rows} x {columns}"

@@ -91,14 +91,18 @@ class Window:
         if height < rows or width < columns:
             received = f"images of {height} x {width}, padding included"
             raise invalid("X", received, f"at least the window's {rows} x {columns}")
-        return (height - rows) // self.stride[0] + 1, (width - columns) // self.stride[1] + 1
+        return (height - rows) // self.stride[0] + 1, (width - columns) // self.stride[
+            1
+        ] + 1
 
     def pad(self, images: NDArray[Any], fill: float) -> NDArray[Any]:
         """Put the border around images [..., H, W]: the same array, uncopied, if there is none."""
         border = (self.rows_added, self.columns_added)
         if border == ((0, 0), (0, 0)):
             return images
-        return np.pad(images, ((0, 0),) * (images.ndim - 2) + border, constant_values=fill)
+        return np.pad(
+            images, ((0, 0),) * (images.ndim - 2) + border, constant_values=fill
+        )
 
 
 def windows(

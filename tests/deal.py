@@ -25,8 +25,12 @@ _LOOK += ("--python-preference", "only-system")
 def pythons_here() -> list[str]:
     """The Pythons that tox finds here, and has an environment for."""
     if shutil.which("uv") is None:
-        raise pytest.UsageError("--deal asks uv which Pythons are here; tox-uv brings it along")
-    looks = {name: subprocess.run([*_LOOK, name], capture_output=True) for name in PYTHONS}
+        raise pytest.UsageError(
+            "--deal asks uv which Pythons are here; tox-uv brings it along"
+        )
+    looks = {
+        name: subprocess.run([*_LOOK, name], capture_output=True) for name in PYTHONS
+    }
     return [name for name, look in looks.items() if look.returncode == 0]
 
 
@@ -52,12 +56,17 @@ class Deal:
     ``files`` are paths from the root, with slashes; the order does not matter.
     """
 
-    def __init__(self, pythons: list[str], own: str, commit: int, files: Iterable[str]) -> None:
+    def __init__(
+        self, pythons: list[str], own: str, commit: int, files: Iterable[str]
+    ) -> None:
         first = (pythons.index(own) - commit) % len(pythons)
         self.files = set(sorted(files)[first :: len(pythons)])
 
     @classmethod
     def of_this_run(cls, root: Path) -> Deal:
         own = "{}.{}".format(*sys.version_info)
-        files = (file.relative_to(root).as_posix() for file in root.glob("tests/**/test_*.py"))
+        files = (
+            file.relative_to(root).as_posix()
+            for file in root.glob("tests/**/test_*.py")
+        )
         return cls(pythons_here(), own, number_of_commit(root), files)

@@ -25,7 +25,9 @@ def every(
     names : names of the arguments that a case gives, separated by commas or in a tuple.
     values : for each case one value, or a tuple with one for each name. It may not be empty.
     """
-    given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    given = [
+        name.strip() for name in (names.split(",") if isinstance(names, str) else names)
+    ]
     cases = [_values(value, len(given)) for value in values]
 
     def decorate(function: Callable[..., None]) -> Any:
@@ -43,7 +45,9 @@ def every(
                     failures.append((arguments, error))
             if failures:
                 first = failures[0][1]
-                lines = [f"{arguments}: {error!r:.300}" for arguments, error in failures[:10]]
+                lines = [
+                    f"{arguments}: {error!r:.300}" for arguments, error in failures[:10]
+                ]
                 count = f"{len(failures)} of {len(cases)} cases of {function.__name__} failed"
                 raise AssertionError("\n".join([count, *lines])) from first
 

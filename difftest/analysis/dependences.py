@@ -120,7 +120,9 @@ class Accesses:
         assert self._lines is not None
         for (partitions, elements), lines in self._lines.items():
             first = mark.first - partitions + 1
-            for start in range(first, mark.last) if mark.last - first < len(lines) else lines:
+            for start in (
+                range(first, mark.last) if mark.last - first < len(lines) else lines
+            ):
                 line = lines.get(start)
                 if line is not None and first <= start < mark.last:
                     yield from line.between(mark.low - elements, mark.high)
@@ -157,7 +159,9 @@ class _History:
         """Return reads and writes, which are recorded separately from now on."""
         if self.apart is None:
             self.apart = Accesses(), Accesses()
-            for accesses, users in zip(self.apart, (self.reads, self.writes), strict=True):
+            for accesses, users in zip(
+                self.apart, (self.reads, self.writes), strict=True
+            ):
                 for user in users:
                     assert self.mark is not None
                     accesses.add(self.mark, user)
@@ -172,7 +176,9 @@ class _TensorAccesses:
 
     __slots__ = ("_mark", "_pattern", "constant", "history", "unread", "watched")
 
-    def __init__(self, allocation: Allocation, history: _History, *, by_tensor: bool) -> None:
+    def __init__(
+        self, allocation: Allocation, history: _History, *, by_tensor: bool
+    ) -> None:
         self.history = history
         hbm = allocation.space.is_hbm
         self.constant = hbm and allocation.writes == 0
@@ -182,7 +188,9 @@ class _TensorAccesses:
         self.watched: Footprint | None = None
         """The footprint whose accesses an access waits for; None for its own footprint."""
         if by_tensor and not hbm and allocation.address is None:
-            size = allocation.partition_bytes  # elements or bytes: no tensor has more of either
+            size = (
+                allocation.partition_bytes
+            )  # elements or bytes: no tensor has more of either
             self.watched = Footprint(0, allocation.partitions, 0, size, ())
         self._pattern: tuple[object, ...] = ()
         self._mark: Footprint | None = None
@@ -259,7 +267,12 @@ class Dependences:
             allocation = region[0]
             number = allocation.id
             once = allocation.writes == 1 and allocation.address is None
-            if once and number not in tensors and region[6] and region[2] == allocation.shape:
+            if (
+                once
+                and number not in tensors
+                and region[6]
+                and region[2] == allocation.shape
+            ):
                 makers[number] = user
                 continue
             tensor = tensors.get(number) or self._meet(allocation)
@@ -268,7 +281,9 @@ class Dependences:
             history = tensor.history
             mark = tensor.footprint(region)
             if history.mark == mark:
-                self._write_again(history, order, watched=tensor.watched, forgets=region[6])
+                self._write_again(
+                    history, order, watched=tensor.watched, forgets=region[6]
+                )
             elif history.mark or history.apart:
                 apart = history.accesses()
                 if tensor.watched:
@@ -277,7 +292,11 @@ class Dependences:
                 for accesses in apart:
                     order.update(self._found(accesses, mark, forgets=region.whole))
             touched.append((history, mark, True))
-        for history, mark, writes_it in touched:  # last: no instruction waits for itself
+        for (
+            history,
+            mark,
+            writes_it,
+        ) in touched:  # last: no instruction waits for itself
             if history.mark == mark or not (history.mark or history.apart):
                 history.mark = mark
                 (history.writes if writes_it else history.reads).append(user)
@@ -287,7 +306,12 @@ class Dependences:
         return data, order
 
     def _write_again(
-        self, history: _History, order: set[int], *, watched: Footprint | None, forgets: bool
+        self,
+        history: _History,
+        order: set[int],
+        *,
+        watched: Footprint | None,
+        forgets: bool,
     ) -> None:
         """Add to ``order`` the dependences of a write if all accesses have its footprint."""
         reads = history.reads
@@ -304,7 +328,9 @@ class Dependences:
             history.reads = []
             history.writes = []
 
-    def _found(self, accesses: Accesses, mark: Footprint, *, forgets: bool) -> list[int]:
+    def _found(
+        self, accesses: Accesses, mark: Footprint, *, forgets: bool
+    ) -> list[int]:
         """Return the users of accesses that share an element with ``mark``.
 
         ``forgets`` drops the accesses that ``mark`` covers.
@@ -339,7 +365,9 @@ class Dependences:
         return tensor
 
 
-def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: int) -> None:
+def _replace(
+    accesses: Accesses, shared: list[Access], mark: Footprint, join: int
+) -> None:
     """Replace the accesses that share an element with ``mark`` by a join."""
     marks = [access.mark for access in shared]
     whole = marks[0] if len(marks) == 1 else mark
@@ -354,4 +382,8 @@ def _has(mark: Footprint, other: Footprint) -> bool:
     """Return whether ``mark``, which shares an element with ``other``, surely covers all of it."""
     if mark.covers(other):
         return True
-    return other.high - other.low == 1 and mark.first <= other.first and other.last <= mark.last
+    return (
+        other.high - other.low == 1
+        and mark.first <= other.first
+        and other.last <= mark.last
+    )

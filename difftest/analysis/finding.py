@@ -38,7 +38,9 @@ Thing = TypeVar("Thing")
 Key = TypeVar("Key")
 
 
-def group_by(things: Iterable[Thing], key: Callable[[Thing], Key]) -> dict[Key, list[Thing]]:
+def group_by(
+    things: Iterable[Thing], key: Callable[[Thing], Key]
+) -> dict[Key, list[Thing]]:
     """Return the things grouped by key, in the order of the input."""
     groups: dict[Key, list[Thing]] = {}
     for thing in things:
@@ -154,7 +156,9 @@ def deduplicated(reader: Reader) -> Reader:
     def read(trace: Trace, machine: Machine) -> Found:
         reported: set[tuple[object, ...]] = set()
         for result in reader(trace, machine):
-            finding = result.differs if isinstance(result, InconclusiveFinding) else result
+            finding = (
+                result.differs if isinstance(result, InconclusiveFinding) else result
+            )
             if (finding.id, finding.locations) not in reported:
                 reported.add((finding.id, finding.locations))
                 yield result
@@ -216,11 +220,15 @@ def suppressions_in(text: str) -> tuple[Suppression, ...]:
         return ()
     comments = []
     for token in tokens:
-        match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+        match = (
+            _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+        )
         if match:
             line, column = token.start
             ids = frozenset(map(str.strip, match.group(1).split(",")))
-            own = [lines for lines in statements if line in lines] or [range(line, line + 2)]
+            own = [lines for lines in statements if line in lines] or [
+                range(line, line + 2)
+            ]
             comments.append(Suppression(line, column + 1, ids, min(own, key=len)))
     return tuple(comments)
 
@@ -229,5 +237,9 @@ def _lines(node: ast.AST) -> range:
     """Return the lines of a statement, without its body."""
     first = getattr(node, "lineno", 1)
     body = getattr(node, "body", None)
-    last = max(first, body[0].lineno - 1) if body else getattr(node, "end_lineno", None) or first
+    last = (
+        max(first, body[0].lineno - 1)
+        if body
+        else getattr(node, "end_lineno", None) or first
+    )
     return range(first, last + 1)

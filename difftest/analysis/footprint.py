@@ -38,7 +38,9 @@ class Footprint(NamedTuple):
             return False
         if not self.dims and not other.dims:
             return True
-        return _share(self.dims or _dense(self), other.dims or _dense(other), other.low - self.low)
+        return _share(
+            self.dims or _dense(self), other.dims or _dense(other), other.low - self.low
+        )
 
     def covers(self, other: Footprint) -> bool:
         """Return whether this pattern surely contains every element of the other."""
@@ -53,7 +55,9 @@ def footprint(region: Region) -> Footprint:
     """Return the footprint of a region of an on-chip or HBM tensor."""
     allocation = region.allocation
     if allocation.address is None and not allocation.viewed:
-        return _footprint(_layout(allocation), region.offset, region.shape, region.strides)
+        return _footprint(
+            _layout(allocation), region.offset, region.shape, region.strides
+        )
     pattern = region.pattern.finer(region.dtype.itemsize)
     block, inner, partitions = _layout(allocation)
     size = allocation.dtype.itemsize
@@ -81,7 +85,9 @@ def _geometry(shape: tuple[int, ...], axis: int, on_chip: bool) -> tuple[int, in
 
 
 def _layout(allocation: Allocation) -> tuple[int, int, int]:
-    return _geometry(allocation.shape, allocation.partition_axis, not allocation.space.is_hbm)
+    return _geometry(
+        allocation.shape, allocation.partition_axis, not allocation.space.is_hbm
+    )
 
 
 def free_axes(region: Region) -> Dims:
@@ -111,7 +117,10 @@ def _in_partition(axes: Dims, block: int, inner: int) -> Dims:
 
 @lru_cache(maxsize=65536)
 def _footprint(
-    layout: tuple[int, int, int], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    layout: tuple[int, int, int],
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
 ) -> Footprint:
     block, inner, partitions = layout
     if not inner:
@@ -133,7 +142,9 @@ def _footprint(
         sizes.append(size)
         steps.append(blocks * inner + rest)
     low = outer * inner + free
-    return _within(first, min(first + extent, partitions), low, tuple(sizes), tuple(steps))
+    return _within(
+        first, min(first + extent, partitions), low, tuple(sizes), tuple(steps)
+    )
 
 
 def _within(

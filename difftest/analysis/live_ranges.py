@@ -17,7 +17,9 @@ Range = tuple[int, int]
 """Numbers of the first and the last event of the range."""
 
 
-def live_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, list[list[Range]]]:
+def live_ranges(
+    trace: Trace, allocations: Iterable[Allocation]
+) -> dict[int, list[list[Range]]]:
     """Return, by tensor id, the parts of the live range of each of its blocks, in order.
 
     A tensor has a single block if it has no block dimensions, is in PSUM, or has an address.

@@ -105,7 +105,11 @@ class Placement(NamedTuple):
 
 def limit_of(space: Space, machine: Machine) -> int:
     """Return the usable bytes of a partition: SBUF without its reserved part, or PSUM."""
-    return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+    return (
+        machine.psum_partition_bytes
+        if space is Space.PSUM
+        else machine.sbuf_usable_bytes
+    )
 
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
@@ -133,7 +137,10 @@ def footprint_of(trace: Trace, machine: Machine) -> tuple[int, ...]:
     """Return the needed bytes of each of :data:`MEMORIES`, then the bytes of its largest tensor."""
     together = needed_bytes(trace, machine)
     sizes = [(tensor.space, tensor.partition_bytes) for tensor in trace.allocations]
-    largest = (max((size for at, size in sizes if at is space), default=0) for space in MEMORIES)
+    largest = (
+        max((size for at, size in sizes if at is space), default=0)
+        for space in MEMORIES
+    )
     return (*(together.get(space, 0) for space in MEMORIES), *largest)
 
 
@@ -178,8 +185,14 @@ def _tensors(
 ) -> dict[tuple[tuple[int, ...], Space], list[Allocation]]:
     """Group the tensors that need memory by program and by memory."""
     owners = _owners(trace.events) if trace.grid else None
-    held = (tensor for tensor in allocations if not tensor.space.is_hbm and tensor.first >= 0)
-    return group_by(held, lambda own: (() if owners is None else owners[own.id], own.space))
+    held = (
+        tensor
+        for tensor in allocations
+        if not tensor.space.is_hbm and tensor.first >= 0
+    )
+    return group_by(
+        held, lambda own: (() if owners is None else owners[own.id], own.space)
+    )
 
 
 def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Placement:
@@ -189,13 +202,20 @@ def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Pla
     """
     allocations = list(dict.fromkeys(live.allocation for live in placement.lives))
     held = live_ranges(trace, allocations)
-    parts = [(owner, part) for owner in allocations for block in held[owner.id] for part in block]
+    parts = [
+        (owner, part)
+        for owner in allocations
+        for block in held[owner.id]
+        for part in block
+    ]
     owners, ranges = zip(*parts, strict=True)
     sizes = _LiveRangeTable(owners, machine, ranges)
     return _laid_out(sizes, placement.program, placement.space, machine)
 
 
-def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _LiveRangeTable:
+def _by_block(
+    allocations: Sequence[Allocation], trace: Trace, machine: Machine
+) -> _LiveRangeTable:
     """Return the sizes of tensors, with a live range of its own for each block."""
     if all(len(block_allocations(tensor)) == 1 for tensor in allocations):
         return _LiveRangeTable(allocations, machine)
@@ -205,7 +225,9 @@ def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine)
     parts: list[tuple[Allocation, tuple[int, int]]] = []
     for tensor in allocations:
         whole = [[(tensor.first, tensor.last)]]
-        parts += [(tensor, (p[0][0], p[-1][1])) for p in held.get(tensor.id, whole) if p]
+        parts += [
+            (tensor, (p[0][0], p[-1][1])) for p in held.get(tensor.id, whole) if p
+        ]
     owners, ranges = zip(*parts, strict=True)
     return _LiveRangeTable(owners, machine, ranges)
 
@@ -217,7 +239,9 @@ def _whole_banks(space: Space, machine: Machine) -> int:
 
 def _own_bank(space: Space, machine: Machine) -> int:
     """Return the bytes of the banks that a tensor may not cross; 0 if it may."""
-    return machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
+    return (
+        machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
+    )
 
 
 def _laid_out(
@@ -273,7 +297,9 @@ class _LiveRangeTable:
         self.ranges = np.array(ranges)
         self.ranges[:, 1] += 1
         self.size = np.array([_size(tensor) for tensor in allocations])
-        self.wide = -(-np.array([tensor.partitions for tensor in allocations]) // self.step)
+        self.wide = -(
+            -np.array([tensor.partitions for tensor in allocations]) // self.step
+        )
         self.fixed = [n for n, tensor in enumerate(allocations) if tensor.areas]
 
     def live(self, number: int) -> LiveRange:
@@ -340,7 +366,8 @@ class _LiveRangeTable:
             return False
         if bank:
             return (
-                int(self.size.max()) <= bank and self._most(-(-self.size // bank) * bank) <= limit
+                int(self.size.max()) <= bank
+                and self._most(-(-self.size // bank) * bank) <= limit
             )
         return self._most(self.size) * EASY <= limit
 
@@ -349,7 +376,11 @@ class _LiveRangeTable:
 
         A tensor needs such a bank if it takes more than half of a bank and of the partitions.
         """
-        alone = (2 * self.size > bank) & (self.size <= bank) & (2 * self.wide > self.quadrants)
+        alone = (
+            (2 * self.size > bank)
+            & (self.size <= bank)
+            & (2 * self.wide > self.quadrants)
+        )
         alone[self.fixed] = False
         return self._most(np.where(alone, bank, 0))
 
@@ -358,7 +389,9 @@ class _LiveRangeTable:
 
     def _load(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the events in order, and the live bytes after each of them."""
-        events = np.concatenate([self.ranges[:, 1], self.ranges[:, 0]])  # ends precede starts
+        events = np.concatenate(
+            [self.ranges[:, 1], self.ranges[:, 0]]
+        )  # ends precede starts
         changes = np.concatenate([-sizes, sizes])
         order = np.argsort(events, kind="stable")
         return events[order], changes[order].cumsum()
@@ -407,7 +440,9 @@ _Shelf = list[tuple[int, int, int, int]]
 """The assigned places of one quadrant, by their first byte: (low, high, first, last)"""
 
 
-def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iterator[PlacedRange]:
+def _lowest_first(
+    lives: Iterable[LiveRange], bank: int, quadrants: int
+) -> Iterator[PlacedRange]:
     """Assign to each tensor the lowest place that is free for its whole live range."""
     shelves: list[_Shelf] = [[] for _ in range(quadrants)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
@@ -421,12 +456,16 @@ def _lowest_first(lives: Iterable[LiveRange], bank: int, quadrants: int) -> Iter
         ]
         if not places:
             starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
-            low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
+            low, start = min(
+                (_lowest(shelves, live, start, bank), start) for start in starts
+            )
             places = [PlacedRange(live, low, low + live.size, start)]
         for spot in places:
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
-                if forgets:  # ranges that ended before this one begins do not conflict any more
+                if (
+                    forgets
+                ):  # ranges that ended before this one begins do not conflict any more
                     shelf[:] = [row for row in shelf if row[3] >= live.first]
                 insort(shelf, entry)
             yield spot
@@ -436,7 +475,9 @@ def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> in
     """Return the lowest byte where all of a tensor's quadrants are free."""
     taken: list[tuple[int, int]] = []
     for shelf in shelves[start : start + live.quadrants]:
-        taken += [row[:2] for row in shelf if row[2] <= live.last and live.first <= row[3]]
+        taken += [
+            row[:2] for row in shelf if row[2] <= live.last and live.first <= row[3]
+        ]
     if live.quadrants > 1:
         taken.sort()
     low = _in_a_bank(0, live.size, bank)

@@ -72,13 +72,19 @@ def own(run: KernelRun) -> None:
     The kernel runs on random inputs, or on a case of its test. The time is this computer's and says
     nothing about a device. `difftest profile` predicts the time on a device.
     """
-    click.echo(f"{run.title}: {run.use(lambda kernel, call: _timed(run, kernel, call))}")
+    click.echo(
+        f"{run.title}: {run.use(lambda kernel, call: _timed(run, kernel, call))}"
+    )
 
 
 def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> str:
     """Return the cost of a launch without a trace; if the kernel rejects it, end the command."""
-    trace, target = launch_traced(kernel, call, machine_by_name(run.machine), run.level)[:2]
-    once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
+    trace, target = launch_traced(
+        kernel, call, machine_by_name(run.machine), run.level
+    )[:2]
+    once = partial(
+        launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level
+    )
     return _simulated(partial(once, machine=target, record=False), len(trace))
 
 
@@ -93,15 +99,21 @@ def _simulated(function: Form, instructions: int) -> str:
 
 @click.command()
 @click.argument("kernel", type=click.Choice(list(KERNELS)))
-@click.option("-n", type=click.IntRange(min=1), required=True, help="Elements, or columns.")
-@click.option("-m", type=click.IntRange(min=1), help="Rows of the matrix; n if not given.")
+@click.option(
+    "-n", type=click.IntRange(min=1), required=True, help="Elements, or columns."
+)
+@click.option(
+    "-m", type=click.IntRange(min=1), help="Rows of the matrix; n if not given."
+)
 def kernel(kernel: str, n: int, m: int | None) -> None:
     """Check a kernel of Part 1 on random data, then time it here.
 
     The time is this computer's, for simulating the kernel. It says nothing about a device.
     """
     if m is not None and kernel != "transpose":
-        raise click.UsageError(f"-m is for transpose; {kernel} takes vectors of -n elements")
+        raise click.UsageError(
+            f"-m is for transpose; {kernel} takes vectors of -n elements"
+        )
     with embedded_with_predictions():
         spec = _spec(kernel)
         data = {name: Random(seed) for seed, name in enumerate(spec.inputs)}
@@ -112,7 +124,9 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         try:
             for verdict in runner.check(spec, case).values():
                 if isinstance(verdict, Inconclusive):
-                    raise click.ClickException(f"{spec.name} is not judged: {verdict.reason}")
+                    raise click.ClickException(
+                        f"{spec.name} is not judged: {verdict.reason}"
+                    )
         except DifferentialFailure as error:
             locate_writers(error, runner.backends)
             raise click.ClickException(str(error)) from None
@@ -172,7 +186,9 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
         side = SIZES[size]
         images = rng.standard_normal((1, CHANNELS, side, side))
         label = f"{size}_{side}x{side}"
-        convolutions[f"orig_{label}"] = partial(convolution.conv2d_direct, images, filters)
+        convolutions[f"orig_{label}"] = partial(
+            convolution.conv2d_direct, images, filters
+        )
         convolutions[f"opt_{label}"] = partial(convolution.conv2d, images, filters)
         poolings[f"orig_{label}"] = partial(pooling.maxpool2d_direct, images, 2)
         poolings[f"opt_{label}"] = partial(pooling.maxpool2d, images, 2)
@@ -182,7 +198,9 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
 def table(title: str, measured: dict[str, Reading]) -> Table:
     """Return a table of the measurements, with each time relative to the shortest."""
     fastest = min(measurement.seconds for measurement in measured.values())
-    result = Table(title=title, caption="Memory allocated: the most held at once during a run.")
+    result = Table(
+        title=title, caption="Memory allocated: the most held at once during a run."
+    )
     result.add_column("Name", no_wrap=True)
     for heading in ("Time/Run", "Memory allocated/Run", "vs Fastest"):
         result.add_column(heading, justify="right", no_wrap=True)

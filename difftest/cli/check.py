@@ -22,11 +22,18 @@ FORMAT = 2
 @click.command()
 @run_options
 @click.option(
-    "--ranks", type=click.IntRange(1, MOST_PROGRAMS), default=1, help="Number, for collectives."
+    "--ranks",
+    type=click.IntRange(1, MOST_PROGRAMS),
+    default=1,
+    help="Number, for collectives.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@click.option("--memory", is_flag=True, help="Also show memories that are at most half full.")
-@click.option("--json", "json_file", type=OutputFile(), help="Write the run and its findings.")
+@click.option(
+    "--memory", is_flag=True, help="Also show memories that are at most half full."
+)
+@click.option(
+    "--json", "json_file", type=OutputFile(), help="Write the run and its findings."
+)
 @click.pass_context
 def check(
     context: click.Context,
@@ -47,10 +54,14 @@ def check(
     with listening(inspector):
         trace, machine, _, arrays, misuses = run.launch(ranks)
     if not len(trace):
-        raise click.ClickException("the kernel issued no instruction: there is nothing to check")
+        raise click.ClickException(
+            "the kernel issued no instruction: there is nothing to check"
+        )
     texts = [finding_text(finding) for finding in inspector.findings]
     texts += [f"error: {misuse}" for misuse in misuses]
-    texts.append(memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5))
+    texts.append(
+        memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5)
+    )
     if json_file is not None:
         document = {
             "format": FORMAT,
@@ -58,7 +69,9 @@ def check(
             "machine": machine.name,
             "grid": trace.grid,
             "ranks": ranks,
-            "inputs": [{"shape": array.shape, "dtype": array.dtype.name} for array in arrays],
+            "inputs": [
+                {"shape": array.shape, "dtype": array.dtype.name} for array in arrays
+            ],
             "instructions": len(trace),
             "allowed": inspector.suppressed,
             "misuses": misuses,

@@ -21,10 +21,14 @@ def doctor(context: click.Context) -> None:
     from difftest.testing.backends.sdk import detect_sdk, sdk_simulator
 
     sdk = detect_sdk()
-    computer = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    computer = (
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    )
     rows = [("  ", "computer", f"{computer} (the SDK is for Linux x86_64)")]
     for subject, detection in (("classic SDK", sdk.classic), ("newer SDK", sdk.newer)):
-        rows.append(("--" if detection.module is None else "ok", subject, detection.state))
+        rows.append(
+            ("--" if detection.module is None else "ok", subject, detection.state)
+        )
     rows.append(("ok", "--simulate=embedded", "part of this package: works everywhere"))
     ways: dict[str, Callable[[], Backend]] = {
         "--simulate=sdk": lambda: sdk_simulator(sdk),

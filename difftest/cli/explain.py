@@ -59,10 +59,14 @@ def explain(context: click.Context, what: str) -> None:
 
 def _say(text: str, *, err: bool = False) -> None:
     """Print lines as wide as the terminal, and indent their continuations."""
-    keep = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+    keep = functools.partial(
+        textwrap.fill, break_long_words=False, break_on_hyphens=False
+    )
     for line in text.splitlines():
         inner = " " * (len(line) - len(line.lstrip(" -")) + 2)
-        click.echo(keep(line, get_terminal_size().columns, subsequent_indent=inner), err=err)
+        click.echo(
+            keep(line, get_terminal_size().columns, subsequent_indent=inner), err=err
+        )
 
 
 def _text(answer: Explanation) -> str:

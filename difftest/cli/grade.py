@@ -36,14 +36,22 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # the range of NumPy's RandomState
 
 @click.command()
 @click.argument(
-    "file", metavar="conv2d.py", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "file",
+    metavar="conv2d.py",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
-@click.option("--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data.")
-@click.option("--predict/--no-predict", default=True, help="Also predict latencies, and points.")
+@click.option(
+    "--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data."
+)
+@click.option(
+    "--predict/--no-predict", default=True, help="Also predict latencies, and points."
+)
 @with_progress
 @click.pass_context
-def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
+def grade(
+    context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool
+) -> None:
     """Grade the assignment's convolution in conv2d.py.
 
     Correctness runs on the embedded simulator. Performance needs a device (`difftest measure`): its
@@ -107,21 +115,34 @@ def _score(
     passed: bool,
 ) -> list[str]:
     obtainable = sum(test.points for test in {result.test for result in results})
-    lines = ["", f"Correctness: {correctness_points(results):g} of {obtainable:g} points"]
-    why = "not measured (needs a device)" if passed else "not measured (correctness comes first)"
+    lines = [
+        "",
+        f"Correctness: {correctness_points(results):g} of {obtainable:g} points",
+    ]
+    why = (
+        "not measured (needs a device)"
+        if passed
+        else "not measured (correctness comes first)"
+    )
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
         total = sum(test.points for test in tests)
         lines.append(f"{title}: {why}, of {total:g} points")
         lines += [_performance_line(test, predicted.get(test)) for test in tests]
-        points = [test.points_for(predicted[test].p99) for test in tests if test in predicted]
+        points = [
+            test.points_for(predicted[test].p99) for test in tests if test in predicted
+        ]
         if points:
-            lines.append(f"        predicted: {sum(points):g} points, if the model is right")
+            lines.append(
+                f"        predicted: {sum(points):g} points, if the model is right"
+            )
     return lines
 
 
 def _performance_line(test: PerformanceTest, predicted: PredictedP99 | None) -> str:
-    line = f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
+    line = (
+        f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
+    )
     line += f"{test.relaxed_us:g} relaxed"
     if predicted is None:
         return line

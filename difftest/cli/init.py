@@ -23,7 +23,10 @@ SETTING = "difftest_simulate = auto"
 
 @click.command()
 @click.argument(
-    "folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), required=False
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    required=False,
 )
 def init(folder: Path) -> None:
     """Write a first kernel, its reference and its test into FOLDER.
@@ -66,9 +69,13 @@ def _print_next_steps(folder: Path, config: Path | None) -> None:
         where = f" {folder}"
     click.echo(f"now: pytest --simulate{where}")
     if config is None:
-        click.echo(f"or: pytest{where}, for {CONFIG} says {SETTING}, and editors see the tests")
+        click.echo(
+            f"or: pytest{where}, for {CONFIG} says {SETTING}, and editors see the tests"
+        )
     else:
-        setting = SETTING.replace("auto", '"auto"') if config.suffix == ".toml" else SETTING
+        setting = (
+            SETTING.replace("auto", '"auto"') if config.suffix == ".toml" else SETTING
+        )
         click.echo(
             f"{config} stays as it is; with {setting} among its pytest options, "
             "pytest alone runs kernel tests, and editors see them"

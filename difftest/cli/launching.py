@@ -88,7 +88,9 @@ def with_bounds(
                 f"--bound {name}={bound}: {name} is {old.dtype}; give it a --dtype of integers"
             )
         if bound - 1 > np.iinfo(old.dtype).max:
-            raise click.BadParameter(f"--bound {name}={bound}: {old.dtype} does not hold it")
+            raise click.BadParameter(
+                f"--bound {name}={bound}: {old.dtype} does not hold it"
+            )
         rng = np.random.default_rng(0)
         drawn = rng.choice(bound, old.size, replace=old.size > bound)
         arrays[names.index(name)] = drawn.reshape(old.shape).astype(old.dtype)
@@ -101,24 +103,34 @@ def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
     return list(parameters)[: len(arrays)]
 
 
-def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[Any]:
+def random_arrays(
+    shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+) -> list[Any]:
     """Return random arrays, with one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
-    if problem := too_large((shape, kinds[n].itemsize) for n, shape in enumerate(shapes)):
+    if problem := too_large(
+        (shape, kinds[n].itemsize) for n, shape in enumerate(shapes)
+    ):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
-    return [_drawn(rng, shape, dtype) for shape, dtype in zip(shapes, kinds, strict=True)]
+    return [
+        _drawn(rng, shape, dtype) for shape, dtype in zip(shapes, kinds, strict=True)
+    ]
 
 
-def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _drawn(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Any:
     """Return random numbers of a dtype; a packed dtype has four in each element."""
     if dtype.names:
         return packed(rng.standard_normal((*shape, 4), dtype=np.float32), dtype)
     values = rng.standard_normal(shape, dtype=np.float32)
     if dtype == FLOAT8_E8M0FNU:
-        return np.exp2(np.rint(values)).astype(dtype)  # the dtype has powers of two alone
+        return np.exp2(np.rint(values)).astype(
+            dtype
+        )  # the dtype has powers of two alone
     return (values * 8 if dtype.kind in "iu" else values).astype(dtype)
 
 
@@ -136,12 +148,16 @@ def parse_dtypes(
         raise click.BadParameter(str(error)) from None
 
 
-def use_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
+def use_case(
+    name: str, text: str, use: Callable[[Any, KernelArguments], Result]
+) -> Result:
     """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
     from difftest.testing.harness.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
     from difftest.testing.harness.spec_arguments import SpecError
-    from difftest.testing.host.collection import with_spec  # pytest and Hypothesis: for tests alone
+    from difftest.testing.host.collection import (
+        with_spec,
+    )  # pytest and Hypothesis: for tests alone
 
     def of_spec(spec: KernelSpec) -> Result:
         try:
@@ -171,14 +187,22 @@ def launch_traced(
     click.ClickException : the kernel rejects its arguments, or its own code raises.
     """
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
-        raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
+        raise click.UsageError(
+            "--ranks is for kernels of `import nki`; this one is a classic one"
+        )
     try:
-        target: Machine = getattr(kernel, "machine", TRN2) if machine is None else machine
-        run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
+        target: Machine = (
+            getattr(kernel, "machine", TRN2) if machine is None else machine
+        )
+        run = functools.partial(
+            launch, kernel, call.arrays, call.keywords, grid=call.grid
+        )
         if ranks > 1:
             run = functools.partial(_on_ranks, kernel, call, ranks=ranks)
         case = format_call(kernel, call.arrays)
-        result: LaunchResult = within_limits(lambda: run(machine=target, level=level), case)
+        result: LaunchResult = within_limits(
+            lambda: run(machine=target, level=level), case
+        )
     except CaseLimitError as error:
         raise click.ClickException(f"the kernel {error}: {case}") from None
     except (NkiError, AssertionError) as error:
@@ -199,7 +223,9 @@ def launch_traced(
     return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
 
 
-def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
+def _misuses(
+    kernel: Any, arguments: KernelArguments, result: LaunchResult
+) -> Iterator[str]:
     """Yield a message for each wrong use of an array.
 
     A test names the arrays that are written in place. Without a test, the kernel declares them or
@@ -207,7 +233,9 @@ def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> I
     """
     function = getattr(kernel, "function", kernel)
     mutable = mutable_parameters(function, signature_shown(function))
-    arrays = dict(zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False))
+    arrays = dict(
+        zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
+    )
     named = arguments.keywords.items()
     arrays |= {name: value for name, value in named if isinstance(value, np.ndarray)}
     for name, array in arrays.items():
@@ -230,9 +258,8 @@ def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> I
 def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
     """Return the remedy for a missing argument, or for random integers that are used as indices."""
     if missing := str(error).partition("missing a required ")[2]:
-        return (
-            f"\n  remedy:   give it by --set {missing.split(chr(39))[1]}=VALUE, an array by --shape"
-        )
+        name = missing.split("'")[1]
+        return f"\n  remedy:   give it by --set {name}=VALUE, an array by --shape"
     named = zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
     integers = [name for name, value in named if np.asarray(value).dtype.kind in "iu"]
     if not integers or not isinstance(error, OutOfBoundsError):
@@ -244,7 +271,12 @@ def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
 
 
 def _on_ranks(
-    kernel: Any, arguments: KernelArguments, machine: Machine, level: str | None, *, ranks: int
+    kernel: Any,
+    arguments: KernelArguments,
+    machine: Machine,
+    level: str | None,
+    *,
+    ranks: int,
 ) -> LaunchResult:
     """Launch a kernel on several ranks and return the result of the first.
 
@@ -256,7 +288,9 @@ def _on_ranks(
         rng = np.random.default_rng(rank)
         arrays.append([rng.permuted(array, axis=None) for array in arguments.arrays])
     gridded = target[arguments.grid] if arguments.grid else target
-    return launch_ranks(gridded, arrays, arguments.keywords, machine=machine, level=level)[0]
+    return launch_ranks(
+        gridded, arrays, arguments.keywords, machine=machine, level=level
+    )[0]
 
 
 def machine_by_name(name: str | None) -> Machine | None:
@@ -292,25 +326,37 @@ class KernelRun:
         ranks : number of ranks that run it together; the trace is the first rank's.
         """
         if ranks > 1 and self.case:
-            raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
+            raise click.UsageError(
+                "a --case has one rank; give the shapes of MODULE:KERNEL"
+            )
         machine = machine_by_name(self.machine)
         return self.use(
-            lambda kernel, call: launch_traced(kernel, call, machine, self.level, ranks=ranks)
+            lambda kernel, call: launch_traced(
+                kernel, call, machine, self.level, ranks=ranks
+            )
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
         """Call ``use`` with the kernel and its arguments, and return the result."""
         if bool(self.shapes) == bool(self.case):
-            accepted = "a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
+            accepted = (
+                "a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
+            )
             raise click.UsageError(f"give {accepted}")
         grid = parse_grid(self.grid)
         if self.case:
             if grid:
-                raise click.UsageError("the grid of a --case is that of the test's spec")
+                raise click.UsageError(
+                    "the grid of a --case is that of the test's spec"
+                )
             if self.bounds:
-                raise click.UsageError("the data of a --case are those of the test's spec")
+                raise click.UsageError(
+                    "the data of a --case are those of the test's spec"
+                )
             return use_case(self.kernel, self.case, use)
-        arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
+        arrays = random_arrays(
+            [parse_shape(shape) for shape in self.shapes], self.dtypes
+        )
         bounds = parse_bounds(self.bounds)
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
@@ -334,7 +380,9 @@ def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
 
 
 argument_options = (
-    click.option("--shape", "shapes", multiple=True, help="Shape of each input: 128,512."),
+    click.option(
+        "--shape", "shapes", multiple=True, help="Shape of each input: 128,512."
+    ),
     click.option(
         "--dtype",
         "dtypes",
@@ -349,10 +397,17 @@ argument_options = (
         metavar="NAME=N",
         help="Range of an input of integers: 0 to N - 1, without repeats if N allows. For indices.",
     ),
-    click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."),
+    click.option(
+        "--set",
+        "keywords",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Other arguments.",
+    ),
     click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(
-        "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
+        "--case",
+        help="A case of the kernel test PATH::TEST, as JSON, instead of shapes.",
     ),
 )
 """Options for the arguments of a kernel."""
@@ -360,7 +415,9 @@ _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
     click.option(
-        "--machine", type=click.Choice(list(MACHINES)), help="Default: the kernel's own machine."
+        "--machine",
+        type=click.Choice(list(MACHINES)),
+        help="Default: the kernel's own machine.",
     ),
     level_option,
 )

@@ -11,7 +11,12 @@ import click
 
 from difftest.cli.launching import KernelRun, argument_options
 from difftest.support.internal_errors import drain_internal_errors
-from difftest.support.output import STANDARD, kept_for_file, read_standard_input, write_file
+from difftest.support.output import (
+    STANDARD,
+    kept_for_file,
+    read_standard_input,
+    write_file,
+)
 from difftest.testing.host.options import InputFile, with_progress
 from difftest.tools.lint import files as reading
 from difftest.tools.lint.check import rules
@@ -33,15 +38,25 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("files", nargs=-1, type=InputFile(path_type=Path))
 @click.option(
-    "--sdk", type=click.Choice(list(SDKS)), help="Default: the newest of a file's dialect."
+    "--sdk",
+    type=click.Choice(list(SDKS)),
+    help="Default: the newest of a file's dialect.",
 )
-@click.option("--from", "before", type=click.Choice(list(SDKS)), help="Report what is new since.")
+@click.option(
+    "--from", "before", type=click.Choice(list(SDKS)), help="Report what is new since."
+)
 @click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="An alias of --sdk.")
 @click.option("--target", type=click.Choice(TARGETS), help="Default: all targets.")
-@click.option("--select", "ids", multiple=True, metavar="ID|GROUP", help="Default: all rules.")
+@click.option(
+    "--select", "ids", multiple=True, metavar="ID|GROUP", help="Default: all rules."
+)
 @click.option("--fix", is_flag=True, help="Write safe fixes into the files.")
-@click.option("--unsafe-fixes", is_flag=True, help="Also fix where the result may differ.")
-@click.option("--diff", "shown", is_flag=True, help="Show the changes of --fix; write nothing.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="Also fix where the result may differ."
+)
+@click.option(
+    "--diff", "shown", is_flag=True, help="Show the changes of --fix; write nothing."
+)
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @click.option(
     "--explain",
@@ -51,14 +66,23 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
 @click.option(
-    "--kernel", metavar="KERNEL", help="Run it with --shape or --case, and check its trace."
+    "--kernel",
+    metavar="KERNEL",
+    help="Run it with --shape or --case, and check its trace.",
 )
-@click.option("--ranks", type=click.IntRange(1), default=1, help="Number, for collectives.")
+@click.option(
+    "--ranks", type=click.IntRange(1), default=1, help="Number, for collectives."
+)
 @_with_options
 @with_progress
 @click.pass_context
 def lint(
-    context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **options: Any
+    context: click.Context,
+    /,
+    files: Sequence[Path],
+    form: str,
+    explain: str | None,
+    **options: Any,
 ) -> None:
     """Find code in FILES or folders that the compiler would reject.
 
@@ -73,8 +97,12 @@ def lint(
         click.echo(rules()[explain].page if explain else rules_page(), nl=False)
         return
     if not files and not options["kernel"]:
-        raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
-    fix, unsafe, shown = (options.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
+        raise click.UsageError(
+            "name a file, or a folder, of kernels, or a --kernel to run"
+        )
+    fix, unsafe, shown = (
+        options.pop(name) for name in ("fix", "unsafe_fixes", "shown")
+    )
     ranks = options.pop("ranks")
     request = _request(options)
     if STANDARD in files:
@@ -98,7 +126,9 @@ def lint(
         click.echo(text)
     if form == "text" and (diagnostics or not unread):
         click.echo(format_summary(diagnostics, request.levels), err=True)
-    denied = any(request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics)
+    denied = any(
+        request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics
+    )
     context.exit(2 if unread else int(denied))
 
 
@@ -107,14 +137,19 @@ def _request(options: dict[str, Any]) -> reading.LintRequest:
     try:
         given = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
         return reading.request_of(
-            {**reading.project_settings(Path.cwd()), **{k: v for k, v in given.items() if v}},
+            {
+                **reading.project_settings(Path.cwd()),
+                **{k: v for k, v in given.items() if v},
+            },
             {level: options.pop(level.value) for level in reading.Level},
         )
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
+def _change(
+    request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool
+) -> bool:
     """Write the fixed files, or show their changes; return whether there are any."""
     changes = list(request.fixed_files(files, unsafe))
     for file, text, fixed in changes:

@@ -26,12 +26,16 @@ class LazyGroup(click.Group):
     help : first paragraph of the help, then a line ``Title: command …`` for each section.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any
+    ) -> None:
         super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
         parts = [line.split(": ") for line in cleandoc(help).splitlines()[2:]]
         self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
         names = " ".join(self.sections.values()).split()
-        self.modules = {name: modules.get(name, f"difftest.cli.{name}") for name in names}
+        self.modules = {
+            name: modules.get(name, f"difftest.cli.{name}") for name in names
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.modules)
@@ -51,7 +55,9 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(sys.modules[module], name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """List the commands with their first sentences without importing them."""
         room = formatter.width - 6 - max(map(len, self.modules))
         for title, names in self.sections.items():
@@ -105,7 +111,9 @@ MEASURED = ("kernel", "own", "reference")
 
 
 @click.group(
-    cls=LazyGroup, modules=OTHERS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    modules=OTHERS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="nki-difftest")
 def main() -> None:

@@ -10,27 +10,46 @@ import click
 
 from difftest.support.output import write_file
 from difftest.testing.backends.base import BackendMissingError
-from difftest.testing.backends.device.core import DeviceError, InfrastructureError, NoCoreError
+from difftest.testing.backends.device.core import (
+    DeviceError,
+    InfrastructureError,
+    NoCoreError,
+)
 from difftest.testing.backends.device.selftest import UntrustedDeviceError
-from difftest.testing.backends.device.timers import StageResult, measure_stage, open_timer
+from difftest.testing.backends.device.timers import (
+    StageResult,
+    measure_stage,
+    open_timer,
+)
 from difftest.testing.host.loading import load_kernel
 from difftest.testing.host.options import OutputFile
 from difftest.tools.course.assignment import performance_tests
 from difftest.tools.course.grading import KERNEL
 
-_SETUP_ERRORS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
+_SETUP_ERRORS = (
+    BackendMissingError,
+    InfrastructureError,
+    NoCoreError,
+    UntrustedDeviceError,
+)
 
 
 @click.command()
 @click.argument(
-    "file", metavar="conv2d.py", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "file",
+    metavar="conv2d.py",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
 @click.option("-k", "keyword", default="", help="Only tests whose name contains this.")
 @click.option("--json", "json_file", type=OutputFile(), help="Also as JSON.")
 @click.pass_context
 def measure(
-    context: click.Context, file: Path, test_maxpool: bool, keyword: str, json_file: Path | None
+    context: click.Context,
+    file: Path,
+    test_maxpool: bool,
+    keyword: str,
+    json_file: Path | None,
 ) -> None:
     """Time the convolution on a NeuronCore, as the assignment does.
 
@@ -52,5 +71,7 @@ def measure(
     except (DeviceError, *_SETUP_ERRORS) as error:
         raise click.ClickException(str(error)) from error
     if json_file is not None:
-        write_file(json_file, json.dumps([result.to_json() for result in results], indent=1))
+        write_file(
+            json_file, json.dumps([result.to_json() for result in results], indent=1)
+        )
     context.exit(int("missed" in {result.result for result in results}))

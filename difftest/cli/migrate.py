@@ -36,15 +36,24 @@ class _Output(OutputFile):
     """A file to write, or an existing folder for the files of a folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        return Path(value) if Path(value).is_dir() else super().convert(value, param, ctx)
+        return (
+            Path(value) if Path(value).is_dir() else super().convert(value, param, ctx)
+        )
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=_Output(), help="File or folder to write; else stdout.")
-@click.option("--kernel", help="Kernel of FILE to prove: both forms must agree bit for bit.")
 @click.option(
-    "--shape", "shapes", multiple=True, help="Shape of each input: 128,512 or rows,columns."
+    "-o", "--output", type=_Output(), help="File or folder to write; else stdout."
+)
+@click.option(
+    "--kernel", help="Kernel of FILE to prove: both forms must agree bit for bit."
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    help="Shape of each input: 128,512 or rows,columns.",
 )
 @click.option(
     "--sizes",
@@ -52,9 +61,15 @@ class _Output(OutputFile):
     metavar="NAME=SIZES",
     help="Sizes of a name: rows=1:300, or rows=128,256.",
 )
-@click.option("--test", metavar="PATH::TEST", help="Kernel test whose domain has the cases.")
 @click.option(
-    "--cases", "count", default=20, show_default=True, help="Cases to draw in each dtype."
+    "--test", metavar="PATH::TEST", help="Kernel test whose domain has the cases."
+)
+@click.option(
+    "--cases",
+    "count",
+    default=20,
+    show_default=True,
+    help="Cases to draw in each dtype.",
 )
 @click.option("--rounding", is_flag=True, help="Accept differences within rounding.")
 @click.option(
@@ -64,16 +79,25 @@ class _Output(OutputFile):
     default=("float32", "bfloat16"),
     help="Dtypes to prove in, each for all inputs.",
 )
-@click.option("--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments.")
+@click.option(
+    "--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."
+)
 @click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,2.")
 @click.option(
-    "--machine", type=click.Choice(sorted(MACHINES)), help="Default: the kernel's own machine."
+    "--machine",
+    type=click.Choice(sorted(MACHINES)),
+    help="Default: the kernel's own machine.",
 )
 @level_option
 @with_progress
 @click.pass_context
 def migrate(
-    context: click.Context, /, file: Path, output: Path | None, kernel: str | None, **options: Any
+    context: click.Context,
+    /,
+    file: Path,
+    output: Path | None,
+    kernel: str | None,
+    **options: Any,
 ) -> None:
     """Rewrite the classic kernels of FILE in the current dialect.
 
@@ -102,7 +126,10 @@ def migrate(
         place = file / getattr(error, "place", "")  # in a folder
         raise click.ClickException(f"{place} is not Python: {error}") from None
     if kernel is None:
-        click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
+        click.echo(
+            "not proven: name a --kernel and the --shape of its inputs, or --test",
+            err=True,
+        )
     if left:
         click.echo(f"{file}: {left} left to do: see '# difftest migrate:'", err=True)
     if left or not is_proven:
@@ -124,21 +151,33 @@ def _check_places(file: Path, output: Path | None) -> None:
 
 
 def _calls(
-    kernel: str | None, test: str | None, shapes: Sequence[str], count: int, **others: Any
+    kernel: str | None,
+    test: str | None,
+    shapes: Sequence[str],
+    count: int,
+    **others: Any,
 ) -> tuple[str | None, list[ValidationCall]]:
     """Return the kernel to prove and its calls, from the command's options."""
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
     if test is not None:
         if shapes:
-            raise click.UsageError("the cases come from --shape or from --test; got both")
+            raise click.UsageError(
+                "the cases come from --shape or from --test; got both"
+            )
         from difftest.testing.host.collection import with_spec  # and pytest
 
         return with_spec(
-            test, lambda spec: (kernel or function_name(spec.kernel), calls_of_spec(spec, count))
+            test,
+            lambda spec: (
+                kernel or function_name(spec.kernel),
+                calls_of_spec(spec, count),
+            ),
         )
     if (kernel is None) != (not shapes):
-        raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
+        raise click.UsageError(
+            "a proof needs --kernel and the --shape of each input, or --test"
+        )
     if kernel is None:
         return None, []
     named = dict(map(_parse_sizes, others["sizes"]))
@@ -148,7 +187,9 @@ def _calls(
     fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])
     calls = calls_of_shapes(own, named, dtypes, *fixed, count)
     for call in calls:
-        if problem := too_large((shape, as_dtype(call.dtype).itemsize) for shape in call.shapes):
+        if problem := too_large(
+            (shape, as_dtype(call.dtype).itemsize) for shape in call.shapes
+        ):
             raise click.BadParameter(f"--shape: {problem}")
     return kernel, calls
 
@@ -179,15 +220,21 @@ def _parse_named_shape(text: str, named: Mapping[str, Any]) -> list[int | str]:
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if part.isidentifier() and part not in named:
-            raise click.BadParameter(f"--shape {text}: {part} has no --sizes {part}=...")
+            raise click.BadParameter(
+                f"--shape {text}: {part} has no --sizes {part}=..."
+            )
     sizes = parse_shape(",".join("1" if part in named else part for part in parts))
-    return [part if part in named else size for part, size in zip(parts, sizes, strict=True)]
+    return [
+        part if part in named else size for part, size in zip(parts, sizes, strict=True)
+    ]
 
 
 Proven = Callable[[Sources, Sources], bool]
 
 
-def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
+def _file(
+    file: Path, output: Path | None, kernel: str | None, proven: Proven
+) -> tuple[int, bool]:
     """Rewrite one file; return the number of comments for work left, and whether it is proven."""
     from difftest.tools.migration.rewriting import migrate_source as rewrite
 
@@ -201,7 +248,9 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
         if output is None:
             click.echo(result.text, nl=False)
         root = file.resolve().parent
-        return len(result.left), proven(Sources(file.resolve()), Sources(new.resolve(), root))
+        return len(result.left), proven(
+            Sources(file.resolve()), Sources(new.resolve(), root)
+        )
 
 
 def _folder(
@@ -224,8 +273,12 @@ def _folder(
         return left, True
     places = [place for place, result in results.items() if kernel in result.kernels]
     if len(places) != 1:
-        raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
-    return left, proven(*(package.sources(root, places[0]) for root in (folder, output)))
+        raise click.ClickException(
+            f"{len(places)} files of {folder} have a kernel {kernel}"
+        )
+    return left, proven(
+        *(package.sources(root, places[0]) for root in (folder, output))
+    )
 
 
 def _prove(
@@ -239,7 +292,9 @@ def _prove(
     try:
         proof = validate_translation(old, new, kernel, calls, setting)
     except ValidationError as error:
-        why = str(error).replace(f"{new.file.parent}{os.sep}", "")  # the folder may be temporary
+        why = str(error).replace(
+            f"{new.file.parent}{os.sep}", ""
+        )  # the folder may be temporary
         click.echo(f"{kernel} is not proven: {why}", err=True)
         return False
     click.echo(f"{kernel} is proven: {proof.text()}", err=True)

@@ -40,12 +40,20 @@ from difftest.tools.lint.check import unused_helpers
     "adds --disable-dge.",
 )
 @click.option(
-    "--perfetto", "trace_file", type=OutputFile(), help="Write a trace for ui.perfetto.dev."
+    "--perfetto",
+    "trace_file",
+    type=OutputFile(),
+    help="Write a trace for ui.perfetto.dev.",
 )
 @click.option(
-    "--plot", "picture", type=OutputFile(*PICTURES), help=f"Write a picture: {', '.join(PICTURES)}."
+    "--plot",
+    "picture",
+    type=OutputFile(*PICTURES),
+    help=f"Write a picture: {', '.join(PICTURES)}.",
 )
-@click.option("--json", "json_file", type=OutputFile(), help="Write everything as JSON.")
+@click.option(
+    "--json", "json_file", type=OutputFile(), help="Write everything as JSON."
+)
 def profile(
     run: KernelRun,
     toolchain: str | None,
@@ -60,23 +68,33 @@ def profile(
     """
     files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
-        raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
+        raise click.UsageError(
+            "--perfetto, --plot and --json each need a file of their own"
+        )
     if picture and (lack := install_hint("matplotlib", "a picture", "plot")):
         raise click.UsageError(lack)
-    is_shown = sys.stdout.isatty()  # else the bar would take the kernel's output away from its file
-    bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_shown)
+    is_shown = (
+        sys.stdout.isatty()
+    )  # else the bar would take the kernel's output away from its file
+    bar = Progress(
+        console=Console(stderr=True), transient=True, redirect_stdout=is_shown
+    )
     with bar as progress:
         task = progress.add_task("simulating", total=None)
         trace, target, function = run.launch()[:3]
         if not len(trace):
-            raise click.ClickException("the kernel issued no instruction: there is nothing to time")
+            raise click.ClickException(
+                "the kernel issued no instruction: there is nothing to time"
+            )
         progress.update(task, description="predicting", total=len(trace))
         try:
             prediction = predict(
                 trace,
                 target,
                 dge=Toolchain(toolchain) if toolchain else None,
-                progress=lambda done, total: progress.update(task, completed=done, total=total),
+                progress=lambda done, total: progress.update(
+                    task, completed=done, total=total
+                ),
             )
         except UnknownCostError as error:
             raise click.ClickException(str(error)) from None
@@ -87,7 +105,10 @@ def profile(
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
-        content = {**as_mapping(report), "advice": [finding.as_mapping() for finding in findings]}
+        content = {
+            **as_mapping(report),
+            "advice": [finding.as_mapping() for finding in findings],
+        }
         write_file(json_file, json.dumps(content, indent=1))
     if picture:
         with atomic_write(picture) as path:
@@ -96,7 +117,9 @@ def profile(
     print_profile(report, findings, trace, target)
 
 
-def print_profile(report: Report, findings: list[Finding], trace: Trace, machine: Machine) -> None:
+def print_profile(
+    report: Report, findings: list[Finding], trace: Trace, machine: Machine
+) -> None:
     """Print the summary, the tables, the memories and the advice."""
     console = table_console()
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
@@ -106,7 +129,9 @@ def print_profile(report: Report, findings: list[Finding], trace: Trace, machine
     print_table(console, text.format_engines(report))
     print_table(console, text.format_lines("Source lines", report.by_line()))
     print_table(console, text.format_lines("Instructions", report.by_instruction()))
-    console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
+    console.print(
+        "Live ranges in SBUF and PSUM, in the order of the instructions", style="italic"
+    )
     say(memory_text(trace, machine, Console().width))
     console.print("\nAdvice, the largest gain first (predicted)", style="bold")
     for line in text.format_findings(findings):

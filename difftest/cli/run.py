@@ -17,8 +17,12 @@ level_option = click.option(
 )
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("script", metavar="SCRIPT.py", type=click.Path(exists=True, dir_okay=False))
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument(
+    "script", metavar="SCRIPT.py", type=click.Path(exists=True, dir_okay=False)
+)
 @click.argument("arguments", metavar="ARGS...", nargs=-1, type=click.UNPROCESSED)
 @level_option
 @click.option(
@@ -50,7 +54,9 @@ def run(
     kernel is wrong on a device (docs/how-to/find-hazards.md).
     """
     if not Path(script).is_file():
-        raise click.BadParameter(f"{script} is not a file: a pipe can be read only once")
+        raise click.BadParameter(
+            f"{script} is not a file: a pipe can be read only once"
+        )
     with strictness(judged):
         code = run_script(script, arguments, level, strict=strict)
     context.exit(code)

@@ -9,19 +9,32 @@ from functools import cache
 
 import ml_dtypes
 
-from difftest.simulator.dtypes import FLOAT8_E8M0FNU, NAMES, NKI_NAMES, TFLOAT32, is_float
+from difftest.simulator.dtypes import (
+    FLOAT8_E8M0FNU,
+    NAMES,
+    NKI_NAMES,
+    TFLOAT32,
+    is_float,
+)
 from difftest.simulator.frontend.levels import LIFETIMES
 from difftest.simulator.instructions.rules import float32_operands
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.support.choices import RELEASES
-from difftest.tools.api.documented import CLASSIC, TODAY, DocumentedName, documented_names
+from difftest.tools.api.documented import (
+    CLASSIC,
+    TODAY,
+    DocumentedName,
+    documented_names,
+)
 from difftest.tools.api.markdown import every_instruction, role_text
 from difftest.tools.lint.stubs import stub_files
 
 CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 SIZES = {
     size: f"limit `{size}`: "
-    + ", ".join(f"{getattr(machine, size)} on {name}" for name, machine in MACHINES.items())
+    + ", ".join(
+        f"{getattr(machine, size)} on {name}" for name, machine in MACHINES.items()
+    )
     for size in asdict(TRN2)
     if size not in ("name", "nc_version")
 }
@@ -36,7 +49,9 @@ def signatures() -> dict[str, list[str]]:
     The first line is the signature, the second the summary; others are facts about operands.
     """
     names = (*documented_names(CLASSIC), *documented_names(TODAY))
-    documented = {f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names}
+    documented = {
+        f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names
+    }
     pages = {}
     for file, text in stub_files().items():
         path = file.partition(".pyi")[0].removesuffix("/__init__").replace("-stubs", "")
@@ -58,7 +73,9 @@ def _known(page: DocumentedName) -> list[str]:
     for record in every_instruction().values():
         if page.page in record.pages:
             floats = float32_operands(record.only.get(dialect, ()))
-            engines = ", ".join(own.value for own in record.engines if own.value != "unknown")
+            engines = ", ".join(
+                own.value for own in record.engines if own.value != "unknown"
+            )
             lines.append(f"- instruction {record.name}, on {engines}")
             for role in record.operands:
                 limit = _IN_FLOAT32 if role.name in floats else ""
@@ -74,7 +91,11 @@ def _levels(name: str) -> Iterator[str]:
     called = f"{CALLED.get(module)}.{function}"
     for use, (since, ended, instead) in LIFETIMES.items():
         if use == called or use.startswith((f"{called}(", f"{called} ")):
-            when = f"until NKI {ended}" if ended else f"since NKI {since} (SDK 2.{RELEASES[since]})"
+            when = (
+                f"until NKI {ended}"
+                if ended
+                else f"since NKI {since} (SDK 2.{RELEASES[since]})"
+            )
             yield f"- `{use}`: {when}; else {instead}"
 
 
@@ -102,7 +123,9 @@ def explained_dtype(name: str) -> str:
             f"- largest {float(info.max):g}, smallest normal {float(info.smallest_normal):g}"
         )
     elif dtype == FLOAT8_E8M0FNU:
-        lines.append("- a power of two from 2**-127 to 2**127: the scale of an MX group")
+        lines.append(
+            "- a power of two from 2**-127 to 2**127: the scale of an MX group"
+        )
     dialects = "both dialects" if name in NAMES else "`import nki` alone"
     lines.append(f"- of {dialects}")
     pages = [*documented_names(TODAY), *documented_names(CLASSIC)]

@@ -24,4 +24,6 @@ def stubs(folder: Path) -> None:
         write_file(folder / name, text)
     where = str(folder.absolute())  # pip takes a bare name for a package of the index
     where = f'"{where}"' if " " in where else where
-    click.echo(f"{len(files)} files in {folder}; install them with: pip install {where}")
+    click.echo(
+        f"{len(files)} files in {folder}; install them with: pip install {where}"
+    )

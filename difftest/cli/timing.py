@@ -58,9 +58,15 @@ def timing() -> None:
 
 
 @timing.command()
-@click.option("--all", "whole", is_flag=True, help="Slow kernels too, which take minutes.")
-@click.option("--rows", "each", is_flag=True, help="Show every row, not only the worst.")
-@click.option("-k", "keyword", default="", help="Only kernels whose name contains this; all rows.")
+@click.option(
+    "--all", "whole", is_flag=True, help="Slow kernels too, which take minutes."
+)
+@click.option(
+    "--rows", "each", is_flag=True, help="Show every row, not only the worst."
+)
+@click.option(
+    "-k", "keyword", default="", help="Only kernels whose name contains this; all rows."
+)
 def validate(whole: bool, each: bool, keyword: str) -> None:
     """Compare predictions with published measurements, class by class.
 
@@ -73,7 +79,9 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     groups = [rows for rows in named if whole or not rows[0].slow]
     if not groups:
         slow = "only slow ones, which --all has" if named else "none"
-        raise click.UsageError(f"no measured kernel has {keyword!r} in its name: {slow}")
+        raise click.UsageError(
+            f"no measured kernel has {keyword!r} in its name: {slow}"
+        )
     console = table_console(_WIDTH)
     times: Times = {}
     timelines: dict[str, Schedule] = {}
@@ -82,9 +90,13 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
         for group in groups:
             comparisons.append(_compare(group, times, timelines))
             advance()
-    judged = [comparison for comparison in comparisons if comparison.first.kind == "measured"]
+    judged = [
+        comparison for comparison in comparisons if comparison.first.kind == "measured"
+    ]
     ours = [row for row in judged if row.first.machine == MACHINE]
-    classes = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
+    classes = {
+        name: [row.judged for row in part] for name, part in _parts(judged).items()
+    }
     if not keyword:
         classes |= _probe_classes()
     classes["all of trn2"] = [row.judged for row in ours]
@@ -95,14 +107,19 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
         print_table(console, engines)
     _print_scale(console, classes["all of trn2"])
     if len(groups) < len(named):
-        console.print(f"Left out: {len(named) - len(groups)} slow ones, which --all has.")
+        console.print(
+            f"Left out: {len(named) - len(groups)} slow ones, which --all has."
+        )
 
 
 def _probe_classes() -> dict[str, list[CheckedPrediction]]:
     """Return the predictions of the probes of trn1, by their two classes."""
     return {
         name: [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
-        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False))
+        for name, fitted in (
+            ("probes of trn1 whose cost is theirs", True),
+            (OTHERS, False),
+        )
     }
 
 
@@ -147,7 +164,11 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
         if first.machine != MACHINE:
             title = "said to be trn1 (compared with trn2), in words"
         elif first.toolchain is Toolchain.TODAY:
-            title = "tuned products" if first.is_launched else "a product's ladder, in words"
+            title = (
+                "tuned products"
+                if first.is_launched
+                else "a product's ladder, in words"
+            )
         elif LADDER in first.counterpart:
             title = "convolutions, in words"
         else:
@@ -163,7 +184,15 @@ def _classes(parts: Mapping[str, Sequence[CheckedPrediction]]) -> Table:
     table = titled_table(
         "Classes (predicted against measured; Rank: Kendall's, 1 is the device's order, 0 none)",
         ("Class",),
-        ("n", "Median error", "Within 20%", "Inside", "Median width", "Pairs in order", "Rank"),
+        (
+            "n",
+            "Median error",
+            "Within 20%",
+            "Inside",
+            "Median width",
+            "Pairs in order",
+            "Rank",
+        ),
     )
     for name, judged in parts.items():
         if not judged:

@@ -31,4 +31,6 @@ def trace(run: KernelRun, file: Path) -> None:
     recorded = run.launch().trace
     document = trace_to_json(recorded)
     write_file(file, document)
-    click.echo(f"{file}: {len(recorded):,} events of {recorded.kernel} on {recorded.machine}")
+    click.echo(
+        f"{file}: {len(recorded):,} events of {recorded.kernel} on {recorded.machine}"
+    )

@@ -71,7 +71,9 @@ def collected_without(
         return report
     file = str(collector.path)
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == file:  # pytest keeps the half imported module
+        if (
+            getattr(module, "__file__", None) == file
+        ):  # pytest keeps the half imported module
             del sys.modules[name]
     with importable(absent):
         again: pytest.CollectReport = collector.ihook.pytest_make_collect_report(
@@ -95,7 +97,9 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
         rows = [row for backend in backends for row in _left_out(spec, backend, node)]
         idle = {row.backend for row in rows if row.is_alone}
         session.left_out.update(rows)
-        session.served.update(backend.name for backend in backends if backend.name not in idle)
+        session.served.update(
+            backend.name for backend in backends if backend.name not in idle
+        )
         (left if len(idle) == len(backends) else kept).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
@@ -121,7 +125,9 @@ def unanswered(config: pytest.Config) -> str:
     """Return the usage error of backends that cannot run any kernel, or empty text."""
     session = config.stash[SESSION]
     reasons = {
-        row.backend: row.reason for row in session.left_out if row.backend not in session.served
+        row.backend: row.reason
+        for row in session.left_out
+        if row.backend not in session.served
     }
     texts = [
         f"{name} was requested, and runs none of the kernels that are tested here: {reason}"
@@ -169,7 +175,11 @@ def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]
     """Yield the lines of the summary: for each backend and dialect the count and the reason."""
     for group in groups_of(rows):
         count = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
-        whole = f", with {_counted(group.tests, 'test')} of no other kernel" if group.tests else ""
+        whole = (
+            f", with {_counted(group.tests, 'test')} of no other kernel"
+            if group.tests
+            else ""
+        )
         yield f"left out on {group.backend}: {count}{whole}"
         _, *details = group.reason.splitlines()
         yield from details

@@ -42,12 +42,18 @@ _CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
 """Labels of tests without a case, by the name of their argument."""
 
 
-def set_report(item: pytest.Function, failure: ReportedFailure, report: pytest.TestReport) -> None:
+def set_report(
+    item: pytest.Function, failure: ReportedFailure, report: pytest.TestReport
+) -> None:
     """Replace a report's text by the failure's own, and its message by the headline."""
     text = str(failure)
     lines = _report_lines(item, failure, text)
-    message = failure.headline + f" (and {len(failure.beside)} more)" * bool(failure.beside)
-    crash = shapes.ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, message)
+    message = failure.headline + f" (and {len(failure.beside)} more)" * bool(
+        failure.beside
+    )
+    crash = shapes.ReprFileLocation(
+        str(item.path), (item.location[1] or 0) + 1, message
+    )
     shown = shapes.ReprTracebackNative([f"{line}\n" for line in lines])
     report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
     file = report.nodeid.partition("::")[0]
@@ -55,7 +61,9 @@ def set_report(item: pytest.Function, failure: ReportedFailure, report: pytest.T
     setattr(report, BUG, [bug, _case_label(item), text.split("\n")[0]])
 
 
-def _report_lines(item: pytest.Function, failure: ReportedFailure, text: str) -> list[str]:
+def _report_lines(
+    item: pytest.Function, failure: ReportedFailure, text: str
+) -> list[str]:
     """Return the lines of a report: the frames of the cause, the text, and how to run it again."""
     raised = without_files(failure.raised) if failure.raised else None
     frames = {
@@ -64,12 +72,18 @@ def _report_lines(item: pytest.Function, failure: ReportedFailure, text: str) ->
     }
     if all(place in text for place in frames):  # the report names these lines
         frames = {}
-    raising = [f"{place}: in {frame.name}\n    {frame.line}" for place, frame in frames.items()]
+    raising = [
+        f"{place}: in {frame.name}\n    {frame.line}" for place, frame in frames.items()
+    ]
     lines = "\n".join([*raising, "\n\n".join([text, *failure.beside])]).split("\n")
-    if type(failure) is NotRejectedError:  # --case takes no such case: run the test again
+    if (
+        type(failure) is NotRejectedError
+    ):  # --case takes no such case: run the test again
         again = reproduction_of(item, item.config.stash[SESSION].request)
         node = again.node + item.name.removeprefix(item.originalname)
-        lines.append(f"  run again:   {quote_command(['pytest', *again.options, node])}")
+        lines.append(
+            f"  run again:   {quote_command(['pytest', *again.options, node])}"
+        )
     if item.config.get_verbosity() > 0:  # the notes of Hypothesis
         lines += ["", *getattr(failure, "__notes__", ())]
     return lines
@@ -137,7 +151,11 @@ class ColoredReport(shapes.ReprEntryNative):
             if line.strip() == self.title:
                 line = tw.markup(self.title, red=True, bold=True)
             # One at a time: pytest escapes characters that a terminal lacks.
-            tw.line(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")))
+            tw.line(
+                _LABEL.sub(
+                    lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")
+                )
+            )
 
 
 OWN_WARNINGS = frozenset(
@@ -175,7 +193,9 @@ def unique_warnings(warnings: list[Any]) -> list[Any]:
     alone. The simulator's warning about a removed name is left out if the linter reports it. Its
     warning about a hazard is left out if the detector reports the hazard.
     """
-    linted = {_ended_name(entry) for entry in warnings if "HazardWarning" in entry.message}
+    linted = {
+        _ended_name(entry) for entry in warnings if "HazardWarning" in entry.message
+    }
     kinds = [_kind(entry.message) for entry in warnings]
     detected = {
         (entry.fslocation, kind[1])
@@ -201,7 +221,9 @@ def unique_warnings(warnings: list[Any]) -> list[Any]:
 def _ended_name(entry: Any) -> tuple[Any, str]:
     """Return the place of a warning, and the name that it says has ended."""
     name = entry.message.partition(" ended with NKI")[0].rpartition(": ")[2]
-    return entry.fslocation, name.replace("=", "")  # the linter writes an argument as nl.f(x=)
+    return entry.fslocation, name.replace(
+        "=", ""
+    )  # the linter writes an argument as nl.f(x=)
 
 
 def _hazard(kind: tuple[str, str]) -> str:
@@ -248,7 +270,10 @@ def group_failures(
             entries = lead.longrepr.reprtraceback.reprentries
             lines = list(entries[0].lines)
             if others:
-                again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
+                again = next(
+                    (n for n, line in enumerate(lines) if _AGAIN.match(line)),
+                    len(lines),
+                )
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
             entries[0] = ColoredReport(lines, getattr(lead, BUG)[2], hidden)
     left = [report for reports in bugs for report in reports[1:]]
@@ -286,7 +311,13 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
     quiet: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _START, *again.arguments(failure.case), "-pno:cacheprovider"],
+            [
+                sys.executable,
+                "-c",
+                _START,
+                *again.arguments(failure.case),
+                "-pno:cacheprovider",
+            ],
             cwd=config.invocation_params.dir,
             timeout=_PATIENCE,
             **quiet,
@@ -294,11 +325,17 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
     except subprocess.TimeoutExpired:
         return f"not over after {_PATIENCE:g} s in a process of its own"
     except OSError as error:  # such as a command line that arrays make too long
-        return f"the line above does not start in a process of its own: {error.strerror}"
+        return (
+            f"the line above does not start in a process of its own: {error.strerror}"
+        )
     texts = {
         int(pytest.ExitCode.TESTS_FAILED): "",
-        int(pytest.ExitCode.OK): "passes in a process of its own: the kernel, its reference or the "
+        int(
+            pytest.ExitCode.OK
+        ): "passes in a process of its own: the kernel, its reference or the "
         "test keeps something from one call to the next, and the case needs the calls before it",
     }
-    other = f"the line above ends with exit code {done.returncode} in a process of its own"
+    other = (
+        f"the line above ends with exit code {done.returncode} in a process of its own"
+    )
     return texts.get(done.returncode, other)

@@ -70,7 +70,9 @@ def pytest_load_initial_conftests(
         prepare_session(early_config, request)
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
-    if request.wants_backends:  # a kernel that fails to import must not stop other tests
+    if (
+        request.wants_backends
+    ):  # a kernel that fails to import must not stop other tests
         extra_arguments(args, "--continue-on-collection-errors")
     if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
         distribute(request, namespace, args)
@@ -84,7 +86,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     session = _session(config)
     backends = session.runner.backends if session.runner else ()
     lines = [f"difftest: {backend.description}" for backend in backends]
-    return lines + ([taken_line(session.request.taken)] if session.request.taken else [])
+    return lines + (
+        [taken_line(session.request.taken)] if session.request.taken else []
+    )
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +96,9 @@ def difftest_runner(request: pytest.FixtureRequest) -> Runner:
     """Return the runner of the session's backends."""
     runner = _session(request.config).runner
     if runner is None:
-        pytest.fail("kernel tests need a backend: --simulate or --device", pytrace=False)
+        pytest.fail(
+            "kernel tests need a backend: --simulate or --device", pytrace=False
+        )
     return runner
 
 
@@ -122,7 +128,9 @@ def pytest_collect_file(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, Any, Any]:
     """Collect a module whose dialect is missing, and report a module that ends the program."""
     session = _session(collector.config)
     if not session.request.wants_backends and collector.nodeid not in session.mixed:
@@ -167,7 +175,9 @@ def pytest_pycollect_makeitem(
     backends = session.runner.backends if session.runner else ()
     marks = list(getattr(obj, "pytestmark", ()))
     for check in explicit_checks(test, marks, backends) if request.case is None else ():
-        added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
+        added = collector.ihook.pytest_pycollect_makeitem(
+            collector=collector, name=name, obj=check
+        )
         for item in added:
             item.obj = check  # pytest finds the test instead, which has the same name
         items += added
@@ -177,7 +187,9 @@ def pytest_pycollect_makeitem(
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Leave out kernels that no backend runs; with ``--case``, keep the one kernel test.
 
     It is a usage error if another plugin took the option of a requested backend, or if a backend
@@ -188,7 +200,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     leave_out(config, items)
     wrong = usage_error(config)
-    if wrong and not hasattr(config, "workerinput"):  # a worker reports it to the controller
+    if wrong and not hasattr(
+        config, "workerinput"
+    ):  # a worker reports it to the controller
         raise pytest.UsageError(wrong)
     text = _session(config).request.case
     if text is not None:
@@ -217,7 +231,9 @@ def pytest_runtest_makereport(
         from difftest.plugin.failure_output import set_report
         from difftest.testing.harness.failures import ReportedFailure
 
-        if isinstance(item, pytest.Function) and isinstance(call.excinfo.value, ReportedFailure):
+        if isinstance(item, pytest.Function) and isinstance(
+            call.excinfo.value, ReportedFailure
+        ):
             set_report(item, call.excinfo.value, report)
     return report
 
@@ -304,11 +320,15 @@ def pytest_terminal_summary(
 ) -> None:
     """Print the summary of comparisons and of tests that did not run; write a requested report."""
     session = _session(config)
-    reports = [report for several in terminalreporter.stats.values() for report in several]
+    reports = [
+        report for several in terminalreporter.stats.values() for report in several
+    ]
     lines = _end_lines(session, config, reports)
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")
-        for line in lines:  # one at a time: pytest escapes characters that a terminal lacks
+        for (
+            line
+        ) in lines:  # one at a time: pytest escapes characters that a terminal lacks
             terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
@@ -317,23 +337,31 @@ def pytest_terminal_summary(
             terminalreporter.write_line(line)
 
 
-def _end_lines(session: Session, config: pytest.Config, reports: list[Any]) -> list[str]:
+def _end_lines(
+    session: Session, config: pytest.Config, reports: list[Any]
+) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests."""
     from difftest.plugin.session import tally_of, usage_error
 
     is_verbose = config.get_verbosity() > 0
     backends = session.runner.backends if session.runner else ()
     ran = [backend.name for backend in backends]
-    tally = tally_of(reports, session.stopped) if session.runner else None  # imports NumPy
+    tally = (
+        tally_of(reports, session.stopped) if session.runner else None
+    )  # imports NumPy
     lines: list[str] = []
     if session.uncollected or (session.runner and not config.option.collectonly):
-        from difftest.plugin.summary import summary_lines  # a session without kernels skips this
+        from difftest.plugin.summary import (
+            summary_lines,
+        )  # a session without kernels skips this
 
         lines = summary_lines(tally, ran, session.uncollected, verbose=is_verbose)
     if session.left_out and not config.option.collectonly:
         from difftest.plugin.dialects import left_out_lines
 
         lines += left_out_lines(session.left_out, verbose=is_verbose)
-    if session.workers and (wrong := usage_error(config)):  # pytest has printed it otherwise
+    if session.workers and (
+        wrong := usage_error(config)
+    ):  # pytest has printed it otherwise
         lines += f"ERROR: {wrong}".splitlines()
     return lines

@@ -49,7 +49,9 @@ def run_kernel_test(
         runner.check_hazards()
         runner.report_uncovered()
     except SpecError as error:
-        raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
+        raise pytest.fail.Exception(
+            f"{type(error).__name__}: {error}", pytrace=False
+        ) from None
     except KeyboardInterrupt as interrupt:
         state.stopped.append(item.user_properties)
         if isinstance(interrupt.__cause__, pytest.exit.Exception):
@@ -103,7 +105,9 @@ def _add_properties(
     """Add the report's details and the tally to the test's properties."""
     if state.request.report is not None:
         with internal_error_scope(f"the report of {item.name}"):
-            data = document.details(runner, failed, page=state.request.report.endswith(PAGES))
+            data = document.details(
+                runner, failed, page=state.request.report.endswith(PAGES)
+            )
             item.user_properties.append((document.DETAILS, data))
     runner.tally.broken.update(drain_internal_errors())
     item.user_properties.append((PROPERTY, runner.tally.to_json()))

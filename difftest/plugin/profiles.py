@@ -36,9 +36,13 @@ def register_profiles() -> None:
     """Make the profiles known to Hypothesis; ``ci`` replaces Hypothesis's own."""
     left = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     phases = [phase for phase in Phase if phase is not Phase.explain]
-    shared = settings(settings.get_profile("default"), phases=phases, suppress_health_check=left)
+    shared = settings(
+        settings.get_profile("default"), phases=phases, suppress_health_check=left
+    )
     for name, values in PROFILES.items():
-        settings.register_profile(name, shared, deadline=None, print_blob=True, **values)
+        settings.register_profile(
+            name, shared, deadline=None, print_blob=True, **values
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -42,7 +42,9 @@ class _FastFinder:
     """An import hook ahead of pytest's own, which is slow for the packages that it rewrites."""
 
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, *_: object
+    ) -> ModuleSpec | None:
         # Not the package itself: if pytest did not rewrite it, the next session here warns.
         is_plain = name.startswith(("difftest.", "hypothesis.", "numpy.", "ml_dtypes."))
         return PathFinder.find_spec(name, path) if is_plain else None
@@ -71,13 +73,17 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
         from difftest.testing.backends.selection import select_backends
         from difftest.testing.host.installation import embedded_with_predictions
 
-        with suppress(BackendMissingError):  # start_session raises it, when the request is final
+        with suppress(
+            BackendMissingError
+        ):  # start_session raises it, when the request is final
             backends = select_backends(request.simulate, False, request.level)
             if any(backend.name in ("embedded", "plain") for backend in backends):
                 done.enter_context(embedded_with_predictions(request.level))
     make_random_numbers()
     gc.freeze()  # loaded modules stay: garbage collections need not search them
-    if config.invocation_params.plugins:  # a program runs pytest, and continues afterwards
+    if (
+        config.invocation_params.plugins
+    ):  # a program runs pytest, and continues afterwards
         done.callback(gc.unfreeze)
     if is_collecting:
         gc.enable()
@@ -123,7 +129,11 @@ def foreign_options(config: pytest.Config) -> str:
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
         value = config.getoption(option.name, None)
-        if option in session.request.taken and session.uncollected and value in (True, *SIMULATORS):
+        if (
+            option in session.request.taken
+            and session.uncollected
+            and value in (True, *SIMULATORS)
+        ):
             accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
                 f"{option.name} was given, and a conftest or another plugin that declares it takes "
@@ -147,7 +157,9 @@ def make_importable(config: pytest.Config) -> None:
     The config's cleanup undoes it.
     """
     packages = ("neuronxcc", "nki")
-    if not any(name in sys.modules or importlib.util.find_spec(name) for name in packages):
+    if not any(
+        name in sys.modules or importlib.util.find_spec(name) for name in packages
+    ):
         from difftest.testing.host.installation import embedded_with_predictions
 
         config.add_cleanup(embedded_with_predictions().install().uninstall)
@@ -186,7 +198,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
-    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=run_beside_sdk)
+    return DeviceRunner(
+        backends, arbiter_for(backends), exact=request.exact, beside=run_beside_sdk
+    )
 
 
 def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
@@ -231,13 +245,18 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
     return str(file)
 
 
-def write_session_report(session: Session, reports: Iterable[Any], code: int) -> list[str]:
+def write_session_report(
+    session: Session, reports: Iterable[Any], code: int
+) -> list[str]:
     """Write the report at the session's end; return lines with the reason if that fails.
 
     Without its report, a session that would pass ends with an internal error.
     """
     from difftest.plugin.dialects import groups_of
-    from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+    from difftest.support.internal_errors import (
+        drain_internal_errors,
+        internal_error_scope,
+    )
     from difftest.support.output import format_write_error
     from difftest.support.versions import versions
     from difftest.testing.report.document import session_document, write_report
@@ -248,7 +267,9 @@ def write_session_report(session: Session, reports: Iterable[Any], code: int) ->
     is_written = False
     lines: list[str] = []
     with internal_error_scope(REPORT.name):
-        document = session_document(versions(), backends, reports, session.stopped, left)
+        document = session_document(
+            versions(), backends, reports, session.stopped, left
+        )
         try:
             write_report(Path(str(session.request.report)), document)
             is_written = True
@@ -278,16 +299,22 @@ def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
     from difftest.testing.harness.tally import PROPERTY, tally_from_json
     from difftest.testing.report.totals import total_of
 
-    calls = [one.user_properties for one in reports if getattr(one, "when", "") == "call"]
+    calls = [
+        one.user_properties for one in reports if getattr(one, "when", "") == "call"
+    ]
     properties = map(dict, [*calls, *stopped])
-    return total_of([tally_from_json(row[PROPERTY]) for row in properties if PROPERTY in row])
+    return total_of(
+        [tally_from_json(row[PROPERTY]) for row in properties if PROPERTY in row]
+    )
 
 
 def worker_state(session: Session) -> tuple[Any, ...]:
     """Return the state that a pytest-xdist worker sends to its controller, beside reports."""
     from difftest.plugin.dialects import as_plain
 
-    texts = [[pair for pair in own if isinstance(pair[1], str)] for own in session.stopped]
+    texts = [
+        [pair for pair in own if isinstance(pair[1], str)] for own in session.stopped
+    ]
     left_out = as_plain(session.left_out)
     return sorted(session.uncollected), texts, left_out, sorted(session.served)
 

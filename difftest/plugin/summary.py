@@ -13,7 +13,11 @@ from difftest.testing.harness.coverage import TURNS, uncovered_branches
 if TYPE_CHECKING:
     from difftest.testing.harness.tally import Tally
 
-BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
+BACKENDS = {
+    "embedded": "--simulate=embedded",
+    "sdk": "--simulate=sdk",
+    "device": "--device",
+}
 """Names of backends, and the options that request them."""
 _FEW = 5
 """Number of kernels or places in a line or a list, unless the output is verbose."""
@@ -32,14 +36,22 @@ COLUMNS = {
 def table_text(tally: Tally, verbose: bool) -> list[str]:
     """Return the lines of the table of counts for each kernel."""
     rows = _table_rows(tally, verbose)
-    columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
+    columns = {
+        "kernel": [kernel for kernel, _ in rows],
+        "backend": [on for _, on in rows],
+    }
     if len(set(columns["backend"])) < 2:
         del columns["backend"]
     for title, name in COLUMNS.items():
-        if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
+        if any(counts[name] for counts in rows.values()) and (
+            verbose or name != "nonfinite"
+        ):
             columns[title] = [str(counts[name]) for counts in rows.values()]
     sides = {"kernel": "<", "backend": "<"}
-    forms = [f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}" for k, cells in columns.items()]
+    forms = [
+        f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}"
+        for k, cells in columns.items()
+    ]
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
 
@@ -59,10 +71,16 @@ def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[st
         name = identical.get((kernel, backend), kernel)
         label = name.rpartition(" (")[0] if name in identical.values() else ""
         rows[label or name, backend].update(asdict(counts))
-    well = [key for key, row in rows.items() if not row["inconclusive"] + row["both_rejected"]]
+    well = [
+        key
+        for key, row in rows.items()
+        if not row["inconclusive"] + row["both_rejected"]
+    ]
     what = "others" if len(well) < len(rows) else "kernels"
     for key in well if len(rows) > 2 * _FEW and not verbose else ():
-        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(rows.pop(key))
+        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(
+            rows.pop(key)
+        )
     return rows
 
 
@@ -85,7 +103,9 @@ def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         first, *_, last = list(reason.split("; ")) * 2  # the cause and the remedy
         key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
         reasons[key][kernel if verbose else kernel.partition(" (")[0]] += cases
-        examples.setdefault(key, reason if verbose or first == last else f"{first}; {last}")
+        examples.setdefault(
+            key, reason if verbose or first == last else f"{first}; {last}"
+        )
     for key, kernels in reasons.items():
         count = f"{kernels.total()} case{'s' if kernels.total() > 1 else ''}"
         yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
@@ -104,7 +124,9 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
     for place in uncovered_branches(tally.coverage):
         if place.what != TURNS[-1]:
             tried = place.tried and f": {place.tried}"
-            groups[place.file, place.what, _named(place.kernels, 1), tried].append(str(place.line))
+            groups[place.file, place.what, _named(place.kernels, 1), tried].append(
+                str(place.line)
+            )
     for (file, what, names, tried), lines in list(groups.items())[:_FEW]:
         yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
     if left := sum(map(len, list(groups.values())[_FEW:])):
@@ -123,11 +145,17 @@ def _all_coverage_lines(tally: Tally) -> Iterator[str]:
 
 
 def _named(names: Collection[str], most: int = _FEW) -> str:
-    return ", ".join(list(names)[:most]) + f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(list(names)[:most]) + f" and {len(names) - most} more" * (
+        len(names) > most
+    )
 
 
 def summary_lines(
-    tally: Tally | None, ran: Collection[str], left: Collection[str], *, verbose: bool = False
+    tally: Tally | None,
+    ran: Collection[str],
+    left: Collection[str],
+    *,
+    verbose: bool = False,
 ) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests.
 
@@ -144,10 +172,20 @@ def summary_lines(
         lines += [*_agreement_lines(tally), *_inconclusive_lines(tally, verbose)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]
-        idle = {name: option for name, option in BACKENDS.items() if verbose and name not in ran}
-        lines += [f"not run: {name} ({option} was not given)" for name, option in idle.items()]
+        idle = {
+            name: option
+            for name, option in BACKENDS.items()
+            if verbose and name not in ran
+        }
+        lines += [
+            f"not run: {name} ({option} was not given)" for name, option in idle.items()
+        ]
     if left:
-        several = "modules of kernel tests were" if len(left) > 1 else "module of kernel tests was"
+        several = (
+            "modules of kernel tests were"
+            if len(left) > 1
+            else "module of kernel tests was"
+        )
         lines.append(
             f"{len(left)} {several} not collected, for no backend was asked for: run with "
             "--simulate (a simulator) or --device (a NeuronCore)"

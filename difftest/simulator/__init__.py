@@ -37,7 +37,11 @@ from difftest.simulator.launch import LaunchResult, launch, launch_ranks
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.strictness import RuleWarning, Strictness, strictness
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
-from difftest.simulator.trace_json import TraceFormatError, trace_from_json, trace_to_json
+from difftest.simulator.trace_json import (
+    TraceFormatError,
+    trace_from_json,
+    trace_to_json,
+)
 
 __all__ = [
     "MACHINES",

@@ -62,7 +62,9 @@ class Arguments:
         self.mutable_parameters = mutable_parameters(function, signature)
         """The names of parameters that the kernel may write to."""
         code = getattr(inspect.unwrap(function), "__code__", None)
-        self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
+        self.location = (
+            None if code is None else Location(code.co_filename, code.co_firstlineno)
+        )
         self.by_reference = by_reference
         self.mutable: list[tuple[Array, Array, Any]] = []
         """For each writable array: the caller's array, its new data, and the tensor."""
@@ -81,7 +83,9 @@ class Arguments:
             items = [self.convert(name, item) for item in value]
             if all(item is old for item, old in zip(items, value, strict=True)):
                 return value
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            return (
+                type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            )
         if isinstance(value, dict):
             return {key: self.convert(name, item) for key, item in value.items()}
         if is_record(value):
@@ -137,7 +141,9 @@ class Arguments:
             if tensor._storage.allocation.writes and array.tobytes() != data.tobytes()
         ]
         pairs = itertools.combinations([array for array, _ in changed], 2)
-        if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(changed):
+        if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(
+            changed
+        ):
             shapes = ", ".join(str(list(array.shape)) for array, _ in changed)
             text = (
                 "the kernel wrote different values to two arguments that share memory: those of "
@@ -191,7 +197,9 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
 
 
 def note_outputs(
-    returned: Iterable[Any], outputs: Iterable[tuple[Array, Array | None]], arguments: Iterable[Any]
+    returned: Iterable[Any],
+    outputs: Iterable[tuple[Array, Array | None]],
+    arguments: Iterable[Any],
 ) -> None:
     """Record in the trace which tensors leave the kernel, and their unwritten elements.
 
@@ -206,7 +214,9 @@ def note_outputs(
     for tensor, (_, missing) in zip(returned, outputs, strict=True):
         allocation = tensor._storage.allocation
         if missing is not None and missing.any():
-            first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
+            first = tuple(
+                int(k) for k in np.unravel_index(missing.argmax(), missing.shape)
+            )
             allocation.output = Output(int(np.count_nonzero(missing)), first)
         elif allocation.output is None or not allocation.output.returned:
             allocation.output = Output()
@@ -252,7 +262,9 @@ def warn_of_private(returned: Iterable[Any]) -> None:
     for value in returned:
         if not isinstance(value, Tile) or value._space is not Space.PRIVATE_HBM:
             continue
-        if value._storage.allocation.location is not None:  # an argument may be returned
+        if (
+            value._storage.allocation.location is not None
+        ):  # an argument may be returned
             warnings.warn(
                 f"a kernel returns {value!r}: the compiler rejects outputs that are not in "
                 "nl.shared_hbm since NKI 0.3 (AWS's simulator does not)",
@@ -344,7 +356,9 @@ def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
     convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is None or outputs is None:
         return outputs
-    return tuple(map(convert, outputs)) if isinstance(outputs, tuple) else convert(outputs)
+    return (
+        tuple(map(convert, outputs)) if isinstance(outputs, tuple) else convert(outputs)
+    )
 
 
 def _converter(value: Any) -> Callable[[Array], Any] | None:
@@ -376,4 +390,6 @@ def _as_torch(array: Array) -> Any:
     name = next((name for name, dtype in _NARROW.items() if dtype == array.dtype), None)
     if name is None:
         return torch.from_numpy(array)
-    return torch.from_numpy(array.view(_BITS[array.dtype.itemsize])).view(getattr(torch, name))
+    return torch.from_numpy(array.view(_BITS[array.dtype.itemsize])).view(
+        getattr(torch, name)
+    )

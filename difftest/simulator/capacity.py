@@ -23,7 +23,11 @@ from difftest.simulator.trace import Allocation, Area, Space
 
 def partition_bytes(space: Space, machine: Machine) -> int:
     """Return the bytes of a partition of SBUF or PSUM that a kernel's tensors can use."""
-    return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+    return (
+        machine.psum_partition_bytes
+        if space is Space.PSUM
+        else machine.sbuf_usable_bytes
+    )
 
 
 def check_partitions(partitions: int, role: object, machine: Machine) -> None:
@@ -39,7 +43,9 @@ def check_partitions(partitions: int, role: object, machine: Machine) -> None:
         )
 
 
-def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
+def check_tensor_size(
+    allocation: Allocation, block_axes: int, machine: Machine
+) -> None:
     """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
     if allocation.partitions > machine.partitions:
         check_partitions(allocation.partitions, allocation, machine)
@@ -102,7 +108,9 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     quadrants: dict[int, list[tuple[int, int]]] = {}
     for allocation in allocations:
         for area in allocation.areas:
-            for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
+            for number in range(
+                area.first // quadrant, (area.last - 1) // quadrant + 1
+            ):
                 quadrants.setdefault(number, []).append((area.low, area.high))
     for ranges in quadrants.values():
         reached = 0
@@ -139,11 +147,15 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
         placed = placed or bool(allocation.areas)
         needed = total + placed_bytes(live.values(), quadrant) if placed else total
         if needed > limit:
-            report_undefined(_too_much(machine, needed, allocation, list(live.values())))
+            report_undefined(
+                _too_much(machine, needed, allocation, list(live.values()))
+            )
             return
 
 
-def _too_much(machine: Machine, total: int, last: Allocation, live: list[Allocation]) -> LimitError:
+def _too_much(
+    machine: Machine, total: int, last: Allocation, live: list[Allocation]
+) -> LimitError:
     partitions = machine.partitions
     filled = total // partitions
     sizes = {a.id: occupied_bytes(a, machine.start_partition_step) for a in live}

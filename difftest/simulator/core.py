@@ -17,10 +17,21 @@ import numpy as np
 from difftest.simulator.capacity import check_address, check_psum, check_tensor_size
 from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import Array, DType, has_subnormals, storage_dtype
-from difftest.simulator.errors import Location, host_array, innermost_location, kernel_location
+from difftest.simulator.errors import (
+    Location,
+    host_array,
+    innermost_location,
+    kernel_location,
+)
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison_array
+from difftest.simulator.memory import (
+    PlacedMemory,
+    PlacedStorage,
+    Shape,
+    Storage,
+    poison_array,
+)
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
 from difftest.simulator.program_scheduler import FORWARD, ProgramContext
 from difftest.simulator.recording import EventRecorder, InstructionAccesses, LineTracker
@@ -232,7 +243,9 @@ class Core:
     tape : records each call for a replay (see :mod:`difftest.simulator.tape`); None if off.
     """
 
-    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
+    def __init__(
+        self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]
+    ) -> None:
         self.machine = machine
         self.grid = grid
         self.tile = tile
@@ -260,7 +273,9 @@ class Core:
             observer = self.followers.observer
             kind: Any = "ignore" if observer is None else "call"
             ring = observer and observer.ring
-            with np.errstate(divide=kind, over=kind, invalid=kind, under="ignore", call=ring):
+            with np.errstate(
+                divide=kind, over=kind, invalid=kind, under="ignore", call=ring
+            ):
                 yield self
         finally:
             RUNNING.reset(token)
@@ -333,7 +348,10 @@ class Core:
         """Return the random numbers for the current instruction: the same for each of its draws."""
         seat = self.seat
         turns = self.loops.turns
-        turn = seat.program, tuple([(each.loop.location, each.number) for each in turns])
+        turn = (
+            seat.program,
+            tuple([(each.loop.location, each.number) for each in turns]),
+        )
         return self.draws.at(turn, self.instructions)
 
     @taped("seed")
@@ -414,7 +432,12 @@ class Core:
         return Storage(allocation, data)
 
     def _allocate_shared(
-        self, shape: Shape, dtype: np.dtype[Any], _: int = 0, name: str = "", address: Any = None
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        _: int = 0,
+        name: str = "",
+        address: Any = None,
     ) -> Storage:
         """Return a shared_hbm tensor, which all programs of the grid share.
 
@@ -426,7 +449,9 @@ class Core:
         at = name, memories.named[name]
         memories.named[name] += 1
         if at not in memories.shared:
-            memories.shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, 0, name, address)
+            memories.shared[at] = self.hold(
+                shape, dtype, Space.SHARED_HBM, 0, name, address
+            )
         storage = memories.shared[at]
         storage.programs = int(np.prod(self.grid))
         if storage.allocation.shape != shape or storage.dtype != dtype:

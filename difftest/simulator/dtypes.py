@@ -33,7 +33,9 @@ INT32 = np.dtype(np.int32)
 WIDE_INTEGERS = (INT32, np.dtype(np.uint32))
 
 FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
-INTEGERS = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "int32", "uint32")))
+INTEGERS = tuple(
+    map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
+)
 DTYPES = (*FLOATS, *INTEGERS, BOOL)
 
 NAMES: dict[str, np.dtype[Any]] = {
@@ -59,7 +61,11 @@ MX_NAMES: dict[str, np.dtype[Any]] = {
 """Dtypes of the current dialect (`nki`) that no engine computes in. Only quantize_mx writes them,
 only nc_matmul_mx reads them, and copies move their bits.
 """
-NKI_NAMES: dict[str, np.dtype[Any]] = {**NAMES, "float8_e4m3fn": FLOAT8_E4M3FN, **MX_NAMES}
+NKI_NAMES: dict[str, np.dtype[Any]] = {
+    **NAMES,
+    "float8_e4m3fn": FLOAT8_E4M3FN,
+    **MX_NAMES,
+}
 """All dtypes of the current dialect (AWS ``nki.api.shared.rst`` at tag v2.32.0), by name."""
 _MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
 
@@ -78,7 +84,9 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
-def as_dtype(spec: object, role: str = "", names: Iterable[str] = NAMES) -> np.dtype[Any]:
+def as_dtype(
+    spec: object, role: str = "", names: Iterable[str] = NAMES
+) -> np.dtype[Any]:
     """Return the NKI dtype for ``spec``: a dtype, a NumPy scalar type or a name.
 
     ``role`` names the tensor in the error.
@@ -123,10 +131,18 @@ def as_nki_dtype(spec: object, role: str = "") -> np.dtype[Any]:
 def packed(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return ``values`` [..., 4] in a packed dtype [...], the first in the lowest bits."""
     if dtype == FLOAT4_E2M1FN_X4:
-        codes = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16) & 15
-        bits = np.bitwise_or.reduce(codes << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
+        codes = (
+            values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16) & 15
+        )
+        bits = np.bitwise_or.reduce(
+            codes << np.arange(0, 16, 4, dtype=np.uint16), axis=-1
+        )
     else:
-        element = ml_dtypes.float8_e5m2 if dtype == FLOAT8_E5M2_X4 else ml_dtypes.float8_e4m3fn
+        element = (
+            ml_dtypes.float8_e5m2
+            if dtype == FLOAT8_E5M2_X4
+            else ml_dtypes.float8_e4m3fn
+        )
         bits = np.ascontiguousarray(values.astype(element)).view(np.uint32)[..., 0]
     return np.asarray(bits.view(dtype))
 
@@ -171,7 +187,9 @@ def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     info = np.iinfo(dtype)
     if values.dtype.kind in "iub":
-        clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(dtype)
+        clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(
+            dtype
+        )
         return clipped
     rounded = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=np.inf)
     result: Array = np.clip(rounded, info.min, info.max).astype(dtype)
@@ -244,7 +262,9 @@ def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
         return array.view(np.float32)
     if dtype == FLOAT16:
         return _OF_HALVES.take(array.view(np.uint16))
-    return array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array
+    return (
+        array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array
+    )
 
 
 def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:

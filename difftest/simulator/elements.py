@@ -113,7 +113,11 @@ class Elements:
     def _mark_product(self, by_matmul: bool, where: Array | None = None) -> None:
         """Record whether a matmul or another instruction has written."""
         region, is_split = self._products()
-        self._give(region, by_matmul, where[..., None] if is_split and where is not None else where)
+        self._give(
+            region,
+            by_matmul,
+            where[..., None] if is_split and where is not None else where,
+        )
 
     def _elements(self) -> Array:
         """Return the elements as memory holds them."""
@@ -126,7 +130,9 @@ class Elements:
         codes = self._storage.codes(*self._named())
         return None if codes is None else self._take(codes)
 
-    def _unwritten(self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN) -> Array | None:
+    def _unwritten(
+        self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN
+    ) -> Array | None:
         """Return which elements (bool, in this shape) are unwritten; None if all are written.
 
         Elements with a validity code from ``code`` to ``most`` count as unwritten.
@@ -140,7 +146,11 @@ class Elements:
 
     def _fresh(self) -> Array | None:
         """Return which elements were never written, not even with invalid data; None if none."""
-        return None if self._storage.validity is None else self._unwritten(MASKED_OUT, UNWRITTEN)
+        return (
+            None
+            if self._storage.validity is None
+            else self._unwritten(MASKED_OUT, UNWRITTEN)
+        )
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Return which elements of the pattern ``where`` chooses; None for all."""
@@ -191,7 +201,9 @@ class Elements:
             self._storage.validity.origin = origin
 
 
-def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -> UnwrittenError:
+def unwritten_error(
+    tile: Elements, missing: Array, *, returned: bool = False
+) -> UnwrittenError:
     """Return the error for reading or returning a tile with these ``missing`` elements."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage = tile._storage
@@ -210,7 +222,9 @@ def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -
         happened = "the kernel returned what nothing had"
         happened += " written"
     elif storage.programs > 1:
-        rule = "what another program writes may be read after the two have met, no sooner"
+        rule = (
+            "what another program writes may be read after the two have met, no sooner"
+        )
         happened = "a program read what no program had written yet"
         so_far = "not yet"
         remedy = (

@@ -139,7 +139,9 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
     return None
 
 
-def kernel_stack(frame: FrameType | None = None, around: Any = None) -> tuple[Location, ...]:
+def kernel_stack(
+    frame: FrameType | None = None, around: Any = None
+) -> tuple[Location, ...]:
     """Return the current lines outside the simulator, innermost first, up to the launch.
 
     Without a launch, return the innermost line alone. For ``frame``, see :func:`kernel_location`.
@@ -160,7 +162,9 @@ def kernel_stack(frame: FrameType | None = None, around: Any = None) -> tuple[Lo
 
 
 def _line(frame: FrameType, entry: _Code) -> Location:
-    line = entry.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
+    line = entry.lines[frame.f_lasti] = Location(
+        frame.f_code.co_filename, frame.f_lineno
+    )
     return line
 
 
@@ -203,7 +207,9 @@ class NkiError(Exception):
             ("where", str(self.location) if self.location else None),
             ("remedy", self.remedy),
         ]
-        lines = [self.happened] + [f"  {name + ':':<10}{text}" for name, text in rows if text]
+        lines = [self.happened] + [
+            f"  {name + ':':<10}{text}" for name, text in rows if text
+        ]
         return "\n".join(lines)
 
 
@@ -248,7 +254,9 @@ class KernelExit(RuntimeError):
 
     def __init__(self, error: BaseException) -> None:
         said = f": {error}" if str(error) else ""
-        super().__init__(f"{type(error).__name__}{said} (a kernel returns, and ends no program)")
+        super().__init__(
+            f"{type(error).__name__}{said} (a kernel returns, and ends no program)"
+        )
 
 
 class OpaqueError(RuntimeError):
@@ -298,7 +306,9 @@ class OracleError(RuntimeError):
 
     def __init__(self, happened: str, received: str) -> None:
         self.location = innermost_location(kernel_stack())
-        super().__init__(f"{happened}\n  received: {received}\n  where:    {self.location}")
+        super().__init__(
+            f"{happened}\n  received: {received}\n  where:    {self.location}"
+        )
 
 
 def warn(warning: Warning, location: Location | None = None) -> None:
@@ -343,7 +353,12 @@ _WARNED: dict[str, dict[Any, Any]] = {}
 
 
 def missing_name(
-    owner: str, name: str, names: Iterable[str], *, ended: str = "", kind: str = "module"
+    owner: str,
+    name: str,
+    names: Iterable[str],
+    *,
+    ended: str = "",
+    kind: str = "module",
 ) -> MissingNameError:
     """Return the error for a name that a module of the API does not have.
 
@@ -377,13 +392,17 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
         ) from None
 
 
-def call_error(caller: str, rule: str, did: str, received: str, **more: Any) -> NkiError:
+def call_error(
+    caller: str, rule: str, did: str, received: str, **more: Any
+) -> NkiError:
     """Return the error of a call: its name with the rule, and with what it did.
 
     The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """
     error: type[NkiError] = more.pop("error", KernelError)
-    return error(f"{caller} {rule}", happened=f"{caller} {did}", received=received, **more)
+    return error(
+        f"{caller} {rule}", happened=f"{caller} {did}", received=received, **more
+    )
 
 
 @contextlib.contextmanager
@@ -396,7 +415,9 @@ def set_to(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
         variable.reset(token)
 
 
-def not_modelled(feature: str, received: str, remedy: str | None = None) -> NotModelledError:
+def not_modelled(
+    feature: str, received: str, remedy: str | None = None
+) -> NotModelledError:
     """Return the error for an argument or name that the simulator does not model."""
     return NotModelledError(
         "what the simulator does not model raises, and is never ignored",

@@ -12,7 +12,12 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import (
+    KernelError,
+    NkiError,
+    OutOfBoundsError,
+    ShapeError,
+)
 
 Shape = tuple[int, ...]
 Choice = TypeVar("Choice")
@@ -41,7 +46,9 @@ def as_integer(value: object, role: str) -> int:
 def as_integers(values: object, role: str) -> Shape:
     """Return ``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     items = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple([item if type(item) is int else as_integer(item, role) for item in items])
+    return tuple(
+        [item if type(item) is int else as_integer(item, role) for item in items]
+    )
 
 
 def as_choice(value: object, choices: Iterable[Choice], role: str) -> Choice:
@@ -107,7 +114,9 @@ class Index:
         missing = len(shape) - self.ndim
         steps = (0,) * missing + tuple(
             step if size == self.shape[axis] else 0
-            for axis, (size, step) in enumerate(zip(shape[missing:], self.steps, strict=True))
+            for axis, (size, step) in enumerate(
+                zip(shape[missing:], self.steps, strict=True)
+            )
         )
         return Index(shape, self.start, steps)
 
@@ -129,7 +138,9 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     return start, stop, step
 
 
-def no_index(item: object, kinds: str, place: str, remedy: str | None = None) -> KernelError:
+def no_index(
+    item: object, kinds: str, place: str, remedy: str | None = None
+) -> KernelError:
     """Return the error for an invalid index; ``kinds`` lists the dialect's valid ones."""
     return KernelError(
         f"a tensor is indexed with {kinds}",
@@ -176,7 +187,9 @@ def expand_ellipsis(
 
     None indices are allowed beside them if ``adds`` is true; otherwise None counts as an index.
     """
-    count = sum(1 for index in items if index is not Ellipsis and not (adds and index is None))
+    count = sum(
+        1 for index in items if index is not Ellipsis and not (adds and index is None)
+    )
     if count > ndim or sum(1 for item in items if item is Ellipsis) > 1:
         asked = f"[{', '.join(map(spell, items))}]"
         raise ShapeError(

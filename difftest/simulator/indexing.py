@@ -29,7 +29,9 @@ class Axis(NamedTuple):
 def span(axis: Axis, shape: Shape) -> tuple[int, int]:
     """Return the lowest and the highest index of the walk of one dimension."""
     reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
-    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
+    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(
+        max(0, r) for r in reach
+    )
 
 
 def leaves_bounds(axis: Axis, shape: Shape) -> bool:
@@ -72,7 +74,9 @@ class Patterned:
         return self.dtype.itemsize
 
 
-_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each access
+_make = (
+    tuple.__new__
+)  # a NamedTuple's own __new__ takes twice the time, for each access
 
 Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
 """The result of indexing a tile: the pattern, its partition axis, and the walks of the tile's
@@ -140,7 +144,9 @@ def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     return strided_view(tile, _walks(sizes, items, shape), shape, partition)
 
 
-def _walks(sizes: Shape, items: tuple[Any, ...], shape: Shape) -> list[tuple[int, Shape]]:
+def _walks(
+    sizes: Shape, items: tuple[Any, ...], shape: Shape
+) -> list[tuple[int, Shape]]:
     """Return the first index of each dimension, and a step for each axis of the result."""
     items += (slice(None),) * (len(sizes) - sum(item is not None for item in items))
     walks: list[tuple[int, Shape]] = []
@@ -171,7 +177,10 @@ def strided_view(
     offset, sizes, strides = tile._pattern
     for stride, (start, _) in zip(strides, walks, strict=True):
         offset += start * stride
-    axes = [Axis(size, start, steps) for size, (start, steps) in zip(sizes, walks, strict=True)]
+    axes = [
+        Axis(size, start, steps)
+        for size, (start, steps) in zip(sizes, walks, strict=True)
+    ]
     over = any(leaves_bounds(axis, shape) for axis in axes)
     if isinstance(tile._axes, tuple):
         if over:
@@ -180,7 +189,9 @@ def strided_view(
             Axis(
                 outer.size,
                 outer.start
-                + sum(s * start for s, (start, _) in zip(outer.steps, walks, strict=True)),
+                + sum(
+                    s * start for s, (start, _) in zip(outer.steps, walks, strict=True)
+                ),
                 _along(outer.steps, walks, shape),
             )
             for outer in tile._axes
@@ -267,7 +278,9 @@ def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
 
 def broadcast(tile: Patterned, shape: Shape) -> Pattern:
     """Return the pattern with dimensions of size 1 repeated (stride 0), as NumPy does."""
-    moved = len(shape) > len(tile.shape) and not tile._storage.in_hbm and tile.shape[0] != 1
+    moved = (
+        len(shape) > len(tile.shape) and not tile._storage.in_hbm and tile.shape[0] != 1
+    )
     moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile._pattern.broadcast_to(shape)
     if pattern is None:
@@ -318,11 +331,15 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     allocation = storage.allocation
     _, shape, strides = pattern
     total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
-    row, part = divmod(storage.allocation.partition_step * storage.dtype.itemsize, dtype.itemsize)
+    row, part = divmod(
+        storage.allocation.partition_step * storage.dtype.itemsize, dtype.itemsize
+    )
     if storage.in_hbm:
         low, high = pattern.extent()
         if not pattern.fits(total):
-            raise _leaves(tile, pattern, f"elements {low} to {high}", f"0 to {total - 1}")
+            raise _leaves(
+                tile, pattern, f"elements {low} to {high}", f"0 to {total - 1}"
+            )
         return pattern
     if allocation.partition_axis or rest or part:
         raise ShapeError(
@@ -339,11 +356,15 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     inside = Pattern(free, shape[1:], strides[1:])
     if not inside.fits(row):
         low, high = inside.extent()
-        raise _leaves(tile, pattern, f"elements {low} to {high} of a partition", f"0 to {row - 1}")
+        raise _leaves(
+            tile, pattern, f"elements {low} to {high} of a partition", f"0 to {row - 1}"
+        )
     return pattern
 
 
-def _leaves(tile: Patterned, pattern: Pattern, reached: str, limit: str) -> OutOfBoundsError:
+def _leaves(
+    tile: Patterned, pattern: Pattern, reached: str, limit: str
+) -> OutOfBoundsError:
     pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
     by = f"by [step, count] {pairs} from offset {pattern.offset}"
     return left_tensor(

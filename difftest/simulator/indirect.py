@@ -135,7 +135,9 @@ class IndirectTile(Elements):
         arrays, inside = self._resolved
         total: Any = np.int64(self._base.offset)
         for array, stride in zip(arrays, self._base.strides, strict=True):
-            spread = tuple([slice(None) if step else slice(1) for step in array.strides])
+            spread = tuple(
+                [slice(None) if step else slice(1) for step in array.strides]
+            )
             total = total + array[spread].astype(np.int64) * stride
         numbers = np.broadcast_to(total, inside.shape)
         return numbers.reshape(-1) if inside.all() else numbers[inside]

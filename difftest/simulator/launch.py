@@ -40,7 +40,12 @@ from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.instructions.anomalies import Observer
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import kept_calls
-from difftest.simulator.launch_listeners import TAPES, LaunchRecord, Witness, current_listener
+from difftest.simulator.launch_listeners import (
+    TAPES,
+    LaunchRecord,
+    Witness,
+    current_listener,
+)
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.program_scheduler import (
@@ -53,7 +58,11 @@ from difftest.simulator.program_scheduler import (
     one_thread,
 )
 from difftest.simulator.recording import fuse_moves
-from difftest.simulator.strictness import Strictness, reported_violations, strictness_scope
+from difftest.simulator.strictness import (
+    Strictness,
+    reported_violations,
+    strictness_scope,
+)
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Returned, Space, Trace
 from difftest.support.annotations import signature_shown
@@ -112,8 +121,16 @@ class FinishedLaunch(NamedTuple):
             self.core.trace,
             self.exact,
             reported_violations(),
-            tuple(array for array, tile in self.arguments.given if tile._storage.allocation.writes),
-            tuple(array for array, tile in self.arguments.given if tile._storage in storages),
+            tuple(
+                array
+                for array, tile in self.arguments.given
+                if tile._storage.allocation.writes
+            ),
+            tuple(
+                array
+                for array, tile in self.arguments.given
+                if tile._storage in storages
+            ),
             tuple(map(self.arguments.origin, self.leaves)),
         )
 
@@ -181,7 +198,11 @@ def launch(
 
 
 def launch_call(
-    kernel: Launchable, args: Sequence[Any], kwargs: Mapping[str, Any], *, record: bool = False
+    kernel: Launchable,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    record: bool = False,
 ) -> LaunchResult:
     """Launch a called kernel; change no array unless outputs can have the arguments' kind."""
     with strictness_scope(None):
@@ -199,8 +220,20 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
     """
     machines = f"one of {', '.join(f'MACHINES[{name!r}]' for name in MACHINES)}"
     accepted: tuple[tuple[str, Any, tuple[type, ...], str, str], ...] = (
-        ("args", args, (Sequence,), "a sequence of arguments", "launch(kernel, [array])"),
-        ("kwargs", kwargs, (Mapping, NoneType), "a mapping", "launch(kernel, args, {'n': 1})"),
+        (
+            "args",
+            args,
+            (Sequence,),
+            "a sequence of arguments",
+            "launch(kernel, [array])",
+        ),
+        (
+            "kwargs",
+            kwargs,
+            (Mapping, NoneType),
+            "a mapping",
+            "launch(kernel, args, {'n': 1})",
+        ),
         ("machine", machine, (Machine, NoneType), "a Machine", machines),
     )
     for name, value, kinds, kind, remedy in accepted:
@@ -235,7 +268,9 @@ class Launch(NamedTuple):
         core = self._core(target)
         with one_thread(), core.running():
             target.check_target()
-            arguments, kernel_call = _arguments(core, target, self.args, dict(self.kwargs or {}))
+            arguments, kernel_call = _arguments(
+                core, target, self.args, dict(self.kwargs or {})
+            )
             if TAPES.get() is not None:
                 from difftest.simulator.tape import recorder
 
@@ -252,7 +287,9 @@ class Launch(NamedTuple):
             core.trace.arguments = [tensor._storage.allocation for tensor in given]
             core.trace.returned = list(map(_as_returned, leaves))
             kept = [*leaves, *arguments.written]
-            again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
+            again = shadow and shadow.contract.without_scratch(
+                [tensor.dtype for tensor in kept]
+            )
             if core.tape is not None:
                 core.tape.end(leaves)
             if oracle is not None:
@@ -305,7 +342,9 @@ def fuse(core: Core) -> None:
     """Fuse each result in the trace with its move to its destination."""
     trace = core.trace
     events = core.followers.events
-    if events is not None and trace.dialect == "classic":  # the current dialect has no mere moves
+    if (
+        events is not None and trace.dialect == "classic"
+    ):  # the current dialect has no mere moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
 
@@ -324,8 +363,12 @@ def _arguments(
     check = as_nki_dtype if target.dialect == "nki" else as_dtype
     tensor = functools.partial(_argument, core)
     by_reference = target.by_reference
-    arguments = Arguments(tensor, function, bound.signature, check, by_reference=by_reference)
-    values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
+    arguments = Arguments(
+        tensor, function, bound.signature, check, by_reference=by_reference
+    )
+    values = {
+        name: arguments.convert(name, value) for name, value in bound.arguments.items()
+    }
     call = inspect.BoundArguments(bound.signature, values)
     return arguments, functools.partial(_call, function, *call.args, **call.kwargs)
 
@@ -359,10 +402,14 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     ------
     DeadlockError : the programs wait for each other. Any exception of a program ends the launch.
     """
-    cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
+    cores = [
+        core.beside(program) for program in itertools.product(*map(range, core.grid))
+    ]
     names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
     order = core.loops.order
-    first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
+    first = (
+        None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
+    )
     scheduler = ProgramScheduler(
         names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held)
     )
@@ -403,9 +450,9 @@ _cached_signature = functools.lru_cache(maxsize=8)(
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
-    signature = (_cached_signature if isinstance(function, FunctionType) else signature_shown)(
-        function
-    )
+    signature = (
+        _cached_signature if isinstance(function, FunctionType) else signature_shown
+    )(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -425,7 +472,9 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
         core.followers.shadow.contract.allow(array.dtype)
     alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
-    tensor: Tile = core.tile._whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    tensor: Tile = core.tile._whole(
+        core.adopt(array, name=name, mutable=mutable, space=space)
+    )
     return tensor
 
 
@@ -468,7 +517,9 @@ def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, .
     return tuple([run.result() for run in _run_observed(runs, ranks=ranks)])
 
 
-def _run_observed(runs: Sequence[Launch], *, ranks: bool = False) -> list[FinishedLaunch]:
+def _run_observed(
+    runs: Sequence[Launch], *, ranks: bool = False
+) -> list[FinishedLaunch]:
     """Run launches, and call the listener for each, if there is one."""
     listener = current_listener()
     if listener is None:
@@ -486,9 +537,18 @@ def _run_recorded(
 
     @functools.cache
     def again(order: ExecutionOrder, *, exact: bool = False) -> list[Any]:
-        changes = {"record": False, "plain": False, "exact": exact, "drawn": drawn, "order": order}
+        changes = {
+            "record": False,
+            "plain": False,
+            "exact": exact,
+            "drawn": drawn,
+            "order": order,
+        }
         others = _run(runs, ranks=ranks, **changes)
-        return [other.everything_exact() if exact else other.everything() for other in others]
+        return [
+            other.everything_exact() if exact else other.everything()
+            for other in others
+        ]
 
     for number, run in enumerate(finished):
         trace = run.core.trace
@@ -504,7 +564,9 @@ def _run_recorded(
     return finished
 
 
-def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[FinishedLaunch]:
+def _run(
+    runs: Sequence[Launch], *, ranks: bool, **changes: Any
+) -> list[FinishedLaunch]:
     """Run a launch, or the ranks, to their ends, before the caller's arrays change."""
     if not ranks:
         return [runs[0]._replace(**changes).finished()]
@@ -512,7 +574,8 @@ def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finishe
         [f"rank {number}" for number in range(len(runs))], lambda before, after: None
     )
     placed = [
-        run._replace(rank=Rank(n, len(runs), scheduler), **changes) for n, run in enumerate(runs)
+        run._replace(rank=Rank(n, len(runs), scheduler), **changes)
+        for n, run in enumerate(runs)
     ]
     finished: list[FinishedLaunch] = scheduler.run([run.finished for run in placed])
     return finished

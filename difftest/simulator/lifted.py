@@ -74,7 +74,9 @@ class Lifted:
 
     # -- NumPy's protocols -------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **how: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: Any, **how: Any
+    ) -> Any:
         if method == "__call__" and not how:
             return self.computed(ufunc, *operands)
         if method != "reduce" or how.keys() - {"axis", "keepdims"}:
@@ -89,7 +91,9 @@ class Lifted:
         return self.do(function.__name__, *args, **how)
 
     def __array__(self, *args: Any, **how: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} became a plain array, which would lose its planes")
+        raise TypeError(
+            f"{type(self).__name__} became a plain array, which would lose its planes"
+        )
 
     def do(self, name: str, *args: Any, **how: Any) -> Any:
         """Call a NumPy function, or a step, by name."""
@@ -174,12 +178,18 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
     if values.size == math.prod(shape):
         return values.reshape(shape)
     ones = (1,) * (len(shape) - values.ndim)
-    return np.broadcast_to(values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape)
+    return np.broadcast_to(
+        values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape
+    )
 
 
 def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask in the shape of its data; it may lack axes of them."""
-    return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
+    return (
+        where.reshape(shape)
+        if where.size == math.prod(shape)
+        else np.broadcast_to(where, shape)
+    )
 
 
 def settled(values: Any) -> Array:

@@ -89,7 +89,9 @@ class Machine:
         return self.sbuf_partition_bytes - self.sbuf_reserved_bytes
 
 
-TRN1 = Machine(name="trn1", nc_version=2, sbuf_partition_bytes=192 * KIB, pe_tile_sizes=(64, 128))
+TRN1 = Machine(
+    name="trn1", nc_version=2, sbuf_partition_bytes=192 * KIB, pe_tile_sizes=(64, 128)
+)
 """NeuronCore-v2; SBUF 24 MiB (ARCH2)."""
 
 TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)

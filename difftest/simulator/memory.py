@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, Array, DType, is_float, to_bits
+from difftest.simulator.dtypes import (
+    BOOL,
+    FLOAT32,
+    TFLOAT32,
+    Array,
+    DType,
+    is_float,
+    to_bits,
+)
 from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
@@ -30,7 +38,9 @@ def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
     """Return a view of the ``dtype`` elements that a pattern selects in the contiguous ``base``."""
     size = dtype.itemsize
     offset, shape, strides = pattern
-    return np.ndarray(shape, dtype, base, offset * size, [stride * size for stride in strides])
+    return np.ndarray(
+        shape, dtype, base, offset * size, [stride * size for stride in strides]
+    )
 
 
 DEFINED, FROM_MASKED, MASKED_OUT, UNWRITTEN, FROM_UNWRITTEN = range(5)
@@ -99,7 +109,12 @@ class Storage:
     """The first partition, and the first byte in each, of a tensor with an address."""
 
     def __init__(
-        self, allocation: Allocation, data: Array, *, written: bool = False, mutable: bool = True
+        self,
+        allocation: Allocation,
+        data: Array,
+        *,
+        written: bool = False,
+        mutable: bool = True,
     ) -> None:
         self.allocation = allocation
         self.data = data
@@ -152,7 +167,12 @@ class Storage:
         they are never replaced.
         """
         held = self.data
-        if self.in_hbm or self.shared or values.dtype != held.dtype or values.shape != held.shape:
+        if (
+            self.in_hbm
+            or self.shared
+            or values.dtype != held.dtype
+            or values.shape != held.shape
+        ):
             return False
         if not values.flags.carray:
             return False
@@ -191,19 +211,33 @@ class Storage:
         if gaps is UNTOUCHED:
             return np.full(pattern.shape, UNWRITTEN, _BYTE)
         region = self._region(gaps, pattern, dtype or self.dtype)
-        if region.ndim > len(pattern.shape):  # max(axis=-1) of so few takes fifty times as long
-            return np.moveaxis(region, -1, 0).copy().max(axis=0) if region.any() else None
+        if region.ndim > len(
+            pattern.shape
+        ):  # max(axis=-1) of so few takes fifty times as long
+            return (
+                np.moveaxis(region, -1, 0).copy().max(axis=0) if region.any() else None
+            )
         return region
 
     def mark(
-        self, pattern: Pattern, code: int, where: Array | None = None, *, dtype: DType | None = None
+        self,
+        pattern: Pattern,
+        code: int,
+        where: Array | None = None,
+        *,
+        dtype: DType | None = None,
     ) -> None:
         """Set the code of the elements of a pattern, or of those where ``where`` is true."""
         if self.validity is None and code == DEFINED:
             return
         dtype = dtype or self.dtype
-        alone = where is None and code == DEFINED and not (self.shared or pattern.repeats())
-        if alone and pattern.size * dtype.itemsize == self.data.size * self.dtype.itemsize:
+        alone = (
+            where is None and code == DEFINED and not (self.shared or pattern.repeats())
+        )
+        if (
+            alone
+            and pattern.size * dtype.itemsize == self.data.size * self.dtype.itemsize
+        ):
             self.validity = None
             return
         gaps = self._own_gaps()
@@ -213,7 +247,9 @@ class Storage:
             return
         codes = gaps.codes
         assert codes is not None
-        if not codes[-1] and not codes.view(BOOL).any():  # the last code decides for most kernels
+        if (
+            not codes[-1] and not codes.view(BOOL).any()
+        ):  # the last code decides for most kernels
             self.validity = None
 
     def mark_whole(self) -> None:
@@ -370,7 +406,9 @@ class PlacedStorage(Storage):
 
     __slots__ = ("_piece", "area", "memory", "shared", "start")
 
-    def __init__(self, memory: PlacedMemory, allocation: Allocation, data: Array) -> None:
+    def __init__(
+        self, memory: PlacedMemory, allocation: Allocation, data: Array
+    ) -> None:
         super().__init__(allocation, data)
         assert allocation.area is not None
         self.area: Area = allocation.area
@@ -393,7 +431,9 @@ class PlacedStorage(Storage):
     def held(self) -> tuple[Array, Array]:
         """Return the unshared tensor's bytes and their codes, a row for each partition."""
         rows = self.area.last - self.area.first
-        codes: Array = np.full((rows, 1), DEFINED if self.validity is None else UNWRITTEN, _BYTE)
+        codes: Array = np.full(
+            (rows, 1), DEFINED if self.validity is None else UNWRITTEN, _BYTE
+        )
         if self.validity is not None and self.validity.codes is not None:
             codes = self.validity.codes.repeat(self.validity.unit).reshape(rows, -1)
         held = self.bits().view(_BYTE).reshape(rows, -1)
@@ -415,7 +455,9 @@ class PlacedStorage(Storage):
     def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
         if not self.shared:
             return super()._region(gaps, pattern, dtype)
-        return self.placed(self.piece.codes, self.piece.area, pattern.finer(dtype.itemsize), _BYTE)
+        return self.placed(
+            self.piece.codes, self.piece.area, pattern.finer(dtype.itemsize), _BYTE
+        )
 
     def placed(self, base: Array, area: Area, pattern: Pattern, dtype: DType) -> Array:
         """Return a view of a pattern's elements in ``base``, the bytes of an area.
@@ -426,12 +468,19 @@ class PlacedStorage(Storage):
         """
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]
-        first = (self.area.first - area.first) * base.shape[1] + self.area.low - area.low
+        first = (
+            (self.area.first - area.first) * base.shape[1] + self.area.low - area.low
+        )
         number = 0
         byte = offset * dtype.itemsize
         if not self.in_hbm:
             row = self.allocation.partition_bytes
             number, byte = divmod(byte, row)
             # A step inside a partition is always shorter than a partition.
-            steps = [step // row * base.shape[1] if abs(step) >= row else step for step in steps]
-        return np.ndarray(shape, dtype, base, first + number * base.shape[1] + byte, steps)
+            steps = [
+                step // row * base.shape[1] if abs(step) >= row else step
+                for step in steps
+            ]
+        return np.ndarray(
+            shape, dtype, base, first + number * base.shape[1] + byte, steps
+        )

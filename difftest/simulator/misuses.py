@@ -98,7 +98,9 @@ RETURN_OF_NO_TENSOR = Misuse(
     "return the tensors created with buffer=nl.shared_hbm",
 )
 EMPTY_ARGUMENT = Misuse(
-    "a kernel's tensors have at least one element", "an argument has no elements", error=ShapeError
+    "a kernel's tensors have at least one element",
+    "an argument has no elements",
+    error=ShapeError,
 )
 WRITE_TO_CONSTANT = Misuse(
     "a kernel writes to arrays that are writeable, and to no constants",

@@ -51,7 +51,9 @@ class PartialTile(Tile):
         chosen = self._kept if where is None else self._kept & where
         place = tuple([numbers[chosen] for numbers in self._index])
         further = region.ndim - len(self._index)
-        spread = np.broadcast_to(values, (*self.shape, *region.shape[region.ndim - further :]))
+        spread = np.broadcast_to(
+            values, (*self.shape, *region.shape[region.ndim - further :])
+        )
         region[place] = spread[chosen]
 
     def _repeats(self) -> bool:
@@ -141,7 +143,9 @@ def _holding(tile: Tile, numbers: Array) -> tuple[Pattern, tuple[Array, ...]]:
         places = [partition, block, free]
         steps = [step, step * partitions, 1]
     lows = [int(place.min()) for place in places]
-    counts = [int(place.max()) - low + 1 for place, low in zip(places, lows, strict=True)]
+    counts = [
+        int(place.max()) - low + 1 for place, low in zip(places, lows, strict=True)
+    ]
     offset = sum(low * step for low, step in zip(lows, steps, strict=True))
     index = tuple([place - low for place, low in zip(places, lows, strict=True)])
     return Pattern(offset, tuple(counts), tuple(steps)), index

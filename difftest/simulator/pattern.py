@@ -58,7 +58,11 @@ class Pattern(NamedTuple):
 
     def is_whole(self, size: int) -> bool:
         """Return whether the pattern is a whole tensor of ``size`` elements in its own order."""
-        return self.offset == 0 and self.size == size and _in_order(self.shape, self.strides)
+        return (
+            self.offset == 0
+            and self.size == size
+            and _in_order(self.shape, self.strides)
+        )
 
     def repeats(self) -> bool:
         """Return whether an element occurs more than once."""
@@ -106,7 +110,9 @@ class Pattern(NamedTuple):
         if missing < 0:
             return None
         strides = [0] * missing
-        for have, want, stride in zip(self.shape, shape[missing:], self.strides, strict=True):
+        for have, want, stride in zip(
+            self.shape, shape[missing:], self.strides, strict=True
+        ):
             if have not in (1, want):
                 return None
             strides.append(stride if have == want else 0)
@@ -136,7 +142,10 @@ class Pattern(NamedTuple):
         *steps, step = self.strides or (1,)
         if last % parts or (step != 1 and last > 1) or self.offset % parts:
             return None
-        if any(stride % parts and count > 1 for count, stride in zip(counts, steps, strict=True)):
+        if any(
+            stride % parts and count > 1
+            for count, stride in zip(counts, steps, strict=True)
+        ):
             return None
         strides = [stride // parts for stride in steps]
         return Pattern(self.offset // parts, (*counts, last // parts), (*strides, 1))
@@ -168,7 +177,11 @@ def _in_order(shape: Shape, strides: Shape) -> bool:
 
 @lru_cache(maxsize=4096)
 def _repeats(shape: Shape, strides: Shape) -> bool:
-    axes = [(abs(stride), size) for size, stride in zip(shape, strides, strict=True) if size > 1]
+    axes = [
+        (abs(stride), size)
+        for size, stride in zip(shape, strides, strict=True)
+        if size > 1
+    ]
     reach = 0
     for stride, size in sorted(axes):
         if stride <= reach:
@@ -187,7 +200,9 @@ def _repeats(shape: Shape, strides: Shape) -> bool:
 
 @lru_cache(maxsize=4096)
 def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
-    runs: list[tuple[int, int]] = []  # the axes from the last, joined where one continues another
+    runs: list[
+        tuple[int, int]
+    ] = []  # the axes from the last, joined where one continues another
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
             continue

@@ -132,7 +132,9 @@ class ProgramScheduler:
             for number, program in enumerate(programs)
         ]
         try:
-            for thread in threads:  # an interrupt of this loop may leave a thread that never starts
+            for thread in (
+                threads
+            ):  # an interrupt of this loop may leave a thread that never starts
                 thread.start()
             with self._changed:
                 self._turn = self._first
@@ -166,9 +168,15 @@ class ProgramScheduler:
             self._steps[me] = steps + self._ahead[me]
             if not self._takes_turns:
                 return
-            free = [n for n in self._steps if n not in self._arrivals and n not in self._ended]
+            free = [
+                n
+                for n in self._steps
+                if n not in self._arrivals and n not in self._ended
+            ]
             if self._holds:  # the next program in turn; the caller last
-                chosen = min(free, key=lambda number: (number - me - 1) % len(self.names))
+                chosen = min(
+                    free, key=lambda number: (number - me - 1) % len(self.names)
+                )
             else:
                 chosen = min(free, key=lambda number: (self._steps[number], number))
             if chosen != me:
@@ -197,7 +205,11 @@ class ProgramScheduler:
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
             self._arrivals[me] = Waiter(point, members, value, call, kernel_location())
-            here = [n for n in members if n in self._arrivals and self._arrivals[n].point == point]
+            here = [
+                n
+                for n in members
+                if n in self._arrivals and self._arrivals[n].point == point
+            ]
             if len(here) == len(members):
                 all_given = {n: self._arrivals.pop(n).value for n in members}
                 self._met.update(dict.fromkeys(members, all_given))
@@ -210,13 +222,17 @@ class ProgramScheduler:
                 self._await_turn(me)
             return self._met.pop(me)
 
-    def _run_one(self, me: int, program: Callable[[], Any], returned: list[Any]) -> None:
+    def _run_one(
+        self, me: int, program: Callable[[], Any], returned: list[Any]
+    ) -> None:
         try:
             with self._changed:
                 self._await_turn(me)
             returned[me] = program()
         except ProgramStopped as stopped:
-            self._fail(stopped)  # from an enclosing launch, unless this launch has failed itself
+            self._fail(
+                stopped
+            )  # from an enclosing launch, unless this launch has failed itself
             return
         except BaseException as error:
             self._fail(error)
@@ -317,9 +333,15 @@ class YieldOnShared(Follower):
             storage = getattr(access, "_storage", None)
             if storage is not None and storage.allocation.space is Space.SHARED_HBM:
                 is_dst = access is issued.dst
-                is_same = storage.validity is None and not storage.allocation.writes and not is_dst
+                is_same = (
+                    storage.validity is None
+                    and not storage.allocation.writes
+                    and not is_dst
+                )
                 goes_on = order.serial and (is_dst or seat.number > 0)
-                if is_same or (order.held and (goes_on or kernel_location() not in order.held)):
+                if is_same or (
+                    order.held and (goes_on or kernel_location() not in order.held)
+                ):
                     continue
                 seat.scheduler.yield_turn(seat.number, seat.steps)
                 break
@@ -343,7 +365,9 @@ def one_thread() -> Iterator[None]:
     if not _LIMITED.acquire(blocking=False):
         yield
         return
-    several = [(own, n) for own in _blas().lib_controllers if (n := own.num_threads or 1) > 1]
+    several = [
+        (own, n) for own in _blas().lib_controllers if (n := own.num_threads or 1) > 1
+    ]
     try:
         for library, _ in several:
             library.set_num_threads(1)

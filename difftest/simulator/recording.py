@@ -17,7 +17,14 @@ import numpy as np
 from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.errors import Location, kernel_stack
 from difftest.simulator.follower import Follower
-from difftest.simulator.trace import Allocation, Anomaly, Event, EventKind, Places, Region
+from difftest.simulator.trace import (
+    Allocation,
+    Anomaly,
+    Event,
+    EventKind,
+    Places,
+    Region,
+)
 
 if TYPE_CHECKING:
     from difftest.simulator.dtypes import Array
@@ -141,7 +148,9 @@ class EventRecorder(Follower):
 
     def touched(self, number: int, touched: InstructionAccesses) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
-        core: Any = RUNNING.get()  # looked up each time: a stored core would keep its launch alive
+        core: Any = (
+            RUNNING.get()
+        )  # looked up each time: a stored core would keep its launch alive
         tiles = [*writes, *reads]
         split = len(writes)
         regions = list(map(region_of, tiles, roles))
@@ -162,7 +171,9 @@ class EventRecorder(Follower):
         core.trace.events.append(event)
 
 
-def mark_in_part(regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]) -> None:
+def mark_in_part(
+    regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]
+) -> None:
     """Mark the regions of ``tiles`` that are accessed in part, with the accessed elements."""
     for number, tile in enumerate(tiles):
         for touched, chosen in parts:
@@ -209,7 +220,9 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     """The anomalies of products that are left out. The accumulating matmul takes them over."""
     for event in events:
         source = moved.get(event.number)
-        is_made = source is not None and fused and fused[-1].writes[0].allocation is source
+        is_made = (
+            source is not None and fused and fused[-1].writes[0].allocation is source
+        )
         if source is not None and source.is_temporary and is_made and not joined:
             _join(fused[-1], event)
             joined = True

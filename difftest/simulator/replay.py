@@ -54,14 +54,20 @@ def replay_tape(tape: Tape) -> Launchable:
     """
     machine = MACHINES.get(tape.machine)
     if not (min(tape.grid, default=1) > 0 and math.prod(tape.grid) <= MOST_PROGRAMS):
-        raise _no_tape(f"a grid {tape.grid!r:.60}", f"a grid of 1 to {MOST_PROGRAMS} programs")
+        raise _no_tape(
+            f"a grid {tape.grid!r:.60}", f"a grid of 1 to {MOST_PROGRAMS} programs"
+        )
     if machine is None:
-        raise _no_tape(f"a machine {tape.machine!r:.40}", f"one of {', '.join(MACHINES)}")
+        raise _no_tape(
+            f"a machine {tape.machine!r:.40}", f"one of {', '.join(MACHINES)}"
+        )
     if tape.dialect == "nki":
         return _NkiReplay(_function(tape), machine, tape)
     function = _function(tape)
     by_reference = tape.by_reference
-    return Launchable(function, grid=tape.grid, machine=machine, by_reference=by_reference)
+    return Launchable(
+        function, grid=tape.grid, machine=machine, by_reference=by_reference
+    )
 
 
 class _NkiReplay(NkiLaunchable):
@@ -69,7 +75,9 @@ class _NkiReplay(NkiLaunchable):
 
     machine = Launchable.machine
 
-    def __init__(self, function: Callable[..., Any], machine: Machine, tape: Tape) -> None:
+    def __init__(
+        self, function: Callable[..., Any], machine: Machine, tape: Tape
+    ) -> None:
         super().__init__(function, level=tape.level)
         self.grid = tape.grid
         self._machine = machine
@@ -112,7 +120,9 @@ def _signature(tape: Tape) -> inspect.Signature:
             kind = inspect._ParameterKind(number)
             default = empty if kind in several else None
             annotation = "mutable_tensor" if mutable else empty
-            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+            parameters.append(
+                inspect.Parameter(name, kind, default=default, annotation=annotation)
+            )
         return inspect.Signature(parameters)
     except ValueError as error:
         raise _no_tape(f"{error}", "the parameters of a function") from None
@@ -122,10 +132,14 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
     """Return a program's calls; the iterations of one loop are in the order of the launch."""
 
     def turn(call: TapedCall) -> Iteration | None:
-        return next((t for t in call.loops if t.loop.location == core.loops.order.loop), None)
+        return next(
+            (t for t in call.loops if t.loop.location == core.loops.order.loop), None
+        )
 
     result: list[TapedCall] = []
-    for loop, run in itertools.groupby(calls, lambda call: (at := turn(call)) and at.loop.id):
+    for loop, run in itertools.groupby(
+        calls, lambda call: (at := turn(call)) and at.loop.id
+    ):
         turns: dict[Iteration | None, list[TapedCall]] = defaultdict(list)
         for step in run:
             turns[turn(step)].append(step)
@@ -154,7 +168,10 @@ def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
 
 
 def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
-    return ", ".join(f"{list(shape)} {dtype_name(dtype)}" for shape, dtype in tensors) or "no array"
+    return (
+        ", ".join(f"{list(shape)} {dtype_name(dtype)}" for shape, dtype in tensors)
+        or "no array"
+    )
 
 
 class _Program:
@@ -239,7 +256,9 @@ class _Program:
             return view  # type: ignore[no-any-return]
         storage = self.tensors.get(access.tensor)
         if storage is None:
-            raise _no_tape(f"tensor {access.tensor!r:.20}", "tensors that a call made before")
+            raise _no_tape(
+                f"tensor {access.tensor!r:.20}", "tensors that a call made before"
+            )
         pattern = access.pattern
         dtype = storage.dtype
         axes = access.axes
@@ -254,7 +273,9 @@ class _Program:
         elif axes is None and not pattern.fits(
             storage.size * storage.dtype.itemsize // dtype.itemsize
         ):
-            raise _no_tape(f"{pattern} of {storage.allocation}", "patterns inside their tensors")
+            raise _no_tape(
+                f"{pattern} of {storage.allocation}", "patterns inside their tensors"
+            )
         view = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
         if self.core.followers.oracle is not None:
             places = pattern.elements() * dtype.itemsize
@@ -277,7 +298,9 @@ def _found(core: Core, tile: Tile, values: Array) -> None:
 def _allocate(core: Core, shape: Shape, *args: Any, **how: Any) -> Storage:
     """Return a new tensor, of a size that a launch can have."""
     if not 0 < math.prod(shape) <= MOST or min(shape, default=1) < 1:
-        raise _no_tape(f"a tensor of shape {shape!r:.60}", f"tensors of 1 to {MOST} elements")
+        raise _no_tape(
+            f"a tensor of shape {shape!r:.60}", f"tensors of 1 to {MOST} elements"
+        )
     return core.allocate(shape, *args, **how)
 
 

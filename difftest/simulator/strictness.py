@@ -77,7 +77,9 @@ def strictness(value: str | Strictness) -> AbstractContextManager[Strictness]:
 
 def strictness_scope(value: str | Strictness | None) -> AbstractContextManager[_Launch]:
     """Judge one launch by a setting (None: the default), and report each violation once."""
-    return set_to(_RUNNING, _Launch(_CHOSEN.get() if value is None else as_strictness(value)))
+    return set_to(
+        _RUNNING, _Launch(_CHOSEN.get() if value is None else as_strictness(value))
+    )
 
 
 def reported_violations() -> tuple[NkiError, ...]:

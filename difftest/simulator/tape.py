@@ -39,7 +39,18 @@ from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
-PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum, Pattern)
+PLAIN = (
+    bool,
+    int,
+    float,
+    str,
+    type(None),
+    np.generic,
+    np.ndarray,
+    np.dtype,
+    Enum,
+    Pattern,
+)
 """The types that a tape contains unchanged."""
 
 
@@ -131,7 +142,10 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
         inputs=inputs,
         parameters=tuple(
             TapedParameter(
-                name, int(p.kind), name in arguments.mutable_parameters, tuple(tensors[name])
+                name,
+                int(p.kind),
+                name in arguments.mutable_parameters,
+                tuple(tensors[name]),
             )
             for name, p in arguments.parameters.items()
         ),
@@ -153,7 +167,9 @@ class Recorder:
         """Return the recorder of another program of the launch."""
         return Recorder(core, self._tape)
 
-    def noted(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def noted(
+        self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Return a call's result; record the call unless it raised."""
         core = self._core
         chosen: list[Any] = []
@@ -187,7 +203,9 @@ class Recorder:
         storage = getattr(result, "_storage", result)
         allocation = getattr(storage, "allocation", None)
         number = result if isinstance(result, int) else allocation and allocation.id
-        self._tape.steps.append(TapedCall(call, what, how, number, stack, loops, core.seat.program))
+        self._tape.steps.append(
+            TapedCall(call, what, how, number, stack, loops, core.seat.program)
+        )
         return result
 
     def found(self, tile: Tile) -> None:
@@ -199,7 +217,9 @@ class Recorder:
         stack = core.lines.stack()
         loops = core.loops.turns
         program = core.seat.program
-        self._tape.steps.append(TapedCall("found", what, {}, None, stack, loops, program))
+        self._tape.steps.append(
+            TapedCall("found", what, {}, None, stack, loops, program)
+        )
 
     def end(self, leaves: list[Any]) -> None:
         """Record the kernel's outputs, and finish the tape."""
@@ -252,7 +272,10 @@ class _Form:
         dtype = tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
         equal_tiles = self._tiles.setdefault(access, [])
-        twin = next((at for at, view in enumerate(equal_tiles) if view is tile), len(equal_tiles))
+        twin = next(
+            (at for at, view in enumerate(equal_tiles) if view is tile),
+            len(equal_tiles),
+        )
         equal_tiles[twin:] = equal_tiles[twin:] or [tile]
         return access._replace(twin=twin) if twin else access
 
@@ -277,16 +300,28 @@ KINDS = {
         lambda owner, pattern, index, rows, whole: DynamicView(
             owner, pattern, index, Rows(*rows), whole=whole
         ),
-        lambda view: (view._owner, view._pattern, view._index, tuple(view._rows), view._whole),
+        lambda view: (
+            view._owner,
+            view._pattern,
+            view._index,
+            tuple(view._rows),
+            view._whole,
+        ),
     ),
     "DeviceValue": TapedKind(
         DeviceValue,
         lambda value, label: DeviceValue(value, frozen=True, label=label),
         lambda register: (register.device_value(), register.label),
     ),
-    "IndexedTile": TapedKind(IndexedTile, IndexedTile, lambda tile: (tile._base, tile._items)),
-    "DynamicIndex": TapedKind(DynamicIndex, DynamicIndex, lambda index: (index.tile, index.offset)),
-    "Index": TapedKind(Index, Index, lambda index: (index.shape, index.start, index.steps)),
+    "IndexedTile": TapedKind(
+        IndexedTile, IndexedTile, lambda tile: (tile._base, tile._items)
+    ),
+    "DynamicIndex": TapedKind(
+        DynamicIndex, DynamicIndex, lambda index: (index.tile, index.offset)
+    ),
+    "Index": TapedKind(
+        Index, Index, lambda index: (index.shape, index.start, index.steps)
+    ),
     "Operator": TapedKind(AluOp, _OPERATORS.__getitem__, lambda op: (op.name,)),
     "Opcode": TapedKind(
         Instruction,

@@ -34,7 +34,16 @@ _ROWS: dict[str, tuple[Any, Any]] = {
 }
 """Named tuples, which are written as lists under the name of their class."""
 _ENUMS = {kind.__name__: kind for kind in (Accumulate, Engine, LoopKind, Space)}
-_HEAD = ("kernel", "dialect", "machine", "level", "grid", "divided", "auto_alloc", "by_reference")
+_HEAD = (
+    "kernel",
+    "dialect",
+    "machine",
+    "level",
+    "grid",
+    "divided",
+    "auto_alloc",
+    "by_reference",
+)
 _BODY = ("parameters", "inputs", "returned")
 _NUMBERS = {kind.__name__: kind for kind in np.sctypeDict.values()} | {
     np.dtype(dtype).type.__name__: np.dtype(dtype).type for dtype in NKI_NAMES.values()
@@ -57,7 +66,10 @@ def tape_to_json(tape: Tape) -> str:
     loops: dict[Any, int] = {}
     steps = []
     for call, args, kwargs, number, stack, around, program in tape.steps:
-        places = stacks.setdefault(stack, len(stacks)), loops.setdefault(around, len(loops))
+        places = (
+            stacks.setdefault(stack, len(stacks)),
+            loops.setdefault(around, len(loops)),
+        )
         steps.append([call, _write(args), _write(kwargs), number, *places, program])
     head = {"format": FORMAT, "version": VERSION}
     parts = {**head, **{name: _write(getattr(tape, name)) for name in (*_HEAD, *_BODY)}}
@@ -123,17 +135,21 @@ def tape_from_json(text: str) -> Tape:
     try:
         return _tape(data)
     except RecursionError:
-        raise TapeFormatError("lists in lists without an end", "what a launch can ask") from None
+        raise TapeFormatError(
+            "lists in lists without an end", "what a launch can ask"
+        ) from None
 
 
 def _tape(data: dict[str, Any]) -> Tape:
     hints = get_type_hints(Tape)
-    tape = Tape(**{name: _need(_read(data[name]), hints[name]) for name in (*_HEAD, *_BODY)})
+    tape = Tape(
+        **{name: _need(_read(data[name]), hints[name]) for name in (*_HEAD, *_BODY)}
+    )
     stacks = _need(_read(data["stacks"]), tuple[tuple[Location, ...], ...])
     loops = _need(_read(data["loops"]), tuple[tuple[Iteration, ...], ...])
-    form = (
-        f"[call, args, kwargs, made, one of {len(stacks)} stacks, of {len(loops)} loops, program]"
-    )
+    stack = f"one of {len(stacks)} stacks"
+    loop = f"of {len(loops)} loops"
+    form = f"[call, args, kwargs, made, {stack}, {loop}, program]"
     for row in _need(data["steps"], list):
         if type(row) is not list or len(row) != 7:
             raise TapeFormatError(row, form)
@@ -173,7 +189,9 @@ def _is(hint: Any) -> Callable[[Any], bool]:
         return lambda value: any(is_it(value) for is_it in checks)
     if origin is dict:
         key, held = map(_is, parts)
-        return lambda d: type(d) is dict and all(key(k) and held(v) for k, v in d.items())
+        return lambda d: (
+            type(d) is dict and all(key(k) and held(v) for k, v in d.items())
+        )
     if origin is tuple and parts[1:] == (...,):
         each = _is(parts[0])
         return lambda value: type(value) is tuple and all(map(each, value))
@@ -245,7 +263,9 @@ def _array(held: Any) -> Array:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **{name: partial(_named, table=kind.__members__) for name, kind in _ENUMS.items()},
-    "float": lambda text: _named(text, {word: float(word) for word in ("nan", "inf", "-inf")}),
+    "float": lambda text: _named(
+        text, {word: float(word) for word in ("nan", "inf", "-inf")}
+    ),
     "number": _number,
     "dict": lambda held: {_read(name): _read(item) for name, item in held},
     "dtype": lambda name: _named(name, NKI_NAMES),

@@ -85,7 +85,15 @@ class Tile(Elements, Patterned):
     that any use raises.
     """
 
-    __slots__ = ("_axes", "_literal", "_partition_axis", "_pattern", "_storage", "dtype", "shape")
+    __slots__ = (
+        "_axes",
+        "_literal",
+        "_partition_axis",
+        "_pattern",
+        "_storage",
+        "dtype",
+        "shape",
+    )
 
     _may_collide = False
     """Whether a destination may get different values for one element.
@@ -153,9 +161,8 @@ class Tile(Elements, Patterned):
 
     def __repr__(self) -> str:
         name = self._storage.allocation.name
-        text = (
-            f"{name or 'tile'} {list(self.shape)} {dtype_name(self.dtype)} in {self._space.value}"
-        )
+        dtype = dtype_name(self.dtype)
+        text = f"{name or 'tile'} {list(self.shape)} {dtype} in {self._space.value}"
         if self._axes is None and is_for_a_person():
             text += "\n" + contents(self._values(unwritten=True), self._unwritten())
         return text
@@ -178,9 +185,13 @@ class Tile(Elements, Patterned):
         operator = getattr(type(given[-1]), _REFLECTED.get(ufunc, ""), None)
         numpys = isinstance(given[0], (np.ndarray, np.generic))
         if operator is None or not numpys or method != "__call__" or how:
-            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            name = (
+                ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            )
             raise TILE_AS_ARRAY(f"np.{name} of {self!r}")
-        return operator(given[1], given[0][()])  # NumPy has converted the number to a 0-d array
+        return operator(
+            given[1], given[0][()]
+        )  # NumPy has converted the number to a 0-d array
 
     # -- data --------------------------------------------------------------------------------
 
@@ -215,7 +226,9 @@ class Tile(Elements, Patterned):
         if not self._strided:
             array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
-            array = np.not_equal(array.view(np.uint8), 0)  # memory may hold any byte for a bool
+            array = np.not_equal(
+                array.view(np.uint8), 0
+            )  # memory may hold any byte for a bool
         return array
 
     def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
@@ -259,7 +272,9 @@ class Tile(Elements, Patterned):
             shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
             return Descriptor(storage.space, self.dtype, shape, start, None, role)
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(storage.space, self.dtype, self._tile_shape(), start, span, role)
+        return Descriptor(
+            storage.space, self.dtype, self._tile_shape(), start, span, role
+        )
 
     def _step(self) -> int:
         """Return the distance from one partition to the next, in elements of the tile's dtype."""
@@ -307,7 +322,9 @@ class Tile(Elements, Patterned):
         def padded(steps: Shape) -> Shape:
             return missing + steps if self._partition_axis is None else steps + missing
 
-        axes = self._axes and tuple(axis._replace(steps=padded(axis.steps)) for axis in self._axes)
+        axes = self._axes and tuple(
+            axis._replace(steps=padded(axis.steps)) for axis in self._axes
+        )
         pattern = Pattern(self.offset, shape, padded(self.strides))
         return type(self)(self._storage, pattern, 0, self.dtype, axes)
 
@@ -331,7 +348,8 @@ class Tile(Elements, Patterned):
             raise self._axes
         items = expand_ellipsis(items, len(self.shape), self, adds=True)
         part = indexed_view(
-            self, tuple(as_integer(k, "index") if is_index_integer(k) else k for k in items)
+            self,
+            tuple(as_integer(k, "index") if is_index_integer(k) else k for k in items),
         )
         if part is None:
             other = next(k for k in items if not isinstance(k, (slice, NoneType)))
@@ -386,7 +404,9 @@ class Tile(Elements, Patterned):
 
 # -- tiles in a debugger ---------------------------------------------------------------------------
 
-_DEBUGGERS = frozenset({"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"})
+_DEBUGGERS = frozenset(
+    {"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"}
+)
 """Packages that show a repr to a person: Python's debuggers, IPython, those of editors."""
 _ON_THE_WAY = frozenset({"pprint", "reprlib"})
 _FEW = 48

@@ -162,7 +162,9 @@ class Allocation:
     """Bytes in each partition, block dimensions included."""
 
     def __post_init__(self) -> None:
-        self.partitions, self.partition_step, elements = _sizes(self.shape, self.partition_axis)
+        self.partitions, self.partition_step, elements = _sizes(
+            self.shape, self.partition_axis
+        )
         self.partition_bytes = elements * self.dtype.itemsize
 
     @property
@@ -183,7 +185,8 @@ class Allocation:
         rows = self.partitions
         size = self.partition_bytes // len(self.places)
         return tuple(
-            Area(first, first + rows, low, low + size) for first, low in dict.fromkeys(self.places)
+            Area(first, first + rows, low, low + size)
+            for first, low in dict.fromkeys(self.places)
         )
 
     @property
@@ -200,7 +203,9 @@ class Allocation:
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
-        dtype = (self.dtype.names or (self.dtype,))[0]  # a packed dtype is named by its field
+        dtype = (self.dtype.names or (self.dtype,))[
+            0
+        ]  # a packed dtype is named by its field
         return f"{label} {list(self.shape)} {dtype} in {self.space.value}"
 
 
@@ -227,7 +232,9 @@ class Places:
     def elements(self) -> NDArray[np.int64]:
         """The element numbers, as patterns count them."""
         begun = np.cumsum(self._lengths) - self._lengths
-        return np.repeat(self._starts - begun, self._lengths) + np.arange(self._lengths.sum())
+        return np.repeat(self._starts - begun, self._lengths) + np.arange(
+            self._lengths.sum()
+        )
 
 
 class Region(NamedTuple):
@@ -387,7 +394,9 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         location = self.allocation.location
         born = "" if location is None else f", made at {location}"
-        box = ", ".join(f"{low}:{high}" for low, high in zip(self.low, self.high, strict=True))
+        box = ", ".join(
+            f"{low}:{high}" for low, high in zip(self.low, self.high, strict=True)
+        )
         return f"[{box}] of {self.allocation}{born}, {self.event} at {self.location}"
 
 
@@ -482,7 +491,10 @@ class Event:
     @property
     def arguments(self) -> dict[str, Any]:
         """The options and the numeric operands, by AWS's names."""
-        return {**self.kind.options, **dict(zip(self.kind.numbers, self.numbers, strict=True))}
+        return {
+            **self.kind.options,
+            **dict(zip(self.kind.numbers, self.numbers, strict=True)),
+        }
 
     @property
     def location(self) -> Location | None:

@@ -17,7 +17,15 @@ from functools import cache
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
-from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NoReturn,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -122,7 +130,9 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
         return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
     if NoneType in parts:
         form = _form(parts[0])
-        return Form(form.write, lambda at, raw: None if raw is None else form.read(at, raw))
+        return Form(
+            form.write, lambda at, raw: None if raw is None else form.read(at, raw)
+        )
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _named({member.value: member for member in kind}, attrgetter("value"))
     if kind in _ROWS:
@@ -188,12 +198,16 @@ def _each(form: Form) -> Form:
             for item in _list(value):
                 values.append(read_one(document, item))
         except _Refused as error:
-            raise error.inside(f"[{len(values)}]" if type(value) is list else "") from None
+            raise error.inside(
+                f"[{len(values)}]" if type(value) is list else ""
+            ) from None
         return tuple(values)
 
     if write is None:
         return Form(None, read)
-    return Form(lambda document, values: [write(document, item) for item in values], read)
+    return Form(
+        lambda document, values: [write(document, item) for item in values], read
+    )
 
 
 def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
@@ -244,7 +258,9 @@ def _record(kind: Any) -> Form:
             defaults[name] = None if default is parameter.empty else default
         else:
             needed.append(name)
-    ways = [(name, form.write, defaults.get(name, needed)) for name, form in forms.items()]
+    ways = [
+        (name, form.write, defaults.get(name, needed)) for name, form in forms.items()
+    ]
     fetch, check = attrgetter(*forms), _CHECKS.get(kind)
 
     def write(document: _Document, record: Any) -> dict[str, Any]:
@@ -286,7 +302,9 @@ def _write_argument(document: _Document, value: Any) -> Any:
         return {name: _write_argument(document, item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_write_argument(document, item) for item in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return (
+        repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    )
 
 
 def _argument(document: _Document, value: Any) -> Any:
@@ -353,7 +371,9 @@ def _check_event(document: _Document, entry: Any, fields: dict[str, Any]) -> Non
     places = fields["program"]
     grid = document.grid
     number = fields["number"]
-    if len(places) != len(grid) or any(p >= n for p, n in zip(places, grid, strict=True)):
+    if len(places) != len(grid) or any(
+        p >= n for p, n in zip(places, grid, strict=True)
+    ):
         raise _Refused(list(places), f"a place in the grid {list(grid)}", ".program")
     if number <= document.last:
         raise _Refused(number, f"more than {document.last}, the one before", ".number")

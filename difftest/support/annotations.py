@@ -19,7 +19,9 @@ def own_annotations(cls: type) -> Mapping[str, Any]:
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return annotationlib.get_annotations(cls, format=annotationlib.Format.FORWARDREF)
+        return annotationlib.get_annotations(
+            cls, format=annotationlib.Format.FORWARDREF
+        )
     own: Mapping[str, Any] = vars(cls).get("__annotations__", {})
     return own
 
@@ -35,5 +37,7 @@ def signature_shown(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(
+            function, annotation_format=annotationlib.Format.FORWARDREF
+        )
     return inspect.signature(function)

@@ -12,7 +12,10 @@ RELEASES = {level: 28 + n for n, level in enumerate(("0.2", *LEVELS))}
 STRICTNESSES = ("documented", "seen", "relaxed")  # of the simulator's Strictness
 SIMULATORS = ("auto", "embedded", "plain", "sdk")
 """The backends without a device. The first is the default."""
-PAGES = (".html", ".htm")  # suffixes of an HTML report; others are Markdown (.md) or JSON
+PAGES = (
+    ".html",
+    ".htm",
+)  # suffixes of an HTML report; others are Markdown (.md) or JSON
 
 
 def install_hint(module: str, what: str, extra: str) -> str:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +30,9 @@ _WIDE = 10_000
 def table_console(min_width: int = LEAST) -> Console:
     """Return a console for standard output; without a terminal, the width has a lower limit."""
     console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, min_width))
+    return (
+        console if console.is_terminal else Console(width=max(console.width, min_width))
+    )
 
 
 def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
@@ -43,7 +51,10 @@ def print_table(console: Console, table: Table) -> None:
     least = []
     widths = []
     for column in table.columns:
-        cells = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
+        cells = [
+            Measurement.get(console, wide, cell)
+            for cell in (column.header, *column.cells)
+        ]
         least.append(max(cell.minimum for cell in cells))
         widths.append(max(cell.maximum for cell in cells))
     room = console.width - 3 * len(widths) - 1  # a rule and two blanks for each column

@@ -34,7 +34,9 @@ class Journal:
     click.UsageError : no line of the file is a result, or another process writes to it.
     """
 
-    def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
+    def __init__(
+        self, file: Path, member: str = "verdict", of: str = "a batch"
+    ) -> None:
         self.file = file
         self.member = member
         self.known: dict[str, dict[str, Any]] = {}
@@ -45,12 +47,13 @@ class Journal:
         whole, _, torn = text.rpartition(b"\n")
         lines = whole.splitlines()
         broken = sum(not self._keep(line) for line in lines)
-        if (broken and broken == len(lines)) or not torn.startswith(_FIRST[: len(torn)]):
+        if (broken and broken == len(lines)) or not torn.startswith(
+            _FIRST[: len(torn)]
+        ):
             raise click.UsageError(f"{file} holds no results of {of}")
         if broken:  # while pytest collects, it captures sys.stderr
-            message = (
-                f"{file}: {broken} of {len(lines)} lines cannot be read; those tasks run again"
-            )
+            unread = f"{broken} of {len(lines)} lines cannot be read"
+            message = f"{file}: {unread}; those tasks run again"
             click.echo(message, sys.__stderr__)
         if torn:
             os.truncate(self._open, len(text) - len(torn))
@@ -90,7 +93,9 @@ class Journal:
         self.known[key] = result
         try:
             with open(self._open, "ab", closefd=False) as file:
-                file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
+                file.write(
+                    json.dumps({"key": key, self.member: result}).encode() + b"\n"
+                )
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -54,7 +54,9 @@ def atomic_write(file: Path) -> Iterator[Path]:
     pipe, the path itself is yielded.
     """
     home = type(file)(os.path.realpath(file))
-    aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")  # keep the suffix: it is a format
+    aside = home.with_name(
+        f".{os.getpid()}-{home.name[-200:]}"
+    )  # keep the suffix: it is a format
     try:
         if file.exists() and not file.is_file():
             yield file
@@ -80,7 +82,10 @@ def write_file(file: Path, text: str, newline: str | None = None) -> None:
         stream.write(text)
         stream.flush()
         return
-    with atomic_write(file) as path, path.open("w", -1, "utf-8", "replace", newline) as opened:
+    with (
+        atomic_write(file) as path,
+        path.open("w", -1, "utf-8", "replace", newline) as opened,
+    ):
         opened.write(text)
 
 

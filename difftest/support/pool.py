@@ -52,7 +52,9 @@ class PoolWorker:
     method : start method of :mod:`multiprocessing`.
     """
 
-    def __init__(self, serve: Callable[[Connection], None], method: str = "spawn") -> None:
+    def __init__(
+        self, serve: Callable[[Connection], None], method: str = "spawn"
+    ) -> None:
         context: Any = multiprocessing.get_context(method)
         self.connection, theirs = context.Pipe()
         # Daemonic processes may not start processes, and a forked one must be able to.
@@ -74,7 +76,10 @@ class PoolWorker:
 
     def allow(self, seconds: float) -> None:
         """Set the deadline in ``seconds``; on Linux, time spent waiting for a core is added."""
-        self.deadline, self._waited = time.monotonic() + seconds, cpu_wait_seconds(self.process.pid)
+        self.deadline, self._waited = (
+            time.monotonic() + seconds,
+            cpu_wait_seconds(self.process.pid),
+        )
 
     def is_late(self) -> bool:
         """Return whether the deadline is over."""
@@ -129,13 +134,19 @@ def run_tasks(
         members += [_start_worker(target) for _ in range(count)]
         while members:
             first = min(member.deadline for member in members) - time.monotonic()
-            ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
+            ready = wait(
+                [member.connection for member in members], max(0.0, min(first, 1e6))
+            )
             for member in list(members):
                 if member.connection not in ready and not member.is_late():
                     continue
                 message = member.receive(is_ready=member.connection in ready)
                 if message is not None and not member.tasks:
-                    text = message if isinstance(message, str) else "a process did not start"
+                    text = (
+                        message
+                        if isinstance(message, str)
+                        else "a process did not start"
+                    )
                     raise RuntimeError(text)
                 if isinstance(message, (result, LostTask)):
                     yield member.tasks[0], message
@@ -150,7 +161,9 @@ def run_tasks(
                         members.append(_start_worker(target))
                 member.allow(limit(member.news[-1] if member.news else None))
     finally:
-        for member in members:  # left over after Ctrl-C or an error: do not wait for them
+        for (
+            member
+        ) in members:  # left over after Ctrl-C or an error: do not wait for them
             member.end(grace=0.0)
 
 
@@ -163,7 +176,9 @@ def serve_tasks(connection: Connection, answer: Callable[[Any], Any]) -> None:
 
 
 def _start_worker(serve: Callable[[Connection], None]) -> PoolWorker:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inherits the handler
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the process inherits the handler
     try:
         member = PoolWorker(serve)
     finally:

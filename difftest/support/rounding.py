@@ -28,7 +28,9 @@ def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
         return values
     if is_float_dtype(dtype):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            narrow: Array = (_near(values) if dtype == np.float16 else values).astype(dtype)
+            narrow: Array = (_near(values) if dtype == np.float16 else values).astype(
+                dtype
+            )
         return narrow
     if dtype.kind == "b":
         return values.astype(np.bool_)
@@ -49,7 +51,9 @@ def _near(values: Array) -> Array:
         apart = (np.abs(values) < 2.0**-14) * (1.5 * 2.0**28)
         values = np.copysign((values + apart) - apart, values)
     if np.count_nonzero((sample >= 65520.0) & (sample < np.inf)) > sample.size // 64:
-        values = np.where(np.abs(values) >= 65520.0, np.copysign(np.inf, values), values)
+        values = np.where(
+            np.abs(values) >= 65520.0, np.copysign(np.inf, values), values
+        )
     return values
 
 

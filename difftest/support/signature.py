@@ -85,14 +85,18 @@ def bind_kernel(
     """
     signature = signature_of(kernel)
     known = getattr(signature, "parameters", {}).values()
-    if signature is None or not set(arrays) <= {p.name for p in known if p.kind not in _VARIADIC}:
+    if signature is None or not set(arrays) <= {
+        p.name for p in known if p.kind not in _VARIADIC
+    }:
         return tuple(arrays.values()), dict(parameters)
     call = inspect.BoundArguments(signature, {**arrays})
     return call.args, {**call.kwargs, **parameters}
 
 
 def bind_reference(
-    function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
+    function: Callable[..., Any],
+    inputs: Mapping[str, Any],
+    parameters: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments of a reference's call.
 
@@ -114,7 +118,9 @@ def bind_reference(
     else:
         for place, name in enumerate(inputs, 1):
             if name in names and (other := names.index(name) + 1) != place:
-                where = f"number {place} of the inputs and number {other} of its parameters"
+                where = (
+                    f"number {place} of the inputs and number {other} of its parameters"
+                )
                 raise TypeError(f"{name!r} is {where}")
         call = signature.bind(*inputs.values(), **values)
     return call.args, call.kwargs

@@ -28,7 +28,9 @@ def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
     """Return the Python function inside a decorated kernel, or None if it cannot be found."""
     candidate: Any = kernel
     for _ in range(_MOST_DECORATORS):
-        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
+        if isinstance(candidate, FunctionType) and not hasattr(
+            candidate, "__wrapped__"
+        ):
             return candidate
         inner = (getattr(candidate, name, None) for name in _INNER)
         candidate = next((value for value in inner if callable(value)), None)
@@ -118,6 +120,7 @@ def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
     Errors that Python, NumPy or another library raises do not count.
     """
     return any(
-        is_own(entry, function) and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
+        is_own(entry, function)
+        and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
         for entry in inner_frames(error)[:1]
     )

@@ -62,7 +62,9 @@ class Worker(PoolWorker):
     environment : variables that are set in the child first.
     """
 
-    def __init__(self, function: Callable[..., Any], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], environment: Mapping[str, str]
+    ) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - see _close
         sys.stdout.flush()
         sys.stderr.flush()
@@ -70,9 +72,13 @@ class Worker(PoolWorker):
             # A pytest-xdist worker has a second thread, which only waits for bytes. The child does
             # not use it.
             warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
-            serve = functools.partial(self._serve, function, dict(environment), os.getpid())
+            serve = functools.partial(
+                self._serve, function, dict(environment), os.getpid()
+            )
             super().__init__(serve, "fork")
-        atexit.register(self.close)  # else Python waits for the process, which waits for jobs
+        atexit.register(
+            self.close
+        )  # else Python waits for the process, which waits for jobs
 
     def run(self, *arguments: Any, timeout: float) -> JobResult:
         """Call the function in the child and return the result.
@@ -83,13 +89,19 @@ class Worker(PoolWorker):
         try:
             self.connection.send_bytes(pickle.dumps(arguments))
             if not self.connection.poll(timeout):
-                hung = WorkerEndedError(f"no answer within {timeout:g} s: the process was killed")
+                hung = WorkerEndedError(
+                    f"no answer within {timeout:g} s: the process was killed"
+                )
                 return JobResult(None, hung, self._close(began, grace=0.0))
             value, error = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
             end = self.process.exitcode or 0
-            how = f"killed by {signal.Signals(-end).name}" if end < 0 else f"with exit code {end}"
+            how = (
+                f"killed by {signal.Signals(-end).name}"
+                if end < 0
+                else f"with exit code {end}"
+            )
             died = WorkerEndedError(f"the process ended in the middle of it, {how}")
             return JobResult(None, died, self._close(began))
         return JobResult(value, error, self._read_log(began))
@@ -110,7 +122,11 @@ class Worker(PoolWorker):
     def _read_log(self, began: int) -> str:
         end = self._log.seek(0, os.SEEK_END)
         start = max(began, end - _TAIL_BYTES)
-        text = os.pread(self._log.fileno(), end - start, start).decode(errors="replace").strip()
+        text = (
+            os.pread(self._log.fileno(), end - start, start)
+            .decode(errors="replace")
+            .strip()
+        )
         return f"[…]{text}" if start > began else text
 
     def _serve(
@@ -125,7 +141,9 @@ class Worker(PoolWorker):
         die_with_parent(signal.SIGKILL)
         if os.getppid() != parent:  # the parent ended before the call above
             os._exit(1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the parent decides when this ends
         os.dup2(self._log.fileno(), 1)
         os.dup2(self._log.fileno(), 2)
         # These bypass pytest's capture, and stay open while this process lives.
@@ -149,10 +167,14 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
         return pickle.dumps((function(*arguments), None))
     except Exception as error:
         try:
-            pickled = pickle.dumps((None, ExceptionWithTraceback(error, error.__traceback__)))
+            pickled = pickle.dumps(
+                (None, ExceptionWithTraceback(error, error.__traceback__))
+            )
             pickle.loads(pickled)
         except Exception:
             # An SDK's exception may do anything when it is pickled.
             remote = RemoteError(f"{type(error).__name__}: {error}")
-            return pickle.dumps((None, ExceptionWithTraceback(remote, error.__traceback__)))
+            return pickle.dumps(
+                (None, ExceptionWithTraceback(remote, error.__traceback__))
+            )
         return pickled

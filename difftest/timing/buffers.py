@@ -99,5 +99,7 @@ class Buffers(dict[Space, Memory]):
                 live[space] += self[space].enter(allocation)
                 peaks[space] = max(peaks[space], live[space])
             for allocation in closes:
-                live[allocation.space] -= self[allocation.space].sizes.get(allocation.id, 0)
+                live[allocation.space] -= self[allocation.space].sizes.get(
+                    allocation.id, 0
+                )
         return peaks

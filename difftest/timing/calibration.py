@@ -78,7 +78,10 @@ class CheckedPrediction(NamedTuple):
 
 
 def check_prediction(
-    kernel: str, measured: float, predicted: float, interval_at: Callable[[float], Interval]
+    kernel: str,
+    measured: float,
+    predicted: float,
+    interval_at: Callable[[float], Interval],
 ) -> CheckedPrediction:
     """Return a published latency with its interval and the smallest scale that reaches it.
 
@@ -87,7 +90,11 @@ def check_prediction(
     interval_at : scale -> interval; a larger scale is never narrower.
     """
     return CheckedPrediction(
-        kernel, measured, predicted, interval_at(SCALE), needed_scale(measured, interval_at)
+        kernel,
+        measured,
+        predicted,
+        interval_at(SCALE),
+        needed_scale(measured, interval_at),
     )
 
 
@@ -157,7 +164,9 @@ def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
         median_width=median(row.width for row in judged),
         median_error=median(errors),
         near=sum(error <= NEAR for error in errors),
-        in_order=sum((a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs),
+        in_order=sum(
+            (a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs
+        ),
         pairs=len(pairs),
     )
 
@@ -236,7 +245,9 @@ class Comparison:
     def judged(self) -> CheckedPrediction:
         """The median of the measurements, against the interval of the prediction."""
         kernel = self.first.counterpart
-        return check_prediction(kernel, self.measured, self.predicted, self.estimate.interval)
+        return check_prediction(
+            kernel, self.measured, self.predicted, self.estimate.interval
+        )
 
     @property
     def first(self) -> Measurement:
@@ -258,7 +269,9 @@ def comparisons(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
     groups: dict[tuple[Any, ...], list[Measurement]] = {}
     for row in rows:
         if row.counterpart:
-            groups.setdefault((row.run, row.metric, row.kernel, row.source), []).append(row)
+            groups.setdefault((row.run, row.metric, row.kernel, row.source), []).append(
+                row
+            )
     return [tuple(group) for group in groups.values()]
 
 
@@ -293,7 +306,9 @@ class Alignment:
 def device_trace(name: str) -> list[DeviceInstruction]:
     """Return the trace ``data/traces/<name>.csv``."""
     return [
-        DeviceInstruction(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
+        DeviceInstruction(
+            row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"])
+        )
         for row in rows_of(f"traces/{name}")
     ]
 
@@ -309,7 +324,9 @@ def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment
             if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
         )
         predicted = sorted(
-            (span.start / 1e3, span.end / 1e3) for span in schedule.spans if _unit(span) == unit
+            (span.start / 1e3, span.end / 1e3)
+            for span in schedule.spans
+            if _unit(span) == unit
         )
         if not measured and not predicted:
             continue
@@ -321,7 +338,9 @@ def _alignment(
     unit: str, measured: list[tuple[float, float]], predicted: list[tuple[float, float]]
 ) -> Alignment:
     """Return the comparison of one engine's (start, end) times, both sorted."""
-    offsets = [mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)]
+    offsets = [
+        mine[0] - theirs[0] for mine, theirs in zip(predicted, measured, strict=False)
+    ]
     return Alignment(
         unit=unit,
         device_count=len(measured),
@@ -407,7 +426,9 @@ def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
 
 def predict_probe(probe: Probe) -> CheckedPrediction:
     """Predict a probe's time in ns: the slope between two traces, and its interval."""
-    few, many = (predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY))
+    few, many = (
+        predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY)
+    )
     slope = (many.middle - few.middle) * 1e3 / (MANY - FEW) * probe.repeats
 
     def at(scale: float) -> Interval:
@@ -426,7 +447,8 @@ def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
     own = prediction.middle
     whole = Estimate(prediction.error_budget, own, 0.0, 0.0, 0.0).interval(scale)
     return Interval(
-        slope * whole.low / own - RESOLUTION / 2, slope * whole.high / own + RESOLUTION / 2
+        slope * whole.low / own - RESOLUTION / 2,
+        slope * whole.high / own + RESOLUTION / 2,
     )
 
 
@@ -436,7 +458,9 @@ def _trace(probe: Probe, count: int) -> Trace:
     def region_of(operand: tuple[Space, int, tuple[int, int]]) -> Region:
         space, size, shape = operand
         number = len(trace.allocations)
-        tensor = Allocation(number, space, shape, _DTYPES[size], 0, None, "", reads=1, writes=1)
+        tensor = Allocation(
+            number, space, shape, _DTYPES[size], 0, None, "", reads=1, writes=1
+        )
         trace.allocations.append(tensor)
         return Region(tensor, 0, shape, (shape[1], 1))
 

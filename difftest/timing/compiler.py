@@ -22,7 +22,17 @@ from difftest.timing.evidence import rows_of
 TODAYS = "nki"
 """The current dialect."""
 ANY = "*"
-KINDS = ("none", "swdge", "register", "index", "transpose", "turned", "row", "run", "rows")
+KINDS = (
+    "none",
+    "swdge",
+    "register",
+    "index",
+    "transpose",
+    "turned",
+    "row",
+    "run",
+    "rows",
+)
 """Kinds of DMAs, the most specific first; see :func:`~difftest.timing.dma.dma_kind`."""
 
 
@@ -71,20 +81,27 @@ class Toolchain(Enum):
     def words(self) -> str:
         """Return how the toolchain makes most descriptors, in words."""
         if self is Toolchain.TODAY:
-            return "from two generators or from software, those of one partition laid down"
+            return (
+                "from two generators or from software, those of one partition laid down"
+            )
         profiled = self is Toolchain.CLASSIC_PROFILE
         return "laid down before the run" if profiled else "all from one generator"
 
 
 @cache
-def descriptor_sources(toolchain: Toolchain, machine: Machine) -> dict[str, DescriptorSource]:
+def descriptor_sources(
+    toolchain: Toolchain, machine: Machine
+) -> dict[str, DescriptorSource]:
     """Return kind of DMA -> descriptor source: the last row that matches all three."""
     asked = {"toolchain": toolchain.value, "machine": machine.name}
     rows = list(rows_of("descriptors"))
     table: dict[str, DescriptorSource] = {}
     for kind in KINDS:
         for row in rows:
-            if all(row[name] in (ANY, value) for name, value in (asked | {"kind": kind}).items()):
+            if all(
+                row[name] in (ANY, value)
+                for name, value in (asked | {"kind": kind}).items()
+            ):
                 table[kind] = DescriptorSource(row["way"])
     return table
 

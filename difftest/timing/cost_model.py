@@ -78,8 +78,16 @@ class CostModel:
         key: list[Hashable] = [kind, len(writes), event.clears]
         for region in writes + event.reads:
             tensor = region[0]
-            key += (region[2:6], region[7], tensor.space, tensor.shape, tensor.partition_axis)
-            key.append(id(tensor.dtype))  # the dtype lives as long as the trace; its hash is slow
+            key += (
+                region[2:6],
+                region[7],
+                tensor.space,
+                tensor.shape,
+                tensor.partition_axis,
+            )
+            key.append(
+                id(tensor.dtype)
+            )  # the dtype lives as long as the trace; its hash is slow
         if kind.engine is Engine.DMA:
             source = dma_source(event)
             on_chip = source if writes[0].allocation.space.is_hbm else writes[0]
@@ -94,13 +102,17 @@ class CostModel:
         engine = event.engine
         figures = self._clockwork
         if engine is Engine.DMA:
-            return InstructionCost({}, None, transfer(event, figures), figures.descriptor.evidence)
+            return InstructionCost(
+                {}, None, transfer(event, figures), figures.descriptor.evidence
+            )
         if engine is Engine.TENSOR and event.purpose in PRODUCTS:
             return InstructionCost(
                 {}, matmul(event, self._machine), None, figures.row_overhead.evidence
             )
         engines = SHARED if engine is Engine.UNKNOWN else (engine,)
-        return InstructionCost({engine: self._time(event, engine) for engine in engines})
+        return InstructionCost(
+            {engine: self._time(event, engine) for engine in engines}
+        )
 
     def _time(self, event: Event, engine: Engine) -> EngineCost:
         cost = self._costs.find(event, engine)
@@ -117,7 +129,9 @@ class CostModel:
         interval = time + cost.interval_ns
         op = event.attributes.op or ""
         own = event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE
-        return EngineCost(interval, latency, cost, count, op if own else "", least, planned)
+        return EngineCost(
+            interval, latency, cost, count, op if own else "", least, planned
+        )
 
 
 def cost_evidence(
@@ -136,13 +150,22 @@ def cost_evidence(
         return frozenset(figure.evidence for figure in figures)
     rows = cost_table(machine).rows.values()
     return frozenset(
-        row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
+        row.evidence
+        for row in rows
+        if (row.instruction, row.engine) == (instruction, engine)
     )
 
 
 MOVED = (
     *("trigger", "generation", "generation_per_partition", "addressed_generation"),
-    *("dma_lead", "dma_read", "dma_tail", "dma_minimum", "generated_lead", "generated_read"),
+    *(
+        "dma_lead",
+        "dma_read",
+        "dma_tail",
+        "dma_minimum",
+        "generated_lead",
+        "generated_read",
+    ),
     *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
 )
 """The fields of TimingParameters in every DMA's time; some kinds have more fields."""

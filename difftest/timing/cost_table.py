@@ -76,7 +76,9 @@ def all_costs() -> tuple[Cost, ...]:
 
 
 def _cost(row: dict[str, Any]) -> Cost:
-    numbers = {name: float(row[name]) for name in ("cycles", "interval_ns", "latency_ns")}
+    numbers = {
+        name: float(row[name]) for name in ("cycles", "interval_ns", "latency_ns")
+    }
     kinds = {"engine": Engine(row["engine"]), "evidence": Evidence(row["evidence"])}
     return Cost(**row | numbers | kinds)
 
@@ -110,12 +112,15 @@ def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
     interval to result is also the same.
     """
     keys = {
-        (cost.instruction, cost.engine, cost.variant) for cost in rows if cost.machine == "trn3"
+        (cost.instruction, cost.engine, cost.variant)
+        for cost in rows
+        if cost.machine == "trn3"
     }
     return tuple(
         _at_clock_of(TRN3, cost, "trn3", Evidence.ASSUMED)
         for cost in rows
-        if cost.machine == "trn2" and (cost.instruction, cost.engine, cost.variant) not in keys
+        if cost.machine == "trn2"
+        and (cost.instruction, cost.engine, cost.variant) not in keys
     )
 
 
@@ -133,7 +138,8 @@ def _at_clock_of(
         cost,
         machine=machine,
         interval_ns=interval,
-        latency_ns=interval + (cost.latency_ns - cost.interval_ns if delay is None else delay),
+        latency_ns=interval
+        + (cost.latency_ns - cost.interval_ns if delay is None else delay),
         evidence=Evidence.ASSUMED if evidence is Evidence.MEASURED else evidence,
         source=f"{cost.source}; trn2's row at {machine}'s clock",
     )
@@ -141,7 +147,9 @@ def _at_clock_of(
 
 def cost_table(machine: Machine) -> CostTable:
     """Return the cost table of ``machine``."""
-    return CostTable(tuple(cost for cost in all_costs() if cost.machine == machine.name))
+    return CostTable(
+        tuple(cost for cost in all_costs() if cost.machine == machine.name)
+    )
 
 
 def elements(region: Region) -> int:
@@ -151,7 +159,11 @@ def elements(region: Region) -> int:
 
 def free_elements(event: Event) -> int:
     """Return N of the event: elements per partition of its largest on-chip operand."""
-    on_chip = [piece for piece in event.writes + event.reads if not piece.allocation.space.is_hbm]
+    on_chip = [
+        piece
+        for piece in event.writes + event.reads
+        if not piece.allocation.space.is_hbm
+    ]
     return max(map(elements, on_chip), default=0)
 
 
@@ -211,7 +223,11 @@ def _combined(event: Event) -> str:
 
 
 def _filled(event: Event) -> str:
-    return "2-byte sbuf" if event.clears and _narrow(event) and _space(event) == "sbuf" else ANY
+    return (
+        "2-byte sbuf"
+        if event.clears and _narrow(event) and _space(event) == "sbuf"
+        else ANY
+    )
 
 
 def _activation(event: Event) -> str:

@@ -59,7 +59,9 @@ def software_transfer(moved: Transfer) -> Transfer:
     count = moved.adjacent
     busy = tuple((engine, -(-rows // count)) for engine, rows in moved.busy)
     rows = -(-moved.rows // count)
-    return moved._replace(row_bytes=moved.row_bytes * count, rows=rows, busy=busy, adjacent=1)
+    return moved._replace(
+        row_bytes=moved.row_bytes * count, rows=rows, busy=busy, adjacent=1
+    )
 
 
 def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
@@ -127,23 +129,40 @@ def dma_kind(event: Event, source: Region) -> str:
     purpose = event.purpose
     if purpose in INDIRECT:
         return "index"
-    moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))
-    if any("register" in place for place in moved) or any(r.role == INDEX for r in event.reads):
+    moved = (
+        event.kind.options.get(f"register of {role}", "") for role in ("src", "dst")
+    )
+    if any("register" in place for place in moved) or any(
+        r.role == INDEX for r in event.reads
+    ):
         return "register"  # the value of a loop variable is known before the run
     if mode in ("none", "swdge"):
         return mode
     if purpose is not Purpose.TRANSPOSE:
         return "rows"
-    whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
-    return "transpose" if source.whole and whole and source.dtype.itemsize == 2 else "turned"
+    whole = (
+        source.shape[0] == TRANSPOSED_ROWS
+        and source.shape[-1] % TRANSPOSED_COLUMNS == 0
+    )
+    return (
+        "transpose"
+        if source.whole and whole and source.dtype.itemsize == 2
+        else "turned"
+    )
 
 
 @lru_cache(maxsize=4096)
-def _by_partition(first: int, last: int, rows: int, each: int) -> tuple[tuple[int, int], ...]:
+def _by_partition(
+    first: int, last: int, rows: int, each: int
+) -> tuple[tuple[int, int], ...]:
     """Return (engine, rows) if each engine owns ``each`` partitions with equal numbers of rows."""
     per_partition = max(1, rows // (last - first))
     return tuple(
-        (engine, per_partition * (min(last, (engine + 1) * each) - max(first, engine * each)))
+        (
+            engine,
+            per_partition
+            * (min(last, (engine + 1) * each) - max(first, engine * each)),
+        )
         for engine in range(first // each, -(-last // each))
     )
 
@@ -226,7 +245,9 @@ class SharedHbm:
 class DmaEngines:
     """The DMA engines with the time when each is free; ns."""
 
-    def __init__(self, clockwork: TimingParameters, hbm: SharedHbm | None = None) -> None:
+    def __init__(
+        self, clockwork: TimingParameters, hbm: SharedHbm | None = None
+    ) -> None:
         self.clockwork = clockwork
         self.hbm = hbm
         """The HBM that several cores share; None if one core has HBM for itself."""
@@ -266,7 +287,8 @@ class DmaEngines:
         time = figures.descriptor.value + size / figures.bandwidth.value
         if generated:
             time = max(
-                figures.packet.value + size / figures.packet_rate.value, figures.packet_least.value
+                figures.packet.value + size / figures.packet_rate.value,
+                figures.packet_least.value,
             )
         time = max(time, size / figures.long_rate.value)
         if self.hbm is not None:

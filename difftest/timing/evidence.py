@@ -53,5 +53,7 @@ class Figure(NamedTuple):
 
 def rows_of(name: str) -> Iterator[dict[str, str]]:
     """Yield the rows of ``data/<name>.csv`` as mappings from heading to cell."""
-    text = (files("difftest.timing") / "data" / f"{name}.csv").read_text(encoding="utf-8")
+    text = (files("difftest.timing") / "data" / f"{name}.csv").read_text(
+        encoding="utf-8"
+    )
     yield from csv.DictReader(text.splitlines())

@@ -86,7 +86,9 @@ def range_of(cost: Cost) -> Range:
     if own is not None:
         return own
     if cost.evidence is Evidence.ASSUMED and cost.machine == BASE:
-        raise ValueError(f"ranges.csv has no range for the assumed cost of {cost.instruction}")
+        raise ValueError(
+            f"ranges.csv has no range for the assumed cost of {cost.instruction}"
+        )
     return range_of_evidence(cost.evidence, cost.machine)
 
 
@@ -191,7 +193,11 @@ class ErrorBudget:
 
     def largest(self, kind: str) -> list[str]:
         """Return the subjects of a kind of evidence, by decreasing time."""
-        pairs = [(-time, basis.subject) for basis, time in self.times.items() if basis.kind == kind]
+        pairs = [
+            (-time, basis.subject)
+            for basis, time in self.times.items()
+            if basis.kind == kind
+        ]
         return [subject for _, subject in sorted(pairs)]
 
 
@@ -245,7 +251,11 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
         if segment.next is not None and waited_for_place(segment.next):
             add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
-        key = id(step.times), id(step.transfer or step.matmul), engine  # equal costs share them
+        key = (
+            id(step.times),
+            id(step.transfer or step.matmul),
+            engine,
+        )  # equal costs share them
         if key not in costs:
             costs[key] = _cost_of(segment.span, schedule)
         source, within = costs[key]
@@ -257,7 +267,9 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
     if schedule.program.cores > 1:
         shared = ErrorSource(INFERRED, "what two cores share")
         ranges[shared] = -own * math.log(TWO_CORES.low), own * math.log(TWO_CORES.high)
-    spills = spilled(schedule.timeline.spilled / schedule.program.machine.sbuf_usable_bytes)
+    spills = spilled(
+        schedule.timeline.spilled / schedule.program.machine.sbuf_usable_bytes
+    )
     spilling = (-own * math.log(spills.low), own * math.log(spills.high))
     return ErrorBudget(
         times,
@@ -281,7 +293,9 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
         return ErrorSource(Evidence.ASSUMED.value, step.opcode), ASSUMED
     within = range_of(cost)
     if step.engine is Engine.UNKNOWN:
-        return ErrorSource(INFERRED, "copies shared among engines"), within.with_all_of(CHOSEN)
+        return ErrorSource(INFERRED, "copies shared among engines"), within.with_all_of(
+            CHOSEN
+        )
     return ErrorSource(cost.evidence.value, step.opcode), within
 
 
@@ -293,9 +307,14 @@ def _transfer(
     if purpose is not Purpose.COPY:
         documented = purpose in (Purpose.TRANSPOSE, Purpose.SUM)
         basis = Evidence.DOCUMENTED if documented else Evidence.ASSUMED
-        return ErrorSource(basis.value, step.opcode), DOCUMENTED if documented else ASSUMED
+        return ErrorSource(
+            basis.value, step.opcode
+        ), DOCUMENTED if documented else ASSUMED
     within = range_of_evidence(step.modelled, machine)
-    if descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
+    if (
+        descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind]
+        in ON_DEVICE
+    ):
         least = schedule.program.parameters.element_bytes
         subject = "DMAs with generated descriptors"
         within = within.with_all_of(GENERATED)
@@ -313,13 +332,17 @@ def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[ErrorSource,
     machine = schedule.program.machine
     assert step.matmul is not None
     if step.matmul.width > 1:
-        return ErrorSource(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
+        return ErrorSource(
+            Evidence.DOCUMENTED.value, "products in a fast mode"
+        ), DOCUMENTED
     within = PROBED_PRODUCTS
     if machine.nc_version >= 3:
         within = range_of_evidence(step.modelled, machine.name)
     if step.matmul.partial:
         partial = within.with_all_of(PARTIAL)
-        return ErrorSource(step.modelled.value, "products of part of the PE array"), partial
+        return ErrorSource(
+            step.modelled.value, "products of part of the PE array"
+        ), partial
     return ErrorSource(step.modelled.value, "products"), within
 
 

@@ -15,17 +15,23 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Evidence, Figure, UnknownCostError, rows_of
 
-_HOPS = {(row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")}
+_HOPS = {
+    (row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")
+}
 OTHER_HOP = 35.0
 """Pairs without a trace: near the median of the pairs in hops.csv."""
 HOPS = MappingProxyType(
     {
-        engine: {other: _HOPS.get((engine.value, other.value), OTHER_HOP) for other in Engine}
+        engine: {
+            other: _HOPS.get((engine.value, other.value), OTHER_HOP) for other in Engine
+        }
         for engine in Engine
     }
 )
 """Producer -> consumer -> ns from the end of an instruction to the start on another engine."""
-WAITS = MappingProxyType({engine: _HOPS.get(("wait", engine.value), 0.0) for engine in Engine})
+WAITS = MappingProxyType(
+    {engine: _HOPS.get(("wait", engine.value), 0.0) for engine in Engine}
+)
 """A bare semaphore wait: the cost in ns of each further semaphore."""
 
 SAME_ENGINE = 34.0
@@ -178,7 +184,9 @@ def _figures(machine: str) -> dict[str, Any]:
         for row in rows:
             if row["machine"] != of_machine:
                 continue
-            figure = Figure(float(row["value"]), Evidence(row["evidence"]), row["source"])
+            figure = Figure(
+                float(row["value"]), Evidence(row["evidence"]), row["source"]
+            )
             if of_machine != machine:
                 figure = Figure(figure.value, Evidence.ASSUMED, _UNTRACED)
             if row["of"]:
@@ -200,5 +208,7 @@ def timing_parameters(machine: Machine) -> TimingParameters:
     """Return the times of ``machine``."""
     if machine.name not in _CLOCKWORKS:
         machines = ", ".join(sorted(_CLOCKWORKS))
-        raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {machines}")
+        raise UnknownCostError(
+            f"no timing data for machine {machine.name!r}; there are {machines}"
+        )
     return _CLOCKWORKS[machine.name]

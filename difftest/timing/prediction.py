@@ -105,8 +105,14 @@ class Prediction:
     def estimates(self) -> dict[str, Estimate]:
         """Return metric of a published time -> its estimate; ``""`` for all other metrics."""
         launch = self.program.parameters.launched_overhead.value / 1e3
-        other = self._estimate(launch, LAUNCHED), self.total_time_estimate, self.latency_estimate
-        return dict(zip(("launched latency", "profile total_time", ""), other, strict=True))
+        other = (
+            self._estimate(launch, LAUNCHED),
+            self.total_time_estimate,
+            self.latency_estimate,
+        )
+        return dict(
+            zip(("launched latency", "profile total_time", ""), other, strict=True)
+        )
 
     @property
     def latency_interval(self) -> Interval:
@@ -128,7 +134,10 @@ class Prediction:
         """
         if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
             return Interval(self.middle, self.middle)
-        ends = [self.middle, *(self.recompiled(compiler) for compiler in (FASTEST, SLOWEST))]
+        ends = [
+            self.middle,
+            *(self.recompiled(compiler) for compiler in (FASTEST, SLOWEST)),
+        ]
         return Interval(min(ends), max(ends))
 
     @cached_property
@@ -149,7 +158,9 @@ class Prediction:
         }
         extreme_time = max(ends, key=lambda time: abs(math.log(time / self.middle)))
         name, other = ends[extreme_time]
-        taken = self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
+        taken = (
+            self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
+        )
         return (
             f"one question to the compiler makes the most of it, {QUESTIONS[name]}: "
             f"{extreme_time:,.1f} us if the answer is {parse_answer(other)}, "
@@ -160,7 +171,9 @@ class Prediction:
     def caution(self) -> str:
         """Return the caveats of the time in words; empty if most of it was measured."""
         depends = compiler_caution(self.middle, self.compiled)
-        wide = "" if self.unknown else width_caution(self.latency_interval, self.latency)
+        wide = (
+            "" if self.unknown else width_caution(self.latency_interval, self.latency)
+        )
         warnings = [wide, caution(self.error_budget), depends, self.question]
         if len(self.program.instructions) > MANY:
             warnings.append(
@@ -171,7 +184,9 @@ class Prediction:
 
     def _estimate(self, fixed: float, unsure: float) -> Estimate:
         phase = max(self.high - self.middle, self.middle - self.low)
-        return Estimate(self.error_budget, self.middle, fixed, unsure, phase, self.compiled)
+        return Estimate(
+            self.error_budget, self.middle, fixed, unsure, phase, self.compiled
+        )
 
     def get_latency_percentile(self, percentile: float) -> float:
         """Return the predicted nc_latency at a percentile, as ``nki.benchmark`` reports it.
@@ -213,7 +228,9 @@ class Prediction:
         short = figures.postamble.value / 1e3
         long = figures.long_postamble.value / 1e3
         after = short + part * (long - short)
-        unsure = max(part, 1.0 - part) * (long - short) if 0.0 < part < 1.0 else LONG_PROFILE
+        unsure = (
+            max(part, 1.0 - part) * (long - short) if 0.0 < part < 1.0 else LONG_PROFILE
+        )
         return figures.preamble.value / 1e3 + after, unsure if part else PROFILE
 
     @property
@@ -228,7 +245,9 @@ class Prediction:
         """Return the instructions of unknown cost in words; empty if there are none."""
         if not self.unknown:
             return ""
-        counts = ", ".join(f"{count} {opcode}" for opcode, count in sorted(self.unknown.items()))
+        counts = ", ".join(
+            f"{count} {opcode}" for opcode, count in sorted(self.unknown.items())
+        )
         return (
             f"the cost of {counts} is unknown on {self.program.machine.name}; without them the "
             f"kernel takes at least {self.middle:,.1f} us (predicted)"
@@ -272,7 +291,10 @@ def predict(
         ends = [middle.end]
         if middle.timeline.cold_time and len(program.instructions) <= SMALL:
             order = middle.order
-            ends += [schedule(program, dge=dge, phase=phase, order=order).end for phase in EXTREMES]
+            ends += [
+                schedule(program, dge=dge, phase=phase, order=order).end
+                for phase in EXTREMES
+            ]
         elif middle.timeline.cold_time:
             quarter = program.parameters.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
@@ -282,9 +304,13 @@ def predict(
             changed = recompile(program, trace, other)
             order = planned_order(changed, dge=dge)
             same = middle.stands_for(changed, order)
-            return (middle if same else schedule(changed, dge=dge, order=order)).end / 1e3
+            return (
+                middle if same else schedule(changed, dge=dge, order=order)
+            ).end / 1e3
 
-    return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled)
+    return Prediction(
+        middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled
+    )
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:

@@ -41,7 +41,14 @@ _DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """The barrier around each iteration of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
-MODELLED = (*PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
+MODELLED = (
+    *PRODUCTS,
+    Purpose.COPY,
+    Purpose.GATHER,
+    Purpose.SCATTER,
+    Purpose.SUM,
+    Purpose.SEND,
+)
 """Purposes that the models of the Tensor Engine and of DMA cover. Other instructions on those
 engines have a row in the cost table, or an unknown cost."""
 
@@ -109,7 +116,9 @@ class DependenceGraph:
     def __init__(self, program: Program) -> None:
         steps = program.instructions
         joins = program.joins
-        self.missing = [len(step.data) + len(step.order) + len(step.opens) for step in steps]
+        self.missing = [
+            len(step.data) + len(step.order) + len(step.opens) for step in steps
+        ]
         """For each instruction, the number of results and places that it waits for."""
         self.followers: list[list[int]] = [[] for _ in steps]
         """The followers of each instruction: twice their numbers, plus one if they read it."""
@@ -131,16 +140,22 @@ class DependenceGraph:
         for index, step in enumerate(steps):
             code = 2 * index
             for each in step.data:
-                (followers[each] if each >= 0 else join_followers[~each]).append(code + 1)
+                (followers[each] if each >= 0 else join_followers[~each]).append(
+                    code + 1
+                )
             for each in step.order:
                 (followers[each] if each >= 0 else join_followers[~each]).append(code)
             for allocation in step.opens:
                 self.opener[allocation.id] = index
             if step.times and not self.tables[step.core]:
                 timed = step.times.get(Engine.SCALAR)
-                self.tables[step.core] = timed.table if timed else self.tables[step.core]
+                self.tables[step.core] = (
+                    timed.table if timed else self.tables[step.core]
+                )
         cores = range(program.cores)
-        parts = [[(i.opens * (i.core == core), i.closes) for i in steps] for core in cores]
+        parts = [
+            [(i.opens * (i.core == core), i.closes) for i in steps] for core in cores
+        ]
         self.buffers = [Buffers(program.machine, part) for part in parts]
         """For each core, its memories after every tensor that fits has its place."""
         for buffers in self.buffers:
@@ -200,7 +215,10 @@ STEP = 2000
 
 
 def lower(
-    trace: Trace, machine: Machine, progress: Progress | None = None, compiler: Compiler = LIKELY
+    trace: Trace,
+    machine: Machine,
+    progress: Progress | None = None,
+    compiler: Compiler = LIKELY,
 ) -> Program:
     """Return the program of ``trace`` on ``machine``; ``progress`` is called at intervals."""
     repeated = RepeatedWork(trace, machine, compiler)
@@ -216,18 +234,30 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     earlier = program.decisions
     assumed = program.compiler
     repeated = RepeatedWork(trace, program.machine, compiler)
-    begins = earlier.begins if compiler.renames == assumed.renames else refills(trace, compiler)
+    begins = (
+        earlier.begins
+        if compiler.renames == assumed.renames
+        else refills(trace, compiler)
+    )
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    if decisions == earlier and (compiler.by_tensor == assumed.by_tensor or not program.widened):
+    if decisions == earlier and (
+        compiler.by_tensor == assumed.by_tensor or not program.widened
+    ):
         instructions = program.instructions
         if compiler.merged_loads != assumed.merged_loads:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
-    lowered = {step.event.number: step for step in program.instructions if not step.implied}
-    return _ProgramBuilder(program.machine, compiler, trace, decisions, lowered).build(None)
+    lowered = {
+        step.event.number: step for step in program.instructions if not step.implied
+    }
+    return _ProgramBuilder(program.machine, compiler, trace, decisions, lowered).build(
+        None
+    )
 
 
-def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[LoweredInstruction]:
+def _merged(
+    instructions: list[LoweredInstruction], *, merges: bool
+) -> list[LoweredInstruction]:
     """Return the instructions with loads merged or not; the same list if nothing changes."""
     before: LoweredInstruction | None = None
     result: list[LoweredInstruction] = []
@@ -244,7 +274,12 @@ def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[Low
 
 def _continues(before: LoweredInstruction | None, step: LoweredInstruction) -> bool:
     """Return whether a load continues the previous one: from one tensor to one tile."""
-    if before is None or before.transfer is None or before.core != step.core or step.is_store:
+    if (
+        before is None
+        or before.transfer is None
+        or before.core != step.core
+        or step.is_store
+    ):
         return False
     ends = [
         tuple(region.allocation.id for region in (*event.writes, *event.reads))
@@ -305,7 +340,9 @@ class _ProgramBuilder:
                 progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            tensor = event.writes[0].allocation.id if accumulated and event.writes else None
+            tensor = (
+                event.writes[0].allocation.id if accumulated and event.writes else None
+            )
             if event.number in repeated or (tensor in accumulated and event.clears):
                 continue
             core = self._core(event) if self.cores else 0
@@ -336,7 +373,10 @@ class _ProgramBuilder:
     def _load_identities(self) -> None:
         """Add one DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in self.trace.events:
-            if event.engine is not Engine.TENSOR or event.purpose is not Purpose.TRANSPOSE:
+            if (
+                event.engine is not Engine.TENSOR
+                or event.purpose is not Purpose.TRANSPOSE
+            ):
                 continue
             dtype = event.reads[0].dtype
             core = self._core(event)
@@ -396,7 +436,9 @@ class _ProgramBuilder:
         step.core = core
         step.trigger = trigger
         if self.compiler.merged_loads and moved is not None:
-            step.merged = _continues(self.instructions[-1] if self.instructions else None, step)
+            step.merged = _continues(
+                self.instructions[-1] if self.instructions else None, step
+            )
         self.instructions.append(step)
 
     def _touch(
@@ -432,7 +474,15 @@ def _identity(
     number: int, space: Space, side: int, dtype: np.dtype[np.generic], event: Event
 ) -> Allocation:
     return Allocation(
-        number, space, (side, side), dtype, 0, event.location, "identity", reads=1, writes=0
+        number,
+        space,
+        (side, side),
+        dtype,
+        0,
+        event.location,
+        "identity",
+        reads=1,
+        writes=0,
     )
 
 

@@ -77,7 +77,9 @@ class Renaming:
     def __init__(self, trace: Trace, begins: dict[int, list[int]]) -> None:
         self._begins = begins
         self._current: dict[int, Allocation] = {}
-        self._next = 1 + max((allocation.id for allocation in trace.allocations), default=0)
+        self._next = 1 + max(
+            (allocation.id for allocation in trace.allocations), default=0
+        )
 
     def enter(self, position: int, event: Event) -> None:
         """Begin the new tiles of the event at ``position``, before its regions are renamed."""
@@ -91,7 +93,9 @@ class Renaming:
         return in_other_tiles(regions, self._current)
 
 
-def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) -> tuple[Region, ...]:
+def in_other_tiles(
+    regions: tuple[Region, ...], tiles: dict[int, Allocation]
+) -> tuple[Region, ...]:
     """Return the regions, moved to the tile in ``tiles`` that replaces their tensor, if any."""
     if not tiles or all(region.allocation.id not in tiles for region in regions):
         return regions
@@ -101,7 +105,9 @@ def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) ->
     )
 
 
-def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int, list[Use]]]:
+def _filled_again(
+    events: list[Event], written: set[int]
+) -> Iterator[tuple[int, list[Use]]]:
     """Yield the tensors of ``written`` that are written after a read, with their uses in order."""
     read = set[int]()
     again = set[int]()
@@ -126,7 +132,9 @@ def _deaths(uses: list[Use]) -> list[int]:
         mark = footprint(region)
         if not writes:
             live.set(mark, True)
-        elif region.whole and region.partitions == mark.last - mark.first and live.count:
+        elif (
+            region.whole and region.partitions == mark.last - mark.first and live.count
+        ):
             live.set(mark, False)
         if writes and not live.count and uses[index - 1][0] < position:
             positions.append(position)
@@ -167,7 +175,9 @@ class _Live:
             return rows[:, mark.low : mark.high]
         inside = rows[:, mark.low :]
         sizes = (len(rows), *(size for size, _ in mark.dims))
-        return as_strided(inside, sizes, (inside.strides[0], *(step for _, step in mark.dims)))
+        return as_strided(
+            inside, sizes, (inside.strides[0], *(step for _, step in mark.dims))
+        )
 
 
 def _overlapping(dims: Dims) -> bool:
@@ -274,8 +284,18 @@ class RepeatedWork:
         target = event.writes[0]
         base = target.allocation
         space = Space.PSUM if transposes else Space.SBUF
-        sole = base.writes == 1 and base.space is space and not base.areas and not base.viewed
-        if not (sole and source.whole and target.whole and target.elements == prod(base.shape)):
+        sole = (
+            base.writes == 1
+            and base.space is space
+            and not base.areas
+            and not base.viewed
+        )
+        if not (
+            sole
+            and source.whole
+            and target.whole
+            and target.elements == prod(base.shape)
+        ):
             return None
         number = source.allocation.id
         held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
@@ -284,7 +304,10 @@ class RepeatedWork:
         before = self._written.get(held.id)
         if rule is RepeatRule.INVARIANT:
             inside = () if before is None else before.loops
-            if any(turn.loop.id == around for turn in inside) and held.id not in self._lasting:
+            if (
+                any(turn.loop.id == around for turn in inside)
+                and held.id not in self._lasting
+            ):
                 return None
         return (
             self._cores.get(event.program, 0),

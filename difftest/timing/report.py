@@ -70,7 +70,11 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
                 schedule.program.dependence_graph.opener[number]
             ].core
             resident[core].append((allocations[number], start / 1e3, end / 1e3))
-    full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
+    full = (
+        machine.sbuf_usable_bytes
+        if space is Space.SBUF
+        else machine.psum_partition_bytes
+    )
     return max((_usage(full, each) for each in resident), key=lambda usage: usage.peak)
 
 
@@ -81,7 +85,9 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
         changes.update({start: allocation.partition_bytes})
         changes.subtract({end: allocation.partition_bytes})
     times = sorted(changes)
-    steps = list(map(UsageStep, times, itertools.accumulate(changes[time] for time in times)))
+    steps = list(
+        map(UsageStep, times, itertools.accumulate(changes[time] for time in times))
+    )
     top = max(steps, key=lambda step: step.bytes)
     there = [tensor for tensor, start, end in resident if start <= top.time < end]
     return MemoryUsage(full, steps, top.bytes, _holders(there))
@@ -90,10 +96,15 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
 def _holders(allocations: list[Allocation]) -> list[MemoryHolder]:
     places = group_by(
         allocations,
-        lambda tensor: (tensor.name or "tile", str(tensor.location or "(added by the compiler)")),
+        lambda tensor: (
+            tensor.name or "tile",
+            str(tensor.location or "(added by the compiler)"),
+        ),
     )
     holders = [
-        MemoryHolder(*place, len(group), sum(tensor.partition_bytes for tensor in group))
+        MemoryHolder(
+            *place, len(group), sum(tensor.partition_bytes for tensor in group)
+        )
         for place, group in places.items()
     ]
     return sorted(holders, key=lambda holder: (-holder.bytes, holder.line))
@@ -150,14 +161,18 @@ class Report:
         cells = program.machine.pe_cells
         widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
-        hardware = sum(work.passes * work.rows * work.width for work in works) * 2 * cells
+        hardware = (
+            sum(work.passes * work.rows * work.width for work in works) * 2 * cells
+        )
         moved = sum(self._hbm_bytes)
         return {
             "model_flops": model,
             "transpose_flops": turned,
             "hardware_flops": hardware,
             "mfu_estimated_percent": model / (peak * own),
-            "mfu_max_achievable_estimated_percent": model / hardware if hardware else 0.0,
+            "mfu_max_achievable_estimated_percent": model / hardware
+            if hardware
+            else 0.0,
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": model / moved if moved else UNAVAILABLE,
             "peak_flops_bandwidth_ratio": peak / (program.hbm_rate * 1e9),
@@ -168,13 +183,18 @@ class Report:
     @property
     def _hbm_bytes(self) -> list[int]:
         """Bytes read and bytes written."""
-        return [counter[Space.SHARED_HBM] + counter[Space.PRIVATE_HBM] for counter in self._traffic]
+        return [
+            counter[Space.SHARED_HBM] + counter[Space.PRIVATE_HBM]
+            for counter in self._traffic
+        ]
 
     @cached_property
     def _traffic(self) -> tuple[Counter[Space], Counter[Space]]:
         counts: tuple[Counter[Space], Counter[Space]] = Counter(), Counter()
         for step in self.prediction.program.instructions:
-            for counted, regions in zip(counts, (step.event.reads, step.event.writes), strict=True):
+            for counted, regions in zip(
+                counts, (step.event.reads, step.event.writes), strict=True
+            ):
                 for region in regions:
                     counted[region.allocation.space] += region_bytes(region)
         return counts
@@ -208,10 +228,16 @@ class Report:
         return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors.values())
 
     def _dma(self, own: float) -> dict[str, float]:
-        dmas = [span for span in self.prediction.schedule.spans if span.instruction.transfer]
-        transfers = [span.instruction.transfer for span in dmas if span.instruction.transfer]
+        dmas = [
+            span for span in self.prediction.schedule.spans if span.instruction.transfer
+        ]
+        transfers = [
+            span.instruction.transfer for span in dmas if span.instruction.transfer
+        ]
         total = sum(transfer.bytes for transfer in transfers)
-        active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
+        active = (
+            covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
+        )
         rows = self._descriptor_rows(transfers)
         return {
             "dma_active_time": active,
@@ -226,7 +252,9 @@ class Report:
             "hardware_dynamic_dma_packet_count": rows[DescriptorSource.HARDWARE],
         }
 
-    def _descriptor_rows(self, transfers: Iterable[Transfer]) -> Counter[DescriptorSource]:
+    def _descriptor_rows(
+        self, transfers: Iterable[Transfer]
+    ) -> Counter[DescriptorSource]:
         """Return the rows of the transfers, by the source of their descriptors."""
         schedule = self.prediction.schedule
         sources = descriptor_sources(schedule.toolchain, schedule.program.machine)
@@ -239,11 +267,14 @@ class Report:
         return rows
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
-        spans = [span for span in self.prediction.schedule.spans if span.engine is engine]
+        spans = [
+            span for span in self.prediction.schedule.spans if span.engine is engine
+        ]
         active = covered((span.start, span.start + span.busy) for span in spans) / 1e9
         name = f"{engine.value}_engine"
         return {
-            f"{name}_instruction_time": sum(span.end - span.start for span in spans) / 1e9,
+            f"{name}_instruction_time": sum(span.end - span.start for span in spans)
+            / 1e9,
             f"{name}_active_time": active,
             f"{name}_active_time_percent": active / own,
             f"{name}_instruction_count": len(spans),
@@ -264,7 +295,11 @@ class Report:
                 group,
                 len(spans),
                 sum(span.busy for span in spans) / 1e3,
-                sum(step.transfer.bytes for s in spans if (step := s.instruction).transfer),
+                sum(
+                    step.transfer.bytes
+                    for s in spans
+                    if (step := s.instruction).transfer
+                ),
                 sum(critical.get(span.instruction.index, 0.0) for span in spans),
                 max(map(span_evidence, spans), key=list(Evidence).index),
             )
@@ -389,7 +424,9 @@ def bounds_of(program: Program) -> Roofline:
             cycles += step.matmul.passes * step.matmul.rows
             flops += 0 if step.matmul.turns else step.matmul.flops
         if step.transfer:
-            moved += step.transfer.bytes * (step.transfer.reads_hbm + step.transfer.writes_hbm)
+            moved += step.transfer.bytes * (
+                step.transfer.reads_hbm + step.transfer.writes_hbm
+            )
     return Roofline(
         tensor_bound=cycles / clock / program.cores / 1e3,
         memory_bound=moved / rate / 1e3,

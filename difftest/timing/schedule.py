@@ -166,7 +166,9 @@ class Schedule:
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
         if order is None and self.order is not None:
-            return not self.timeline.held and self.order == list(map(sorted, self.order))
+            return not self.timeline.held and self.order == list(
+                map(sorted, self.order)
+            )
         return order == self.order
 
     def _has_the_ways_of(self, toolchain: Toolchain) -> bool:
@@ -175,7 +177,10 @@ class Schedule:
             return True
         machine = self.program.machine
         instructions = self.program.instructions
-        few = sum(step.is_store for step in instructions) <= self.program.parameters.outstanding
+        few = (
+            sum(step.is_store for step in instructions)
+            <= self.program.parameters.outstanding
+        )
         return few and descriptor_sources(toolchain, machine) == descriptor_sources(
             self.toolchain, machine
         )
@@ -188,7 +193,9 @@ class Schedule:
         """
         start = self.timeline.start
         opener = self.program.dependence_graph.opener
-        ends = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
+        ends = sorted(
+            (end, tensor) for tensor, (end, _) in self.timeline.last_use.items()
+        )
         return {tensor: (start[opener[tensor]], end) for end, tensor in ends}
 
     @cached_property
@@ -226,7 +233,9 @@ class Schedule:
     def span(self, index: int) -> Span:
         """Return the run of one instruction."""
         columns = self.timeline.columns
-        return Span(self.program.instructions[index], *[column[index] for column in columns])
+        return Span(
+            self.program.instructions[index], *[column[index] for column in columns]
+        )
 
 
 def schedule(
@@ -257,7 +266,9 @@ def reschedule_without(schedule: Schedule, spared: Mapping[int, float]) -> Timel
     """Return the timeline if a share of some instructions took no time; all keep their order."""
     phase = schedule.phase
     order = schedule.order
-    again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)
+    again = Scheduler(
+        schedule.program, dge=schedule.toolchain, phase=phase, order=order
+    )
     again.spared = spared
     return again.run()
 
@@ -276,4 +287,6 @@ def waited_for_place(span: Span) -> bool:
     if waited_for_engine(span) or span.waited_for < 0:
         return False
     step = span.instruction
-    return span.buffer or (span.waited_for in step.order and span.waited_for not in step.data)
+    return span.buffer or (
+        span.waited_for in step.order and span.waited_for not in step.data
+    )

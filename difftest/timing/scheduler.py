@@ -11,7 +11,12 @@ from heapq import heappop, heappush
 from typing import Any
 
 from difftest.simulator.trace import Allocation, Engine
-from difftest.timing.compiler import ON_DEVICE, DescriptorSource, Toolchain, descriptor_sources
+from difftest.timing.compiler import (
+    ON_DEVICE,
+    DescriptorSource,
+    Toolchain,
+    descriptor_sources,
+)
 from difftest.timing.dma import INDIRECT, SharedHbm, Transfer, software_transfer
 from difftest.timing.parameters import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
@@ -79,7 +84,11 @@ class Join:
         _, producer, start, end = ended
         for by_end in (False, True):
             latest = self.last.get((producer, by_end))
-            if latest is None or (by_end and end > latest[3]) or (not by_end and start > latest[2]):
+            if (
+                latest is None
+                or (by_end and end > latest[3])
+                or (not by_end and start > latest[2])
+            ):
                 self.last[producer, by_end] = ended
 
 
@@ -107,7 +116,9 @@ class Scheduler:
         self.ways = descriptor_sources(self.toolchain, program.machine)
         self.progress = progress
         hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
-        self.cores = [PhysicalCore(program, number, phase, hbm) for number in range(program.cores)]
+        self.cores = [
+            PhysicalCore(program, number, phase, hbm) for number in range(program.cores)
+        ]
         self.by_number = [unit for core in self.cores for unit in core.units.values()]
         count = len(self.instructions)
         self.timeline = timeline = Timeline(count)
@@ -155,17 +166,23 @@ class Scheduler:
         while events:
             now, kind, what = heappop(events)
             if kind == FREE:
-                for granted in self.scarce[what].release(self.program.allocations[what]):
+                for granted in self.scarce[what].release(
+                    self.program.allocations[what]
+                ):
                     self._granted(granted, now, self.last_use[what][1])
             elif now == units[kind].wake:  # else an earlier wake-up replaced it
                 self._wake(units[kind], now)
         if self.scheduled < len(self.instructions):
-            raise RuntimeError("the schedule is stuck: instructions wait for each other")
+            raise RuntimeError(
+                "the schedule is stuck: instructions wait for each other"
+            )
         timeline = self.timeline
         timeline.finish = self._finish()
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(core.table_loads for core in self.cores)
-        timeline.spilled = max(buffer.spilled for buffer in self.program.dependence_graph.buffers)
+        timeline.spilled = max(
+            buffer.spilled for buffer in self.program.dependence_graph.buffers
+        )
         return timeline
 
     # Before the first instruction
@@ -302,7 +319,11 @@ class Scheduler:
         self._done(step, (index, producer, now, end))
 
     def _issue_dma(
-        self, core: PhysicalCore, step: LoweredInstruction, transfer: Transfer, now: float
+        self,
+        core: PhysicalCore,
+        step: LoweredInstruction,
+        transfer: Transfer,
+        now: float,
     ) -> tuple[float, float, float]:
         """Trigger a DMA; return when it began, when it is done, and how long its engine took."""
         keep = 1.0 - self.spared.get(step.index, 0.0)
@@ -316,7 +337,9 @@ class Scheduler:
             transfer = software_transfer(transfer)
         if keep < 1.0:
             busy *= keep
-            rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
+            rows = tuple(
+                (engine, round(count * keep)) for engine, count in transfer.busy
+            )
             transfer = transfer._replace(busy=rows)
         begin, finish, end = core.dma.run(start, transfer, source in ON_DEVICE)
         self.timeline.transfer_start[step.index] = begin
@@ -328,7 +351,11 @@ class Scheduler:
         return now, end, busy
 
     def _triggering(
-        self, step: LoweredInstruction, transfer: Transfer, way: DescriptorSource, now: float
+        self,
+        step: LoweredInstruction,
+        transfer: Transfer,
+        way: DescriptorSource,
+        now: float,
     ) -> tuple[float, float]:
         """Return how long a DMA triggered at ``now`` keeps its engine, and when it starts."""
         figures = self.clockwork
@@ -347,9 +374,14 @@ class Scheduler:
                 dispatch = figures.addressed_generation
                 start = figures.addressed_start
             keep = 1.0 - self.spared.get(step.index, 0.0)
-            return core.software.take(now, dispatch.value * keep, start.value * keep, keep)
+            return core.software.take(
+                now, dispatch.value * keep, start.value * keep, keep
+            )
         if way is DescriptorSource.HARDWARE:
-            busy = figures.generation.value + figures.generation_per_partition.value * others
+            busy = (
+                figures.generation.value
+                + figures.generation_per_partition.value * others
+            )
             return busy, now + busy
         if way is DescriptorSource.IN_TURN:
             return core.dma.moving_time(transfer), now

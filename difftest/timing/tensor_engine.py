@@ -59,10 +59,16 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     columns = elements(stationary)
     if event.purpose is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
-        passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one pass from trn2 on
-        return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)
+        passes = (
+            2 if four_byte and machine.nc_version < 3 else 1
+        )  # ARCH3: one pass from trn2 on
+        return Matmul(
+            passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True
+        )
     moving = event.reads[1]
-    rows = elements(event.writes[0])  # in the mode double_row, half the rows of the operand
+    rows = elements(
+        event.writes[0]
+    )  # in the mode double_row, half the rows of the operand
     slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
     width = PACKED if packed else max(1, elements(moving) // rows)
     return Matmul(
@@ -142,7 +148,9 @@ class TensorEngine:
             figures.load_weights[work.four_byte, work.strided].value,
             interval.value,
             work.rows * (figures.partial_slowdown.value if work.partial else 1.0),
-            (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value,
+            (
+                figures.row_overhead_fp32 if work.four_byte else figures.row_overhead
+            ).value,
         )
         return costs
 

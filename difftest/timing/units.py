@@ -13,7 +13,14 @@ from difftest.timing.tensor_engine import TensorEngine
 
 GENERATORS = (Engine.DMA, Engine.UNKNOWN)
 """The units that issue DMAs with hardware-generated descriptors; some machines have two."""
-ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, *GENERATORS)
+ENGINES = (
+    Engine.SYNC,
+    Engine.TENSOR,
+    Engine.VECTOR,
+    Engine.SCALAR,
+    Engine.GPSIMD,
+    *GENERATORS,
+)
 
 
 class Unit:
@@ -45,7 +52,9 @@ class SoftwareGenerator:
         self._later = clockwork.long_burst.value
         self._fast = clockwork.burst
         self._burst = 0
-        self._starts = deque([-math.inf] * clockwork.software_queue, clockwork.software_queue)
+        self._starts = deque(
+            [-math.inf] * clockwork.software_queue, clockwork.software_queue
+        )
 
     def take(
         self, now: float, dispatch: float, start: float, keep: float = 1.0
@@ -114,16 +123,21 @@ class PhysicalCore:
     hbm : the HBM that several cores share; None if there is one core.
     """
 
-    def __init__(self, program: Program, core: int, phase: float, hbm: SharedHbm | None) -> None:
+    def __init__(
+        self, program: Program, core: int, phase: float, hbm: SharedHbm | None
+    ) -> None:
         figures: TimingParameters = program.parameters
         first = core * len(ENGINES)
-        self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
+        self.units = {
+            engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)
+        }
         self.units[GENERATORS[1]].engine = Engine.DMA
         self._generated = 0
         self.tensor = TensorEngine(figures, phase)
         self.dma = DmaEngines(figures, hbm)
         self.loads, self.stores = (
-            deque([-math.inf] * figures.outstanding, figures.outstanding) for _ in range(2)
+            deque([-math.inf] * figures.outstanding, figures.outstanding)
+            for _ in range(2)
         )
         """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
         self.sharing = CopySharing(figures)
@@ -135,7 +149,9 @@ class PhysicalCore:
         self.table_loads = int(table is not None)
         if self.table_loads:  # before all other work (TRACE)
             self.units[Engine.SCALAR].free = figures.table_load.value
-        self.buffers = {space: memory.copy() for space, memory in graph.buffers[core].items()}
+        self.buffers = {
+            space: memory.copy() for space, memory in graph.buffers[core].items()
+        }
 
     def generator(self, count: int) -> Engine:
         """Return the unit that triggers the next DMA; ``count`` generators take turns."""

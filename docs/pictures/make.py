@@ -40,12 +40,27 @@ BREAK = ("src=x[first : first + count, :]", "src=x[0:count, :]")
 SHAPE = "--shape 4096,64 --set factor=2.0"
 INK = (36, 41, 47)
 GREY = (90, 98, 108)
-HUES = [(190, 30, 45), (20, 110, 60), (140, 90, 0), (9, 90, 180), (120, 60, 160), (20, 110, 120)]
+HUES = [
+    (190, 30, 45),
+    (20, 110, 60),
+    (140, 90, 0),
+    (9, 90, 180),
+    (120, 60, 160),
+    (20, 110, 120),
+]
 LIGHT = TerminalTheme((250, 250, 248), INK, [INK, *HUES, GREY], [GREY, *HUES, INK])
 PALE = (230, 235, 242)
 DIM = (163, 175, 191)
-GLOWING = [(255, 138, 128), (111, 217, 155), (255, 202, 107), (140, 196, 255), (214, 170, 255)]
-DARK = TerminalTheme((18, 22, 28), PALE, [PALE, *GLOWING, DIM, DIM], [DIM, *GLOWING, DIM, PALE])
+GLOWING = [
+    (255, 138, 128),
+    (111, 217, 155),
+    (255, 202, 107),
+    (140, 196, 255),
+    (214, 170, 255),
+]
+DARK = TerminalTheme(
+    (18, 22, 28), PALE, [PALE, *GLOWING, DIM, DIM], [DIM, *GLOWING, DIM, PALE]
+)
 """For those whose system is dark; both have contrast enough on any page."""
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Without fonts from elsewhere: any monospaced one will do."""
@@ -61,10 +76,14 @@ def output(command: str, folder: Path) -> str:
     """What a command prints, in colour; ``pytest`` and ``difftest`` are those of this Python."""
     program, *arguments = shlex.split(command)
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
-    environment["PYTEST_ADDOPTS"] = "-n 0 --hypothesis-seed=2"  # the same cases each time
+    environment["PYTEST_ADDOPTS"] = (
+        "-n 0 --hypothesis-seed=2"  # the same cases each time
+    )
     environment.pop("CI", None)
     run = [sys.executable, "-m", program, *arguments]
-    done = subprocess.run(run, cwd=folder, env=environment, text=True, stdout=PIPE, stderr=STDOUT)
+    done = subprocess.run(
+        run, cwd=folder, env=environment, text=True, stdout=PIPE, stderr=STDOUT
+    )
     return done.stdout
 
 
@@ -73,12 +92,19 @@ def draw(name: str, title: str, text: RenderableType) -> None:
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         console.print(text)
-    form = {"title": title, "code_format": FORMAT, "unique_id": f"difftest-{name}", "clear": False}
+    form = {
+        "title": title,
+        "code_format": FORMAT,
+        "unique_id": f"difftest-{name}",
+        "clear": False,
+    }
     light, dark = (console.export_svg(theme=theme, **form) for theme in (LIGHT, DARK))
     rules = "\n".join(re.findall(r"^ *\.[\w-]+-r\d+ \{.*\}$", dark, re.MULTILINE))
     ground = DARK.background_color.hex
     ink = DARK.foreground_color.hex
-    rules += f"\nsvg > rect {{ fill: {ground} }} .difftest-{name}-title {{ fill: {ink} }}"
+    rules += (
+        f"\nsvg > rect {{ fill: {ground} }} .difftest-{name}-title {{ fill: {ink} }}"
+    )
     media = f"@media (prefers-color-scheme: dark) {{\n{rules}\n}}\n    </style>"
     picture = HERE / f"{name}.svg"
     picture.write_text(light.replace("</style>", media), encoding="utf-8")
@@ -88,7 +114,11 @@ def draw(name: str, title: str, text: RenderableType) -> None:
 def report(printed: str) -> Text:
     """The report of a failure out of pytest's output."""
     lines = [Text.from_ansi(line) for line in printed.splitlines()]
-    first = next(n for n, line in enumerate(lines) if "disagrees with its reference" in line.plain)
+    first = next(
+        n
+        for n, line in enumerate(lines)
+        if "disagrees with its reference" in line.plain
+    )
     last = next(n for n, line in enumerate(lines) if "run again:" in line.plain)
     return Text("\n").join(lines[first : last + 1])
 
@@ -99,8 +129,12 @@ def session(commands: list[str], folder: Path) -> Text:
     for command in commands:
         text.append(f"$ {command}\n", style="bold blue")
         for line in output(command, folder).splitlines():
-            if not re.match(r"(platform|rootdir:|plugins:|\x1b\[1m=+ test session)", line):
-                text.append_text(Text.from_ansi(re.sub(r" in [\d.]+s", "", line))).append("\n")
+            if not re.match(
+                r"(platform|rootdir:|plugins:|\x1b\[1m=+ test session)", line
+            ):
+                text.append_text(
+                    Text.from_ansi(re.sub(r" in [\d.]+s", "", line))
+                ).append("\n")
     return text
 
 
@@ -131,7 +165,9 @@ def page(folder: Path) -> None:
     subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
     text = (folder / "page.html").read_text(encoding="utf-8")
     said = PngInfo()
-    said.add_text("page", " ".join(page_words(text)))  # which a test compares with today's page
+    said.add_text(
+        "page", " ".join(page_words(text))
+    )  # which a test compares with today's page
     image = Image.open(picture).quantize(256)  # half the bytes
     image.save(picture, optimize=True, pnginfo=said)
     print(picture.relative_to(ROOT))
@@ -139,7 +175,11 @@ def page(folder: Path) -> None:
 
 def first_kernel(folder: Path) -> None:
     """The files of ``difftest init``, green."""
-    draw("green", "first", session(["difftest init first", "pytest --simulate first"], folder))
+    draw(
+        "green",
+        "first",
+        session(["difftest init first", "pytest --simulate first"], folder),
+    )
 
 
 def profiles(folder: Path) -> None:
@@ -163,7 +203,11 @@ def drawn(folder: Path) -> None:
     @settings(max_examples=8, database=None, phases=[Phase.generate], deadline=None)
     @given(cases(spec))
     def show(case: Case) -> None:
-        cells = [", ".join([*(f"{name}={one}" for name, one in case.values.items()), case.dtype])]
+        cells = [
+            ", ".join(
+                [*(f"{name}={one}" for name, one in case.values.items()), case.dtype]
+            )
+        ]
         for name in (*spec.inputs, *spec.outputs):
             data = f" {case.data[name]!r}" if name == "rows" else ""
             dtype = "float32" if name == "largest" else case.dtype_of(name)
@@ -196,7 +240,9 @@ def folder_names() -> list[str]:
 
 def folders(folder: Path) -> None:
     """Draw the eight folders of the package, the parts of each, and which imports which."""
-    graph = grimp.build_graph("difftest", exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(
+        "difftest", exclude_type_checking_imports=True, cache_dir=None
+    )
     names = folder_names()
     height = TOP + ROW * len(names) + 16
     width = LEFT + WIDTH + CELL * len(names) + 40
@@ -236,7 +282,9 @@ def folders(folder: Path) -> None:
             ):
                 x = LEFT + WIDTH + CELL * column + 24
                 title = f"<title>{importer} imports {imported}</title>"
-                lines.append(f'<circle class="dot" cx="{x}" cy="{y}" r="7">{title}</circle>')
+                lines.append(
+                    f'<circle class="dot" cx="{x}" cy="{y}" r="7">{title}</circle>'
+                )
     picture = HERE / "folders.svg"
     picture.write_text("\n".join([*lines, "</svg>", ""]), encoding="utf-8")
     print(picture.relative_to(ROOT))

@@ -13,7 +13,9 @@ BUFFERS = 2
 
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
-def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None):
+def fused_conv2d_maxpool(
+    X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None
+):
     """out = maxpool(conv2d(X, W) + bias): stride 1, no padding, pooling windows side by side.
 
     Dimensions:
@@ -82,7 +84,9 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
                         below, right = min(row + tile_rows, rows), column + tile_columns
                         place = slice(row, below), slice(column, min(right, out_width))
                         total = convolve(weights, block, o, place)
-                        pool_into(out_block, total, offsets[:, o : o + 1], place, pool_size)
+                        pool_into(
+                            out_block, total, offsets[:, o : o + 1], place, pool_size
+                        )
                 channels = slice(o * pmax, (o + 1) * pmax)
                 nisa.dma_copy(dst=out[image, channels, pooled_rows, :], src=out_block)
     return out
@@ -196,8 +200,12 @@ def load_filters(W, o, k):
     pmax = nl.tile_size.pmax
     out_channels, in_channels, filter_size, _ = W.shape
     rows = W.reshape((out_channels, in_channels, filter_size * filter_size))
-    filters = nl.ndarray((pmax, pmax, filter_size * filter_size), dtype=W.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=filters, src=rows[o * pmax : (o + 1) * pmax, k * pmax : (k + 1) * pmax, :])
+    filters = nl.ndarray(
+        (pmax, pmax, filter_size * filter_size), dtype=W.dtype, buffer=nl.sbuf
+    )
+    nisa.dma_copy(
+        dst=filters, src=rows[o * pmax : (o + 1) * pmax, k * pmax : (k + 1) * pmax, :]
+    )
     return filters
 
 
@@ -211,7 +219,9 @@ def load_weights(W):
     filter_size = W.shape[2]
     taps = filter_size * filter_size
     together = nl.tile_size.psum_fmax // pmax
-    weights = nl.ndarray((pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf)
+    weights = nl.ndarray(
+        (pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf
+    )
     for o in nl.affine_range(out_blocks):
         for k in nl.affine_range(in_blocks):
             filters = load_filters(W, o, k)
@@ -221,7 +231,9 @@ def load_weights(W):
                 for t in nl.affine_range(count):
                     turned[:, t, :] = nisa.nc_transpose(filters[:, :, first + t])
                 weights[:, o, k, first : first + count, :] = nisa.tensor_copy(turned)
-    return weights.reshape((pmax, out_blocks, in_blocks, filter_size, filter_size, pmax))
+    return weights.reshape(
+        (pmax, out_blocks, in_blocks, filter_size, filter_size, pmax)
+    )
 
 
 def load_bias(bias):
@@ -238,7 +250,9 @@ def load_block(X, image, first, rows):
     """Rows of one image as [128, C // 128, rows, V] in SBUF: a DMA for each 128 channels."""
     pmax = nl.tile_size.pmax
     in_blocks = X.shape[1] // pmax
-    block = nl.ndarray((pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf)
+    block = nl.ndarray(
+        (pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf
+    )
     for k in nl.affine_range(in_blocks):
         channels = slice(k * pmax, (k + 1) * pmax)
         nisa.dma_copy(dst=block[:, k], src=X[image, channels, first : first + rows, :])
@@ -253,7 +267,9 @@ def convolve(weights, block, o, place):
     pmax, _, in_blocks, filter_size, _, _ = weights.shape
     rows, columns = place
     total = nl.zeros(
-        (pmax, rows.stop - rows.start, columns.stop - columns.start), nl.float32, buffer=nl.psum
+        (pmax, rows.stop - rows.start, columns.stop - columns.start),
+        nl.float32,
+        buffer=nl.psum,
     )
     for k in nl.affine_range(in_blocks):
         for i in nl.affine_range(filter_size):
@@ -284,4 +300,6 @@ def pool_into(out_block, total, offset, place, pool_size):
     if pool_size > 1:
         total = nisa.tensor_reduce(nl.max, windows_last(total, pool_size), axis=[3, 4])
     rows, columns = (slice(s.start // pool_size, s.stop // pool_size) for s in place)
-    out_block[:, rows, columns] = nisa.tensor_scalar(total, nl.add, offset, dtype=out_block.dtype)
+    out_block[:, rows, columns] = nisa.tensor_scalar(
+        total, nl.add, offset, dtype=out_block.dtype
+    )

@@ -8,7 +8,9 @@ import neuronxcc.nki.typing as nt
 
 @nki.compiler.skip_middle_end_transformations
 @nki.jit
-def nki_matmul_tiled_(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512):
+def nki_matmul_tiled_(
+    lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=128, TILE_N=512
+):
     """result = lhsT.T @ rhs, one PSUM tile of the result at a time.
 
     Dimensions:
@@ -34,7 +36,9 @@ def nki_matmul_tiled_(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=1
     assert K == K_, f"lhsT and rhs contract over different sizes: {K} and {K_}"
     assert result.shape == (M, N), f"result has shape {result.shape}, not {(M, N)}"
     for name, size, tile in (("M", M, TILE_M), ("K", K, TILE_K), ("N", N, TILE_N)):
-        assert size % tile == 0, f"{name}={size} is not a multiple of TILE_{name}={tile}"
+        assert size % tile == 0, (
+            f"{name}={size} is not a multiple of TILE_{name}={tile}"
+        )
 
     for m in nl.affine_range(M // TILE_M):
         for n in nl.affine_range(N // TILE_N):
@@ -44,7 +48,9 @@ def nki_matmul_tiled_(lhsT, rhs, result: nt.mutable_tensor, TILE_M=128, TILE_K=1
 
             for k in nl.affine_range(K // TILE_K):
                 depth = slice(k * TILE_K, (k + 1) * TILE_K)
-                lhsT_tile = nl.ndarray((TILE_K, TILE_M), dtype=lhsT.dtype, buffer=nl.sbuf)
+                lhsT_tile = nl.ndarray(
+                    (TILE_K, TILE_M), dtype=lhsT.dtype, buffer=nl.sbuf
+                )
                 rhs_tile = nl.ndarray((TILE_K, TILE_N), dtype=rhs.dtype, buffer=nl.sbuf)
                 nisa.dma_copy(dst=lhsT_tile, src=lhsT[depth, rows])
                 nisa.dma_copy(dst=rhs_tile, src=rhs[depth, columns])

@@ -37,7 +37,9 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
     """
     M, N = a_tensor.shape
     tile = nl.tile_size.pmax
-    assert M % tile == N % tile == 0, f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
+    assert M % tile == N % tile == 0, (
+        f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
+    )
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
     out_tiles = out.reshape((N // tile, tile, M))
     panels = nl.tile_size.psum_fmax // tile
@@ -51,7 +53,9 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
                 count = min(STORE_TILES, (block.shape[2] - first) // tile)
                 turned = transpose_tiles(block, first, count)
                 i_row, i_tile, i_column = nl.mgrid[0:tile, 0:count, 0:height]
-                place = out_tiles[(left + first) // tile + i_tile, i_row, top + i_column]
+                place = out_tiles[
+                    (left + first) // tile + i_tile, i_row, top + i_column
+                ]
                 nisa.dma_copy(dst=place, src=turned)
     return out
 
@@ -59,10 +63,14 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
 def load_panels(a_tensor, top, height, left, width):
     """Rows of the matrix as [128, panels, width] in SBUF: a DMA for each 128 rows."""
     tile = nl.tile_size.pmax
-    block = nl.ndarray((tile, height // tile, width), dtype=a_tensor.dtype, buffer=nl.sbuf)
+    block = nl.ndarray(
+        (tile, height // tile, width), dtype=a_tensor.dtype, buffer=nl.sbuf
+    )
     for panel in nl.affine_range(height // tile):
         row = top + panel * tile
-        nisa.dma_copy(dst=block[:, panel], src=a_tensor[row : row + tile, left : left + width])
+        nisa.dma_copy(
+            dst=block[:, panel], src=a_tensor[row : row + tile, left : left + width]
+        )
     return block
 
 
@@ -104,7 +112,9 @@ def transpose_by_tiles(a_tensor):
     """
     M, N = a_tensor.shape
     tile = nl.tile_size.pmax
-    assert M % tile == N % tile == 0, f"transpose_by_tiles takes multiples of {tile}, got {M} x {N}"
+    assert M % tile == N % tile == 0, (
+        f"transpose_by_tiles takes multiples of {tile}, got {M} x {N}"
+    )
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
 
     for i in nl.affine_range(M // tile):

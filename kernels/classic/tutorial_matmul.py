@@ -33,7 +33,9 @@ def matmul_hoisted(lhsT, rhs):
     """
     K, M, N = contracted(lhsT, rhs)
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
-    assert M % rows == N % columns == 0, f"M={M} is not a multiple of {rows} or N={N} of {columns}"
+    assert M % rows == N % columns == 0, (
+        f"M={M} is not a multiple of {rows} or N={N} of {columns}"
+    )
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
     for m in nl.affine_range(M // rows):
@@ -82,22 +84,36 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
     pmax = nl.tile_size.pmax
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
     block_rows, block_columns, depth = M_TILES * rows, N_TILES * columns, K_TILES * pmax
-    for name, size, block in (("M", M, block_rows), ("N", N, block_columns), ("K", K, depth)):
-        assert size % block == 0, f"{name}={size} is not a multiple of its block, {block}"
+    for name, size, block in (
+        ("M", M, block_rows),
+        ("N", N, block_columns),
+        ("K", K, depth),
+    ):
+        assert size % block == 0, (
+            f"{name}={size} is not a multiple of its block, {block}"
+        )
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
     for n in nl.affine_range(N // block_columns):
         totals = [
-            nl.zeros((rows, block_columns), nl.float32, buffer=nl.sbuf) for _ in range(M // rows)
+            nl.zeros((rows, block_columns), nl.float32, buffer=nl.sbuf)
+            for _ in range(M // rows)
         ]
         for k in nl.sequential_range(K // depth):
-            moving = load_column(rhs, n * block_columns, block_columns, k * depth, K_TILES)
+            moving = load_column(
+                rhs, n * block_columns, block_columns, k * depth, K_TILES
+            )
             for m in nl.affine_range(M // block_rows):
-                stationary = load_column(lhsT, m * block_rows, block_rows, k * depth, K_TILES)
+                stationary = load_column(
+                    lhsT, m * block_rows, block_rows, k * depth, K_TILES
+                )
                 add_block(totals[m * M_TILES : (m + 1) * M_TILES], stationary, moving)
         for m in nl.affine_range(M // rows):
             nisa.dma_copy(
-                dst=result[m * rows : (m + 1) * rows, n * block_columns : (n + 1) * block_columns],
+                dst=result[
+                    m * rows : (m + 1) * rows,
+                    n * block_columns : (n + 1) * block_columns,
+                ],
                 src=nisa.tensor_copy(totals[m]),
             )
     return result
@@ -131,5 +147,7 @@ def add_block(totals, stationary, moving):
             place = slice(first, first + columns)
             product = nl.zeros((rows, columns), nl.float32, buffer=nl.psum)
             for left, right in zip(stationary, moving, strict=True):
-                product += nisa.nc_matmul(left[:, m * rows : (m + 1) * rows], right[:, place])
+                product += nisa.nc_matmul(
+                    left[:, m * rows : (m + 1) * rows], right[:, place]
+                )
             total[:, place] = nisa.tensor_tensor(total[:, place], product, nl.add)

@@ -58,7 +58,9 @@ def vector_add_tiled(a_vec, b_vec, ROW_CHUNK=128):
     """
     (n,) = a_vec.shape
     assert b_vec.shape == (n,), f"a_vec has shape {a_vec.shape}, b_vec {b_vec.shape}"
-    assert n % ROW_CHUNK == 0, f"{n} elements are not a multiple of ROW_CHUNK={ROW_CHUNK}"
+    assert n % ROW_CHUNK == 0, (
+        f"{n} elements are not a multiple of ROW_CHUNK={ROW_CHUNK}"
+    )
     out = nl.ndarray((n,), dtype=a_vec.dtype, buffer=nl.shared_hbm)
 
     for m in nl.affine_range(n // ROW_CHUNK):

@@ -69,7 +69,9 @@ def check_contract(q, k, v, causal):
     assert k.shape == v.shape == (G, Sk, D), (
         f"k and v have shape {(G, Sk, D)}: got {k.shape} and {v.shape}"
     )
-    assert nl.tile_size.pmax >= D, f"a head has at most {nl.tile_size.pmax} elements: got {D}"
+    assert nl.tile_size.pmax >= D, (
+        f"a head has at most {nl.tile_size.pmax} elements: got {D}"
+    )
     assert H % G == 0, f"the heads of q are a multiple of those of k: got {H} and {G}"
     assert not causal or Sq <= Sk, (
         f"with a causal mask there are no more queries than keys: got {Sq} and {Sk}"
@@ -88,7 +90,9 @@ def score(queries, keys, scale):
     first = 0
     for tile in keys:
         place = scores[:, first : first + tile.shape[1]]
-        nisa.activation(dst=place, op=nl.copy, data=multiply([queries], [tile]), scale=scale)
+        nisa.activation(
+            dst=place, op=nl.copy, data=multiply([queries], [tile]), scale=scale
+        )
         first += tile.shape[1]
     return scores
 
@@ -113,5 +117,7 @@ def weigh(scores, values, dtype):
     nisa.tensor_copy(dst=rounded, src=powers)
     product = multiply(transpose_columns(rounded), values)
     result = nl.ndarray(product.shape, dtype=dtype, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=result, data=product, op0=nl.multiply, operand0=reciprocal_of(total))
+    nisa.tensor_scalar(
+        dst=result, data=product, op0=nl.multiply, operand0=reciprocal_of(total)
+    )
     return result

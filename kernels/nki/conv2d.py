@@ -14,7 +14,9 @@ BUFFERS = 2
 
 
 @nki.jit
-def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None):
+def fused_conv2d_maxpool(
+    X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WINDOWS=None
+):
     """out = maxpool(conv2d(X, W) + bias): stride 1, no padding, pooling windows side by side.
 
     Dimensions:
@@ -88,7 +90,9 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
                         below, right = min(row + tile_rows, rows), column + tile_columns
                         place = slice(row, below), slice(column, min(right, out_width))
                         total = convolve(weights, block, o, place, W.shape[2])
-                        pool_into(out_block, total, offsets[:, o : o + 1], place, pool_size)
+                        pool_into(
+                            out_block, total, offsets[:, o : o + 1], place, pool_size
+                        )
                 channels = slice(o * pmax, (o + 1) * pmax)
                 nisa.dma_copy(dst=out[image, channels, pooled_rows, :], src=out_block)
     return out
@@ -96,7 +100,10 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
 
 def check_contract(X, W, bias, pool_size):
     """Refuse what the kernel does not take; each text has the rule and the numbers."""
-    pmax, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax  # difftest: ignore[NKU309] for 0.3
+    pmax, bank = (
+        nl.tile_size.pmax,
+        nl.tile_size.psum_fmax,
+    )  # difftest: ignore[NKU309] for 0.3
     assert len(X.shape) == len(W.shape) == 4, (
         f"X is [images, channels, rows, columns] and W [out channels, channels, rows, columns]: "
         f"got shapes {X.shape} and {W.shape}"
@@ -173,7 +180,9 @@ def even_share(total, most):
 
 def psum_tile(out_height, out_width, pool_size, most_windows=None):
     """Rows and columns of the convolution's output that share a PSUM tile: whole windows."""
-    windows = nl.tile_size.psum_fmax // (pool_size * pool_size)  # difftest: ignore[NKU309] for 0.3
+    windows = nl.tile_size.psum_fmax // (
+        pool_size * pool_size
+    )  # difftest: ignore[NKU309] for 0.3
     if most_windows is not None:
         windows = min(windows, most_windows)
     across = even_share(out_width // pool_size, windows)
@@ -198,7 +207,9 @@ def rows_of_block(X, W, pool_size, out_height, tile_rows, wanted_bytes):
     pooled_bytes = (tile_rows // pool_size) * (out_width // pool_size) * itemsize
     tile_bytes = in_blocks * tile_rows * row_bytes + pooled_bytes
     block_bytes = max(staged_bytes, BUFFERS * (halo_bytes + tile_bytes))
-    limit = nl.tile_size.total_available_sbuf_size  # difftest: ignore[NKU309] NKI 0.3 has no other
+    limit = (
+        nl.tile_size.total_available_sbuf_size
+    )  # difftest: ignore[NKU309] NKI 0.3 has no other
     assert weight_bytes + block_bytes <= limit, (
         f"weights and the smallest blocks fit the {limit} bytes of an SBUF partition: "
         f"got {weight_bytes} + {block_bytes}"
@@ -225,7 +236,9 @@ def load_weights(W):
     out_blocks, in_blocks = W.shape[0] // pmax, W.shape[1] // pmax
     taps = W.shape[2] * W.shape[3]
     together = nl.tile_size.psum_fmax // pmax  # difftest: ignore[NKU309] for 0.3
-    weights = nl.ndarray((pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf)
+    weights = nl.ndarray(
+        (pmax, out_blocks, in_blocks, taps, pmax), dtype=W.dtype, buffer=nl.sbuf
+    )
     for o in range(out_blocks):
         for k in range(in_blocks):
             filters = load_filters(W, o, k)
@@ -233,8 +246,12 @@ def load_weights(W):
                 count = min(together, taps - first)
                 turned = nl.ndarray((pmax, count, pmax), dtype=W.dtype, buffer=nl.psum)
                 for t in range(count):
-                    nisa.nc_transpose(dst=turned[:, t, :], data=filters[:, :, first + t])
-                nisa.tensor_copy(dst=weights[:, o, k, first : first + count, :], src=turned)
+                    nisa.nc_transpose(
+                        dst=turned[:, t, :], data=filters[:, :, first + t]
+                    )
+                nisa.tensor_copy(
+                    dst=weights[:, o, k, first : first + count, :], src=turned
+                )
     return weights
 
 
@@ -251,10 +268,14 @@ def load_block(X, image, first, rows):
     """Rows of one image as [128, C // 128, rows, V] in SBUF: a DMA for each 128 channels."""
     pmax = nl.tile_size.pmax
     in_blocks = X.shape[1] // pmax
-    block = nl.ndarray((pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf)
+    block = nl.ndarray(
+        (pmax, in_blocks, rows, X.shape[3]), dtype=X.dtype, buffer=nl.sbuf
+    )
     for k in range(in_blocks):
         channels = slice(k * pmax, (k + 1) * pmax)
-        nisa.dma_copy(dst=block[:, k, :, :], src=X[image, channels, first : first + rows, :])
+        nisa.dma_copy(
+            dst=block[:, k, :, :], src=X[image, channels, first : first + rows, :]
+        )
     return block
 
 

@@ -46,7 +46,9 @@ def nki_matmul_tiled_(lhsT, rhs, result, TILE_M=128, TILE_K=128, TILE_N=512):
             for k in range(K // TILE_K):
                 depth = slice(k * TILE_K, (k + 1) * TILE_K)
                 lhsT_tile, rhs_tile = load(lhsT[depth, rows]), load(rhs[depth, columns])
-                nisa.nc_matmul(dst=total, stationary=lhsT_tile, moving=rhs_tile, accumulate=k > 0)
+                nisa.nc_matmul(
+                    dst=total, stationary=lhsT_tile, moving=rhs_tile, accumulate=k > 0
+                )
 
             rounded = nl.ndarray(total.shape, dtype=result.dtype, buffer=nl.sbuf)
             nisa.tensor_copy(dst=rounded, src=total)

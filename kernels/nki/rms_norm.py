@@ -27,7 +27,9 @@ def rms_norm_rows(x, gamma, eps=1e-6):
         for each 128 rows: out = x * rsqrt(mean(x ** 2) + eps) * gamma
     """
     T, N = x.shape
-    assert gamma.shape == (N,), f"gamma has one value for each of {N} elements: got {gamma.shape}"
+    assert gamma.shape == (N,), (
+        f"gamma has one value for each of {N} elements: got {gamma.shape}"
+    )
     pmax = nl.tile_size.pmax
     out = nl.ndarray((T, N), dtype=x.dtype, buffer=nl.shared_hbm)
     factors = load(gamma.reshape((1, N)).broadcast(0, min(pmax, T)))
@@ -52,7 +54,9 @@ def inverse_root_mean_square(tile, eps):
     rows, N = tile.shape
     squares = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
     total = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation_reduce(dst=squares, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
+    nisa.activation_reduce(
+        dst=squares, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total
+    )
     offset = nl.full((rows, 1), eps, dtype=nl.float32, buffer=nl.sbuf)
     inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=inverse, op=nl.rsqrt, data=total, scale=1 / N, bias=offset)

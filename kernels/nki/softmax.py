@@ -31,7 +31,9 @@ def softmax_rows(x):
         tile = load(x[rows, :])
         powers, total = exponentials(tile)
         share = nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=share, data=powers, op0=nl.multiply, operand0=reciprocal_of(total))
+        nisa.tensor_scalar(
+            dst=share, data=powers, op0=nl.multiply, operand0=reciprocal_of(total)
+        )
         nisa.dma_copy(dst=out[rows, :], src=share)
     return out
 
@@ -44,7 +46,12 @@ def exponentials(tile):
     powers = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
     total = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation_reduce(
-        dst=powers, op=nl.exp, data=tile, bias=negated, reduce_op=nl.add, reduce_res=total
+        dst=powers,
+        op=nl.exp,
+        data=tile,
+        bias=negated,
+        reduce_op=nl.add,
+        reduce_res=total,
     )
     return powers, total
 

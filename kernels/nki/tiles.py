@@ -14,7 +14,10 @@ def load(source):
 def load_rows(matrix):
     """A matrix in HBM as tiles of 128 rows in SBUF; the last may have fewer."""
     rows, pmax = matrix.shape[0], nl.tile_size.pmax
-    return [load(matrix[first : min(first + pmax, rows), :]) for first in range(0, rows, pmax)]
+    return [
+        load(matrix[first : min(first + pmax, rows), :])
+        for first in range(0, rows, pmax)
+    ]
 
 
 def transpose_columns(tile):
@@ -36,5 +39,7 @@ def multiply(stationary, moving):
     shape = (stationary[0].shape[1], moving[0].shape[1])
     total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     for k in range(len(stationary)):
-        nisa.nc_matmul(dst=total, stationary=stationary[k], moving=moving[k], accumulate=k > 0)
+        nisa.nc_matmul(
+            dst=total, stationary=stationary[k], moving=moving[k], accumulate=k > 0
+        )
     return total

@@ -38,7 +38,9 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
     """
     M, N = a_tensor.shape
     tile = nl.tile_size.pmax
-    assert M % tile == N % tile == 0, f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
+    assert M % tile == N % tile == 0, (
+        f"matrix_transpose takes multiples of {tile}, got {M} x {N}"
+    )
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
     out_tiles = out.reshape_dim(0, (N // tile, tile)).permute((1, 0, 2))
     panels = nl.tile_size.psum_fmax // tile  # difftest: ignore[NKU309] for 0.3
@@ -56,7 +58,8 @@ def matrix_transpose(a_tensor, PANEL_BYTES=16 * 1024, STORE_TILES=4):
                 turned = transpose_tiles(block, first, count)
                 below = (left + first) // tile
                 nisa.dma_copy(
-                    dst=out_tiles[:, below : below + count, top : top + height], src=turned
+                    dst=out_tiles[:, below : below + count, top : top + height],
+                    src=turned,
                 )
     return out
 
@@ -98,7 +101,9 @@ def transpose_by_tiles(a_tensor):
     """
     M, N = a_tensor.shape
     tile = nl.tile_size.pmax
-    assert M % tile == N % tile == 0, f"transpose_by_tiles takes multiples of {tile}, got {M} x {N}"
+    assert M % tile == N % tile == 0, (
+        f"transpose_by_tiles takes multiples of {tile}, got {M} x {N}"
+    )
     out = nl.ndarray((N, M), dtype=a_tensor.dtype, buffer=nl.shared_hbm)
 
     for i in range(M // tile):

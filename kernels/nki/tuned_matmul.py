@@ -17,7 +17,14 @@ BANKS = 8
 
 @nki.jit
 def matmul_in_blocks(
-    lhs, rhs, ROWS_FIRST=True, K_TILES=1, M_TILES=1, N_TILES=1, TURNED=False, ROOM=160 * 1024
+    lhs,
+    rhs,
+    ROWS_FIRST=True,
+    K_TILES=1,
+    M_TILES=1,
+    N_TILES=1,
+    TURNED=False,
+    ROOM=160 * 1024,
 ):
     """lhs.T @ rhs, or lhs @ rhs where lhs is turned on the way; K is the innermost loop.
 
@@ -43,7 +50,9 @@ def matmul_in_blocks(
     """
     M, K = lhs.shape if TURNED else (lhs.shape[1], lhs.shape[0])
     N = rhs.shape[1]
-    assert rhs.shape[0] == K, f"lhs and rhs contract over different sizes: {K} and {rhs.shape[0]}"
+    assert rhs.shape[0] == K, (
+        f"lhs and rhs contract over different sizes: {K} and {rhs.shape[0]}"
+    )
     depth, rows, columns = 128 * K_TILES, 128 * M_TILES, 512 * N_TILES
     assert M % rows == 0, f"M={M} is not a multiple of its block, {rows}"
     assert N % columns == 0, f"N={N} is not a multiple of its block, {columns}"
@@ -65,9 +74,13 @@ def matmul_in_blocks(
         sums = new_sums(M_TILES, N_TILES, in_psum)
         for k in range(k_blocks):
             if len(lefts[m]) == k:
-                lefts[m].append(left_block(lhs, m * rows, rows, k * depth, K_TILES, TURNED))
+                lefts[m].append(
+                    left_block(lhs, m * rows, rows, k * depth, K_TILES, TURNED)
+                )
             if len(rights[n]) == k:
-                rights[n].append(load_column(rhs, n * columns, columns, k * depth, K_TILES))
+                rights[n].append(
+                    load_column(rhs, n * columns, columns, k * depth, K_TILES)
+                )
             add_products(sums, lefts[m][k], rights[n][k], k == 0)
         for i in range(M_TILES):
             first = m * rows + i * 128
@@ -120,7 +133,9 @@ def matmul_rung(lhsT, rhs, HOISTED=True, SUMS=1):
                 else:
                     nisa.dma_copy(dst=left, src=lhsT[depth, m * 128 : (m + 1) * 128])
                     nisa.dma_copy(dst=right, src=rhs[depth, n * 512 : (n + 1) * 512])
-                nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
+                nisa.nc_matmul(
+                    dst=total, stationary=left, moving=right, accumulate=k > 0
+                )
             store(result[m * 128 : (m + 1) * 128, n * 512 : (n + 1) * 512], [total])
     return result
 
@@ -166,12 +181,18 @@ def add_products(sums, left, right, first):
     for i in range(len(sums)):
         for j in range(len(sums[i])):
             place = sums[i][j]
-            stationary, moving = columns_of(left, i * 128, 128), columns_of(right, j * 512, 512)
+            stationary, moving = (
+                columns_of(left, i * 128, 128),
+                columns_of(right, j * 512, 512),
+            )
             if place.buffer == nl.psum:
                 for k in range(len(left)):
                     adds = k > 0 or not first
                     nisa.nc_matmul(
-                        dst=place, stationary=stationary[k], moving=moving[k], accumulate=adds
+                        dst=place,
+                        stationary=stationary[k],
+                        moving=moving[k],
+                        accumulate=adds,
                     )
             elif first:
                 nisa.tensor_copy(dst=place, src=multiply(stationary, moving))

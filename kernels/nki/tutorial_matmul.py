@@ -34,7 +34,9 @@ def matmul_hoisted(lhsT, rhs):
     """
     _, M, N = contracted(lhsT, rhs)
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
-    assert M % rows == N % columns == 0, f"M={M} is not a multiple of {rows} or N={N} of {columns}"
+    assert M % rows == N % columns == 0, (
+        f"M={M} is not a multiple of {rows} or N={N} of {columns}"
+    )
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
     for m in range(M // rows):
@@ -45,7 +47,8 @@ def matmul_hoisted(lhsT, rhs):
             copy = nl.ndarray(total.shape, dtype=result.dtype, buffer=nl.sbuf)
             nisa.tensor_copy(dst=copy, src=total)
             nisa.dma_copy(
-                dst=result[m * rows : (m + 1) * rows, n * columns : (n + 1) * columns], src=copy
+                dst=result[m * rows : (m + 1) * rows, n * columns : (n + 1) * columns],
+                src=copy,
             )
     return result
 
@@ -82,22 +85,33 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
     block_rows, block_columns, depth = M_TILES * rows, N_TILES * columns, K_TILES * pmax
     assert M % block_rows == 0, f"M={M} is not a multiple of its block, {block_rows}"
-    assert N % block_columns == 0, f"N={N} is not a multiple of its block, {block_columns}"
+    assert N % block_columns == 0, (
+        f"N={N} is not a multiple of its block, {block_columns}"
+    )
     assert K % depth == 0, f"K={K} is not a multiple of its block, {depth}"
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
     for n in range(N // block_columns):
         totals = []
         for _ in range(M // rows):
-            totals.append(nl.zeros((rows, block_columns), dtype=nl.float32, buffer=nl.sbuf))
+            totals.append(
+                nl.zeros((rows, block_columns), dtype=nl.float32, buffer=nl.sbuf)
+            )
         for k in range(K // depth):
-            moving = load_column(rhs, n * block_columns, block_columns, k * depth, K_TILES)
+            moving = load_column(
+                rhs, n * block_columns, block_columns, k * depth, K_TILES
+            )
             for m in range(M // block_rows):
-                stationary = load_column(lhsT, m * block_rows, block_rows, k * depth, K_TILES)
+                stationary = load_column(
+                    lhsT, m * block_rows, block_rows, k * depth, K_TILES
+                )
                 add_block(totals[m * M_TILES : (m + 1) * M_TILES], stationary, moving)
         for m in range(M // rows):
             nisa.dma_copy(
-                dst=result[m * rows : (m + 1) * rows, n * block_columns : (n + 1) * block_columns],
+                dst=result[
+                    m * rows : (m + 1) * rows,
+                    n * block_columns : (n + 1) * block_columns,
+                ],
                 src=totals[m],
             )
     return result

@@ -49,7 +49,9 @@ def vector_add_tiled(a_vec, b_vec, ROW_CHUNK=128):
         [n] in HBM, a_vec + b_vec
     """
     n = common_length(a_vec, b_vec)
-    assert n % ROW_CHUNK == 0, f"{n} elements are not a multiple of ROW_CHUNK={ROW_CHUNK}"
+    assert n % ROW_CHUNK == 0, (
+        f"{n} elements are not a multiple of ROW_CHUNK={ROW_CHUNK}"
+    )
     a_rows, b_rows = a_vec.reshape((n, 1)), b_vec.reshape((n, 1))
     out = nl.ndarray((n, 1), dtype=a_vec.dtype, buffer=nl.shared_hbm)
     for m in range(n // ROW_CHUNK):

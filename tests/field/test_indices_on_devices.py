@@ -68,7 +68,9 @@ def test_an_offset_that_is_read_from_inside_a_tensor(offset):
     "part, last, found",
     [(True, 99, [("scatter-skipped-view", "note")]), (True, 9, []), (False, 99, [])],
 )
-def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(part, last, found):
+def test_a_scatter_that_skips_wrote_all_the_same_from_a_part_of_a_tensor(
+    part, last, found
+):
     @nki.jit
     def kernel(x, rows):
         out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -94,7 +96,9 @@ def test_two_rows_that_are_put_into_one_slot(slot):
         out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
         at = tile_of(rows)
         tile = tile_of(x)
-        nisa.dma_copy(dst=out.ap([[8, 4], [1, 8]], vector_offset=at, indirect_dim=0), src=tile)
+        nisa.dma_copy(
+            dst=out.ap([[8, 4], [1, 8]], vector_offset=at, indirect_dim=0), src=tile
+        )
         return out
 
     found = findings_in(kernel, [normal(4, 8), np.int32([[2], [1], [4], [slot]])])

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, BufferError, LimitError, NkiError, ShapeError, launch
+from difftest.simulator import (
+    TRN1,
+    BufferError,
+    LimitError,
+    NkiError,
+    ShapeError,
+    launch,
+)
 from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -60,7 +67,9 @@ def test_issue_1051_reshape_of_a_free_dimension_is_a_view():
                 tiles[o] = nl.load(w[128 * o : 128 * (o + 1)])
             tiles = tiles.reshape((2, nl.par_dim(128), 2, 16, 3))
         else:
-            tiles = nl.ndarray((2, nl.par_dim(128), 2, 16, 3), nl.float32, buffer=nl.sbuf)
+            tiles = nl.ndarray(
+                (2, nl.par_dim(128), 2, 16, 3), nl.float32, buffer=nl.sbuf
+            )
             for o in nl.sequential_range(2):
                 for i in nl.sequential_range(2):
                     rows = nl.ds(128 * o, 128)
@@ -89,7 +98,9 @@ def test_issue_1051_psum_accumulates_matmuls():
         return out
 
     expected = np.einsum("kpm,kpn->mn", stationary.astype(np.float64), moving)
-    assert_allclose(launch(kernel, [stationary, moving]).outputs[0], expected, atol=1e-3)
+    assert_allclose(
+        launch(kernel, [stationary, moving]).outputs[0], expected, atol=1e-3
+    )
 
 
 def test_issue_1116_reshape_of_a_shifted_image_says_why_not():
@@ -98,7 +109,9 @@ def test_issue_1116_reshape_of_a_shifted_image_says_why_not():
     def kernel(x):
         x[:, 1:31, 1:15].reshape((16, 30 * 14))
 
-    with pytest.raises(ShapeError, match="its elements must be adjacent in memory") as caught:
+    with pytest.raises(
+        ShapeError, match="its elements must be adjacent in memory"
+    ) as caught:
         launch(kernel, [image])
     assert "x[:, 1:31, 1:15].reshape" in caught.value.location.text
     assert "copy the slice first" in caught.value.remedy
@@ -121,11 +134,15 @@ def test_issue_1138_a_broadcast_multiply_is_right_in_every_form(form):
             nl.store(out, tile * factor[:, :, None])
         else:
             for k in nl.affine_range(8):
-                row = nisa.tensor_scalar(tile[:, k, :], np.multiply, factor[:, k : k + 1])
+                row = nisa.tensor_scalar(
+                    tile[:, k, :], np.multiply, factor[:, k : k + 1]
+                )
                 nl.store(out[:, k, :], row)
         return out
 
-    assert_array_equal(launch(kernel, [buffer, scale]).outputs[0], buffer * scale[:, :, None])
+    assert_array_equal(
+        launch(kernel, [buffer, scale]).outputs[0], buffer * scale[:, :, None]
+    )
 
 
 def test_issue_1138_operands_of_different_rank_are_refused():
@@ -134,7 +151,9 @@ def test_issue_1138_operands_of_different_rank_are_refused():
     def kernel(o, s):
         nl.multiply(nl.load(o), nl.load(s))
 
-    with pytest.raises(ShapeError, match="takes operands with the same number of dimensions"):
+    with pytest.raises(
+        ShapeError, match="takes operands with the same number of dimensions"
+    ):
         launch(kernel, [normal(8, 8, 64), normal(8, 64)])
 
 
@@ -145,7 +164,9 @@ def test_issue_1174_reshape_of_hbm_and_block_dimensions():
     @nki.jit
     def kernel(a, b):
         out = nl.ndarray((*[1, 96], *[64]), nl.float32, buffer=nl.shared_hbm)
-        tiles = nl.ndarray((*[2], nl.par_dim(*[128]), *[96]), nl.float32, buffer=nl.sbuf)
+        tiles = nl.ndarray(
+            (*[2], nl.par_dim(*[128]), *[96]), nl.float32, buffer=nl.sbuf
+        )
         total = nl.zeros((96, 64), nl.float32, buffer=nl.psum)
         for k in nl.affine_range(2):
             tiles[k, :, :] = nl.load(a[k])
@@ -177,7 +198,11 @@ def test_issue_1255_activation_on_a_slice_of_a_reshaped_tensor(batch):
 def test_issue_1296_activation_adds_its_bias_whatever_the_function(function):
     data = normal(16, 32)
     bias = normal(16, 1)
-    expected = {nl.copy: lambda x: x, nl.relu: lambda x: np.maximum(x, 0), nl.square: np.square}
+    expected = {
+        nl.copy: lambda x: x,
+        nl.relu: lambda x: np.maximum(x, 0),
+        nl.square: np.square,
+    }
 
     @nki.jit
     def kernel(x, b):
@@ -185,7 +210,9 @@ def test_issue_1296_activation_adds_its_bias_whatever_the_function(function):
         nl.store(out, nisa.activation(function, nl.load(x), bias=nl.load(b)))
         return out
 
-    assert_array_equal(launch(kernel, [data, bias]).outputs[0], expected[function](data + bias))
+    assert_array_equal(
+        launch(kernel, [data, bias]).outputs[0], expected[function](data + bias)
+    )
 
 
 def test_issue_1306_an_index_out_of_bounds_is_named():
@@ -231,7 +258,9 @@ def test_issue_1308_integers_of_32_bits():
     assert_array_equal(copied, values)
     assert_array_equal(low, values & np.uint32(0xFFFF))
     assert_array_equal(high, values >> np.uint32(16))
-    assert_array_equal(product, (values & np.uint32(0xFFFF)) * (values >> np.uint32(16)))
+    assert_array_equal(
+        product, (values & np.uint32(0xFFFF)) * (values >> np.uint32(16))
+    )
 
 
 def test_issue_1308_a_number_beside_a_tile_goes_through_float32():

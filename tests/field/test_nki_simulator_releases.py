@@ -66,7 +66,11 @@ def test_0_4_a_local_gather_into_a_view(view):
 
     def compute(x, i):
         whole = nl.zeros((16, 20), nl.float32)
-        part = whole[:, 3:19] if view == "slice" else whole.ap([[20, 16], [1, 16]], offset=3)
+        part = (
+            whole[:, 3:19]
+            if view == "slice"
+            else whole.ap([[20, 16], [1, 16]], offset=3)
+        )
         nisa.local_gather(part, x, i, 1, 16)
         return whole
 
@@ -98,7 +102,13 @@ def test_0_4_iota_and_affine_select_with_an_offset_in_a_register():
         register = nisa.register_alloc(3)
         nisa.iota(counted, [[1, 6]], offset=register, channel_multiplier=10)
         nisa.affine_select(
-            kept, [[-1, 6]], 1, nl.load(x), 0.0, cmp_op=nl.greater_equal, offset=register
+            kept,
+            [[-1, 6]],
+            1,
+            nl.load(x),
+            0.0,
+            cmp_op=nl.greater_equal,
+            offset=register,
         )
         nisa.register_move(register, 100)  # too late for both
         return stored(counted), stored(kept)
@@ -214,7 +224,9 @@ def test_0_5_accumulating_on_what_nothing_wrote_is_refused():
         out = nl.ndarray((8, 8), nl.float32, buffer=nl.psum)
         nisa.nc_matmul(out, x, x, accumulate=True)
 
-    with pytest.raises(KernelError, match="nc_matmul was to add to what nothing had written"):
+    with pytest.raises(
+        KernelError, match="nc_matmul was to add to what nothing had written"
+    ):
         on_nki_tiles(compute, values(4, 8))
 
 
@@ -237,7 +249,9 @@ def test_0_6_float32_to_integer_rounds_to_even_and_saturates(how):
             nisa.dma_copy(out, x)
         return out
 
-    assert on_nki_tiles(compute, data).tolist() == [[0, 2, 2, 0, -2, 126, 127, 127, -128]]
+    assert on_nki_tiles(compute, data).tolist() == [
+        [0, 2, 2, 0, -2, 126, 127, 127, -128]
+    ]
 
 
 TIES = np.array([[5, 1, 5, 3, 5, 2, 1, 0, 3, 4]], np.float32)
@@ -378,7 +392,9 @@ def test_0_6_tensor_scalar_reduce_keeps_its_register_without_reduce_res():
         return total
 
     expected = 2 * (first.sum(1) + second.sum(1))
-    assert_allclose(on_nki_tiles(compute, first, second)[:, 0], expected, rtol=1e-5, atol=1e-5)
+    assert_allclose(
+        on_nki_tiles(compute, first, second)[:, 0], expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @every("width, count", [(1, 16), (4, 8), (16, 3)])

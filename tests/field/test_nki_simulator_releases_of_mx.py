@@ -16,7 +16,10 @@ from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile
 
 RNG = np.random.default_rng(0)
-FLOATS = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
+FLOATS = {
+    "float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2_x4": ml_dtypes.float8_e5m2,
+}
 
 
 def on_trn3(kernel, *arrays):
@@ -118,7 +121,9 @@ def test_0_5_a_dma_of_packed_elements_that_skips():
         nisa.dma_copy(bits, out.view(nl.uint32))
         return bits
 
-    assert_array_equal(on_trn3(kernel, table, places), np.stack([table[5], [0] * 4, table[0]]))
+    assert_array_equal(
+        on_trn3(kernel, table, places), np.stack([table[5], [0] * 4, table[0]])
+    )
 
 
 def test_0_6_scales_in_a_slice_of_a_common_tile():
@@ -150,4 +155,6 @@ def test_0_6_double_row_has_the_result_s_own_shape():
         return out
 
     wide = [array.astype(np.float32) for array in (left, right)]
-    assert_array_equal(on_nki_tiles(compute, left, right), np.einsum("pkm,pkn->mn", *wide))
+    assert_array_equal(
+        on_nki_tiles(compute, left, right), np.einsum("pkm,pkn->mn", *wide)
+    )

@@ -171,7 +171,11 @@ def test_what_two_cores_exchange_lies_at_one_address(apart):
         place = (0, 4096 * (1 + mine)) if apart else (0, 4096)
         other = nl32.ndarray((8, 32), dtype=x.dtype, buffer=nl32.sbuf, address=place)
         nisa32.sendrecv(
-            src=own, dst=other, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0
+            src=own,
+            dst=other,
+            send_to_rank=1 - mine,
+            recv_from_rank=1 - mine,
+            pipe_id=0,
         )
         nisa32.dma_copy(dst=out[8 * mine : 8 * mine + 8, :], src=other)
         return out
@@ -230,7 +234,10 @@ def skipping(x, rows):
 @every("last, machine, found", [(99, None, True), (9, None, False), (99, TRN1, False)])
 def test_a_scatter_add_that_skips_aborted_the_dma_on_trn2(last, machine, found):
     rows = np.int32([[3], [1], [4], [last]])
-    ids = [one for one, _ in found_in(nki.jit(skipping), [normal(4, 8), rows], machine=machine)]
+    ids = [
+        one
+        for one, _ in found_in(nki.jit(skipping), [normal(4, 8), rows], machine=machine)
+    ]
     assert ("scatter-skipped" in ids) is found
 
 
@@ -238,7 +245,8 @@ def test_a_scatter_add_that_skips_aborted_the_dma_on_trn2(last, machine, found):
 
 
 @every(
-    "steps, apart, found", [(3, False, [("psum-chains", "warning")]), (3, True, []), (1, False, [])]
+    "steps, apart, found",
+    [(3, False, [("psum-chains", "warning")]), (3, True, []), (1, False, [])],
 )
 def test_all_chains_but_the_last_lost_their_first_product(steps, apart, found):
     """Chains of three matmuls in columns of one PSUM tensor: a sum of the last two (trn1)."""
@@ -253,7 +261,9 @@ def test_all_chains_but_the_last_lost_their_first_product(steps, apart, found):
             places[1] = nl32.ndarray((128, 16), dtype=nl32.float32, buffer=nl32.psum)
         for place in places:
             for step in range(steps):
-                nisa32.nc_matmul(place, tile[:, 0:128], tile[:, 0:16], accumulate=step > 0)
+                nisa32.nc_matmul(
+                    place, tile[:, 0:128], tile[:, 0:16], accumulate=step > 0
+                )
         for place in places:
             held = nl32.ndarray((128, 16), dtype=x.dtype, buffer=nl32.sbuf)
             nisa32.tensor_copy(dst=held, src=place)
@@ -280,7 +290,9 @@ def test_a_start_left_out_on_a_tensor_that_is_used_again():
             nisa32.dma_copy(dst=out[turn], src=held)
         return out
 
-    assert found_in(kernel, [normal(128, 128)], machine=TRN1) == [("psum-start", "warning")]
+    assert found_in(kernel, [normal(128, 128)], machine=TRN1) == [
+        ("psum-start", "warning")
+    ]
 
 
 # -- the classic compiler --------------------------------------------------------------------------

@@ -58,8 +58,13 @@ def parts_of_one(x):
     return [whole[number] for number in range(4)]
 
 
-@every("buffers, found", [(one_pair, ["exchange-buffer-shared"]), (own, []), (parts_of_one, [])])
-def test_two_exchanges_through_one_pair_of_buffers_were_wrong_at_8_ranks(buffers, found):
+@every(
+    "buffers, found",
+    [(one_pair, ["exchange-buffer-shared"]), (own, []), (parts_of_one, [])],
+)
+def test_two_exchanges_through_one_pair_of_buffers_were_wrong_at_8_ranks(
+    buffers, found
+):
     data = [np.full((RANKS, 8), rank, np.float32) for rank in range(RANKS)]
     inspector = Inspector()
     with listening(inspector):
@@ -83,8 +88,14 @@ def sums_of_three(halo):
         for shift in range(3):
             tile = nl.ndarray((half, columns), dtype=x.dtype, buffer=nl.sbuf)
             nisa.memset(dst=tile, value=0.0)
-            there = half if halo else min(half, half * (nl.program_id(0) + 1) + 1 - first - shift)
-            nisa.dma_copy(dst=tile[0:there, :], src=x[first + shift : first + shift + there, :])
+            there = (
+                half
+                if halo
+                else min(half, half * (nl.program_id(0) + 1) + 1 - first - shift)
+            )
+            nisa.dma_copy(
+                dst=tile[0:there, :], src=x[first + shift : first + shift + there, :]
+            )
             nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
         nisa.dma_copy(dst=out[first : first + half, :], src=total)
         return out

@@ -37,7 +37,9 @@ def test_release_2_30_iota_with_an_offset_of_the_loop():
     def kernel():
         out = nl.ndarray((3, 4), nl.int32, buffer=nl.shared_hbm)
         for i in nl.affine_range(3):
-            nl.store(out[nl.ds(i, 1)], nisa.iota(10 * i + nl.arange(4)[None, :], nl.int32))
+            nl.store(
+                out[nl.ds(i, 1)], nisa.iota(10 * i + nl.arange(4)[None, :], nl.int32)
+            )
         return out
 
     assert run(kernel).tolist() == [[10 * i + k for k in range(4)] for i in range(3)]
@@ -51,7 +53,10 @@ def test_release_2_30_affine_select_with_an_offset_of_the_loop():
         p, f = nl.mgrid[0:4, 0:4]
         for i in nl.affine_range(3):
             part = nl.ds(4 * i, 4)
-            nl.store(out[:, part], nisa.affine_select(p >= 4 * i + f, nl.load(x[:, part]), 0.0))
+            nl.store(
+                out[:, part],
+                nisa.affine_select(p >= 4 * i + f, nl.load(x[:, part]), 0.0),
+            )
         return out
 
     rows, columns = np.mgrid[0:4, 0:12]

@@ -14,7 +14,12 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
+from tests.unit.analysis.detectors.kernels import (
+    detected_in,
+    findings_in,
+    found_in,
+    normal,
+)
 
 
 def test_issue_1308_an_int32_above_two_to_the_24_goes_through_float32():
@@ -75,7 +80,9 @@ def test_issue_1060_who_is_live_when_sbuf_is_full():
     assert finding.id == "sbuf-full"
     assert "position_out [128, 24642] float32 in sbuf" in finding.happened
     assert "position_in [128, 24642] float32 in sbuf" in finding.happened
-    assert "198024 bytes a partition of sbuf, which has 180224 (trn1)" in finding.happened
+    assert (
+        "198024 bytes a partition of sbuf, which has 180224 (trn1)" in finding.happened
+    )
     assert finding.location is not None
     assert "nl.zeros((128, 24642)" in finding.location.text
     assert found_in(kernel, []) == []
@@ -86,7 +93,9 @@ def test_issues_1036_and_1118_products_that_need_more_banks_than_there_are():
         out = nl.ndarray((count, 128, 300), nl.float32, buffer=nl.shared_hbm)
         weights = nl.load(w)
         tile = nl.load(x)
-        totals = [nl.zeros((128, 300), nl.float32, buffer=nl.psum) for _ in range(count)]
+        totals = [
+            nl.zeros((128, 300), nl.float32, buffer=nl.psum) for _ in range(count)
+        ]
         for total in totals:
             total += nisa.nc_matmul(weights, tile)
         for number, total in enumerate(totals):

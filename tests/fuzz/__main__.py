@@ -18,7 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--longest", type=int, default=8, help="statements drawn for a program")
+    parser.add_argument(
+        "--longest", type=int, default=8, help="statements drawn for a program"
+    )
     parser.add_argument(
         "--modes",
         default=",".join(MODES),
@@ -27,7 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dialect", choices=(*DIALECTS, "both"), default="both")
     chosen = parser.parse_args(arguments)
     dialects = tuple(DIALECTS) if chosen.dialect == "both" else (chosen.dialect,)
-    found = [_look(dialect, 60 * chosen.minutes / len(dialects), chosen) for dialect in dialects]
+    found = [
+        _look(dialect, 60 * chosen.minutes / len(dialects), chosen)
+        for dialect in dialects
+    ]
     return 1 if any(found) else 0
 
 
@@ -46,7 +51,10 @@ def _look(dialect: str, seconds: float, chosen: argparse.Namespace) -> bool:
         print(f"{dialect}: {campaign.statistics}", flush=True)
         seed += 1000
     statistics = campaign.statistics
-    print("\nopcodes:", ", ".join(f"{name} {n}" for name, n in statistics.opcodes.most_common()))
+    print(
+        "\nopcodes:",
+        ", ".join(f"{name} {n}" for name, n in statistics.opcodes.most_common()),
+    )
     for signature, failure in statistics.failures.items():
         print(f"{statistics.repeats[signature]:6} times: {failure.signature}")
     return bool(statistics.failures)

@@ -31,8 +31,23 @@ from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 
 SHAPES = ((8, 8), (8, 1), (16, 8), (1, 8), (32, 32), (8, 2, 4), (1, 1), (128, 4))
-DTYPES = ("float32", "bfloat16", "int32", "uint8", "uint16", "uint32", "int8", "float8_e5m2")
-UNDOCUMENTED = ("no_such_argument", "perf_mode", "directives", "platform_target", "mode")
+DTYPES = (
+    "float32",
+    "bfloat16",
+    "int32",
+    "uint8",
+    "uint16",
+    "uint32",
+    "int8",
+    "float8_e5m2",
+)
+UNDOCUMENTED = (
+    "no_such_argument",
+    "perf_mode",
+    "directives",
+    "platform_target",
+    "mode",
+)
 """Names for where a function takes any."""
 WAITING = frozenset({"core_barrier", "sendrecv"})
 """They wait for another core, which these launches do not have."""
@@ -80,7 +95,8 @@ ITEMS = ("__getitem__", "__iter__", "__setitem__")
 OF_TENSORS = tuple(
     (f"nl.NkiTensor.{name}", getattr(NkiTensor, name))
     for name in sorted(vars(NkiTensor))
-    if inspect.isfunction(getattr(NkiTensor, name)) and (name[0] != "_" or name in ITEMS)
+    if inspect.isfunction(getattr(NkiTensor, name))
+    and (name[0] != "_" or name in ITEMS)
 )
 DIALECTS = (
     Dialect(
@@ -114,7 +130,9 @@ class Drawer:
         if kind == 0:
             return made[0 : max(1, shape[0] // 2)]
         if kind == 1 and hasattr(self.nl, "arange") and self.random.random() < 0.5:
-            return made[self.nl.arange(shape[0])[(slice(None), *[None] * (len(shape) - 1))] < 4]
+            return made[
+                self.nl.arange(shape[0])[(slice(None), *[None] * (len(shape) - 1))] < 4
+            ]
         return made[:, 0:1] if kind == 1 and len(shape) == 2 else made
 
     def index(self) -> Any:
@@ -123,23 +141,70 @@ class Drawer:
             return self.nl.ds(0, 4) if hasattr(self.nl, "ds") else 1
         line = self.nl.arange(self.random.choice((1, 8, 4)))
         spread = self.random.choice((line[:, None], line[None, :], line))
-        return spread if self.random.random() < 0.5 else spread < self.random.choice((0, 2, 9))
+        return (
+            spread
+            if self.random.random() < 0.5
+            else spread < self.random.choice((0, 2, 9))
+        )
 
     def operator(self) -> Any:
-        names = ("add", "multiply", "maximum", "bitwise_and", "exp", "logical_not", "power", "less")
-        return getattr(self.random.choice((np, self.nl)), self.random.choice(names), np.add)
+        names = (
+            "add",
+            "multiply",
+            "maximum",
+            "bitwise_and",
+            "exp",
+            "logical_not",
+            "power",
+            "less",
+        )
+        return getattr(
+            self.random.choice((np, self.nl)), self.random.choice(names), np.add
+        )
 
     def odd(self) -> Any:
         """Draw an object that no argument accepts."""
         values: tuple[Any, ...] = (
-            *(None, "x", b"x", 1j, object(), {}, [], (), [None], (1, "x"), ..., slice(0, 2), int),
-            *(float("nan"), float("inf"), -1, 10**12, 2**70, np.arange(3), np.float64(2.5)),
-            *(np.array("x"), np.array([[1.0]]), {"a": 1}, lambda: 1, True, self.nl, range(3)),
+            *(
+                None,
+                "x",
+                b"x",
+                1j,
+                object(),
+                {},
+                [],
+                (),
+                [None],
+                (1, "x"),
+                ...,
+                slice(0, 2),
+                int,
+            ),
+            *(
+                float("nan"),
+                float("inf"),
+                -1,
+                10**12,
+                2**70,
+                np.arange(3),
+                np.float64(2.5),
+            ),
+            *(
+                np.array("x"),
+                np.array([[1.0]]),
+                {"a": 1},
+                lambda: 1,
+                True,
+                self.nl,
+                range(3),
+            ),
         )
         return self.random.choice(values)
 
     def shape(self) -> Any:
-        return self.random.choice(((8, 8), [8, 8], 8, (8,), (8, 2, 4), (129, 1), (0, 1), (8, -1)))
+        return self.random.choice(
+            ((8, 8), [8, 8], 8, (8,), (8, 2, 4), (129, 1), (0, 1), (8, -1))
+        )
 
     def argument(self, name: str) -> Any:
         """For a parameter of this name: what fits often, anything sometimes."""
@@ -164,21 +229,29 @@ class Drawer:
             )
         if name == "engine":
             return self.random.choice(tuple(self.nisa.engine))
-        return self.random.choice((self.tile, self.tile, self.tile, self.number, self.hbm))()
+        return self.random.choice(
+            (self.tile, self.tile, self.tile, self.number, self.hbm)
+        )()
 
     def number(self) -> Any:
         return self.random.choice((0, 1, 2.5, -3, np.float32(0.5), True, 8))
 
     def hbm(self) -> Any:
-        return self.random.choice((self.tensor, self.tensor[0:8], self.tensor[0:8, 0:4]))
+        return self.random.choice(
+            (self.tensor, self.tensor[0:8], self.tensor[0:8, 0:4])
+        )
 
-    def arguments(self, function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(
+        self, function: Callable[..., Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of one call; some are left out, a few are too many."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for one in inspect.signature(function).parameters.values():
             if one.kind is one.VAR_POSITIONAL:
-                positional += [self.argument(one.name) for _ in range(self.random.randrange(3))]
+                positional += [
+                    self.argument(one.name) for _ in range(self.random.randrange(3))
+                ]
             elif one.kind is one.VAR_KEYWORD:
                 if self.random.random() < 0.1:
                     named[self.random.choice(UNDOCUMENTED)] = self.odd()

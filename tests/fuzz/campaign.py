@@ -78,7 +78,9 @@ class Campaign:
         self.statistics.seconds += time.monotonic() - start
         return self.statistics
 
-    def search(self, seed: int, count: int, end: float = math.inf) -> Disagreement | None:
+    def search(
+        self, seed: int, count: int, end: float = math.inf
+    ) -> Disagreement | None:
         """Up to ``count`` programs of one seed until a failure of a new kind, which is reduced."""
         failures: list[Disagreement] = []
 
@@ -86,7 +88,10 @@ class Campaign:
             if not failures and time.monotonic() > end:
                 return
             failure = self._failure(program)
-            if failure is not None and failure.signature not in self.statistics.failures:
+            if (
+                failure is not None
+                and failure.signature not in self.statistics.failures
+            ):
                 failures.append(failure)
                 raise failure
 

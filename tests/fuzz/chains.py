@@ -30,7 +30,9 @@ def _index(scene: Scene, shape: Shape, value: Value) -> str:
         kind = choices.integer(0, 5)
         start = choices.integer(0, size - 1)
         if kind == 0:
-            items.append(str(size if scene.spoil() else choices.integer(-size, size - 1)))
+            items.append(
+                str(size if scene.spoil() else choices.integer(-size, size - 1))
+            )
         elif kind == 1:
             count = choices.integer(1, size - start)
             items.append(f"nl.ds({start}, {0 if scene.spoil() else count})")
@@ -67,12 +69,18 @@ def _permute(scene: Scene, shape: Shape, value: Value) -> str:
 
 def _expand(scene: Scene, shape: Shape, value: Value) -> str:
     first = 0 if value.space.is_hbm else 1
-    return f".expand_dim({scene.choices.integer(first, len(shape))})" if len(shape) < 4 else ""
+    return (
+        f".expand_dim({scene.choices.integer(first, len(shape))})"
+        if len(shape) < 4
+        else ""
+    )
 
 
 def _squeeze(scene: Scene, shape: Shape, value: Value) -> str:
     ones = [k for k in range(1, len(shape)) if shape[k] == 1]
-    return f".squeeze_dim({scene.choices.pick(ones)})" if ones and len(shape) > 2 else ""
+    return (
+        f".squeeze_dim({scene.choices.pick(ones)})" if ones and len(shape) > 2 else ""
+    )
 
 
 def _split(scene: Scene, shape: Shape, value: Value) -> str:

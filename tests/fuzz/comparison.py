@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import LaunchResult, NkiError, NotModelledError, OracleError, launch
+from difftest.simulator import (
+    LaunchResult,
+    NkiError,
+    NotModelledError,
+    OracleError,
+    launch,
+)
 from difftest.simulator.dtypes import from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
 from tests.fuzz.program import DRAWN, Output, Program
@@ -63,7 +69,11 @@ def run(program: Program, mode: str) -> Outcome:
         warnings.simplefilter("ignore")  # the values are compared
         try:
             result = launch(
-                kernel, arrays, grid=program.grid, machine=program.machine_record, **MODES[mode]
+                kernel,
+                arrays,
+                grid=program.grid,
+                machine=program.machine_record,
+                **MODES[mode],
             )
         except NkiError as error:
             str(error)  # while the kernel's lines are there to be quoted
@@ -89,7 +99,9 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
             signature = f"value {str(outcome.crash).split(' wrote ')[0]}"
             raise Disagreement(program, signature, str(outcome))
         if outcome.crash is not None:
-            raise Disagreement(program, f"{outcome.mode}: raw {outcome.place}", str(outcome))
+            raise Disagreement(
+                program, f"{outcome.mode}: raw {outcome.place}", str(outcome)
+            )
         _compare_arguments(program, outcome)
         _compare_exact(program, outcome)
     first = outcomes[0]
@@ -106,7 +118,9 @@ def _compare_exact(program: Program, outcome: Outcome) -> None:
     if not run.has_meaning:
         return
     holes = outcome.result.unwritten
-    for number, (got, output) in enumerate(zip(outcome.result.outputs, run.outputs, strict=True)):
+    for number, (got, output) in enumerate(
+        zip(outcome.result.outputs, run.outputs, strict=True)
+    ):
         if not is_float(got.dtype):
             continue
         error = np.zeros(()) if output.error is None else output.error * (1 + 2.0**-30)
@@ -135,8 +149,14 @@ def _place(error: BaseException) -> str:
     lines = [frame.line or "" for frame in frames if frame.filename.startswith(DRAWN)]
     where = ""
     if inside:
-        where = f" in {inside[-1].filename.rpartition('/simulator/')[2]} {inside[-1].name}"
-    calls = re.findall(r"\b(?:nl|nisa)\.(?!ds\b|arange\b)\w+(?=\()", lines[-1]) if lines else []
+        where = (
+            f" in {inside[-1].filename.rpartition('/simulator/')[2]} {inside[-1].name}"
+        )
+    calls = (
+        re.findall(r"\b(?:nl|nisa)\.(?!ds\b|arange\b)\w+(?=\()", lines[-1])
+        if lines
+        else []
+    )
     return f"{type(error).__name__}{where}" + (f" from {calls[0]}" if calls else "")
 
 
@@ -150,11 +170,15 @@ def _compare(program: Program, a: Outcome, b: Outcome) -> None:
         number = [each.name for each in program.inputs].index(output.name)
         _compare_values(program, output, (a, a.arrays[number]), (b, b.arrays[number]))
     for number, output in enumerate(program.outputs):
-        holes = [outcome.result.unwritten[number] for outcome in (a, b) if outcome.result]
+        holes = [
+            outcome.result.unwritten[number] for outcome in (a, b) if outcome.result
+        ]
         if not _same_holes(*holes):
             what = f"{output.name}: unwritten in {a.mode} {holes[0]}, in {b.mode} {holes[1]}"
             raise Disagreement(program, f"written {output.opcode}", what)
-        values = [outcome.result.outputs[number] for outcome in (a, b) if outcome.result]
+        values = [
+            outcome.result.outputs[number] for outcome in (a, b) if outcome.result
+        ]
         _compare_values(program, output, (a, values[0]), (b, values[1]))
 
 
@@ -179,20 +203,30 @@ def _compare_arguments(program: Program, outcome: Outcome) -> None:
         kept = not each.mutable or outcome.result is None
         if kept and array.tobytes() != each.array().tobytes():
             raise Disagreement(
-                program, f"{outcome.mode} changed an argument", f"{each.name}\n{outcome}"
+                program,
+                f"{outcome.mode} changed an argument",
+                f"{each.name}\n{outcome}",
             )
 
 
 def _compare_refusals(program: Program, a: Outcome, b: Outcome) -> None:
     if a.refusal is None or b.refusal is None:
-        refused, mode = (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)
+        refused, mode = (
+            (a.refusal, b.mode) if a.refusal is not None else (b.refusal, a.mode)
+        )
         rule = _broken(refused)
-        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
+        raise Disagreement(
+            program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}"
+        )
     lines = [_line(error) for error in (a.refusal, b.refusal)]
     if lines[0] != lines[1] and None not in lines:
-        earlier, mode = (a, b.mode) if (lines[0] or 0) < (lines[1] or 0) else (b, a.mode)
+        earlier, mode = (
+            (a, b.mode) if (lines[0] or 0) < (lines[1] or 0) else (b, a.mode)
+        )
         rule = _broken(earlier.refusal)
-        raise Disagreement(program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}")
+        raise Disagreement(
+            program, f"one refuses, {mode} does not: {rule}", f"{a}\n{b}"
+        )
 
 
 def _broken(error: NkiError | None) -> str:
@@ -228,4 +262,6 @@ def differs(a: Any, b: Any) -> str:
     if not np.any(wrong):
         return ""
     place = tuple(int(k) for k in np.argwhere(wrong)[0])
-    return f"{int(np.sum(wrong))} of {a.size} elements differ, the first at {list(place)}"
+    return (
+        f"{int(np.sum(wrong))} of {a.size} elements differ, the first at {list(place)}"
+    )

@@ -23,7 +23,17 @@ from tests.fuzz.sinks import sink, target_text
 from tests.fuzz.views import AXES
 from tests.unit.simulator.instructions.calls.spelling import named
 
-ARITHMETIC = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "mod", "fmod", "power")
+ARITHMETIC = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "mod",
+    "fmod",
+    "power",
+)
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
@@ -31,8 +41,29 @@ PYTHON = dict(zip(ARITHMETIC, ("+", "-", "*", "/", None, None, "%"), strict=Fals
 PYTHON |= dict(zip(COMPARISONS, ("==", "!=", "<", "<=", ">", ">="), strict=True))
 PYTHON |= dict(zip(BITS, ("&", "|", "^", "<<", ">>"), strict=True))
 UNARY = (
-    *("relu", "square", "sign", "abs", "negative", "logical_not", "reciprocal", "copy", "exp"),
-    *("tanh", "sigmoid", "gelu", "gelu_dx", "silu", "silu_dx", "softplus", "mish", "erf", "erf_dx"),
+    *(
+        "relu",
+        "square",
+        "sign",
+        "abs",
+        "negative",
+        "logical_not",
+        "reciprocal",
+        "copy",
+        "exp",
+    ),
+    *(
+        "tanh",
+        "sigmoid",
+        "gelu",
+        "gelu_dx",
+        "silu",
+        "silu_dx",
+        "softplus",
+        "mish",
+        "erf",
+        "erf_dx",
+    ),
     *("gelu_apprx_tanh", "gelu_apprx_sigmoid", "floor", "ceil", "trunc", "invert"),
 )
 RANGED = ("sqrt", "rsqrt", "log", "sin", "arctan", "cos")
@@ -40,7 +71,9 @@ RANGED = ("sqrt", "rsqrt", "log", "sin", "arctan", "cos")
 REDUCTIONS = ("sum", "max", "min", "mean", "var", "softmax", "prod", "all")
 
 
-def _more(scene: Scene, shape: Shape, *, masks: bool = True, floats: bool = False) -> str:
+def _more(
+    scene: Scene, shape: Shape, *, masks: bool = True, floats: bool = False
+) -> str:
     """The arguments ``dtype=`` and ``mask=`` as text."""
     choices = scene.choices
     text = ""
@@ -74,15 +107,26 @@ def unary(scene: Scene) -> None:
     """A function of one tile, in its range."""
     choices = scene.choices
     name = choices.pick((*UNARY, *RANGED))
-    dtypes = [dtype for dtype in DTYPES if integers_of(dtype)] if name == "invert" else None
+    dtypes = (
+        [dtype for dtype in DTYPES if integers_of(dtype)] if name == "invert" else None
+    )
     data = operand(scene, spaces=ON_CHIP, dtypes=dtypes)
     text = data.text
     if name in RANGED:
         text = f"nl.minimum(nl.add(nl.abs({text}), 0.5), 1.5)"
-    if name in ("negative", "invert") and scene.dialect == "classic" and choices.chance(40):
+    if (
+        name in ("negative", "invert")
+        and scene.dialect == "classic"
+        and choices.chance(40)
+    ):
         sink(scene, f"({'-' if name == 'negative' else '~'}{text})", data.shape, name)
     else:
-        sink(scene, f"nl.{name}({text}{_more(scene, data.shape)})", data.shape, f"nl.{name}")
+        sink(
+            scene,
+            f"nl.{name}({text}{_more(scene, data.shape)})",
+            data.shape,
+            f"nl.{name}",
+        )
 
 
 def reduced(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape:
@@ -104,7 +148,11 @@ def reduction(scene: Scene) -> None:
     keepdims = name != "softmax" and choices.chance(40)
     more += ", keepdims=True" if keepdims else ""
     words = axes[0] if len(axes) == 1 else axes
-    shape = data.shape if name == "softmax" else reduced(data.shape, axes, keepdims=keepdims)
+    shape = (
+        data.shape
+        if name == "softmax"
+        else reduced(data.shape, axes, keepdims=keepdims)
+    )
     sink(scene, f"nl.{name}({data.text}, axis={words}{more})", shape, f"nl.{name}")
 
 
@@ -117,7 +165,9 @@ def cast(scene: Scene) -> None:
     shape = data.shape
     if kind == "broadcast_to":
         axis = choices.integer(0, len(shape) - 1)
-        narrow = operand(scene, tuple(1 if k == axis else n for k, n in enumerate(shape)))
+        narrow = operand(
+            scene, tuple(1 if k == axis else n for k, n in enumerate(shape))
+        )
         text = f"nl.broadcast_to({narrow.text}, shape={shape})"
     if kind == "=":  # a name would be the same tensor, not a copy
         target = destination(scene, shape, choices.pick(DTYPES))
@@ -131,7 +181,12 @@ def matmul(scene: Scene) -> None:
     depth, rows, columns = (choices.pick((2, 1, 3, 16)) for _ in range(3))
     floats = [NAMES[name] for name in FLOATS]
     x, y = (operand(scene, (depth, size), dtypes=floats) for size in (rows, columns))
-    sink(scene, f"nl.matmul({x.text}, {y.text}, transpose_x=True)", (rows, columns), "nl.matmul")
+    sink(
+        scene,
+        f"nl.matmul({x.text}, {y.text}, transpose_x=True)",
+        (rows, columns),
+        "nl.matmul",
+    )
 
 
 def transpose(scene: Scene) -> None:
@@ -156,7 +211,12 @@ def _in_hbm(scene: Scene) -> Access:
 def load(scene: Scene) -> None:
     """``nl.load`` of a part of an argument, or of a tensor of HBM written before."""
     source = _in_hbm(scene)
-    sink(scene, f"nl.load({source.text}{_more(scene, source.shape)})", source.shape, "nl.load")
+    sink(
+        scene,
+        f"nl.load({source.text}{_more(scene, source.shape)})",
+        source.shape,
+        "nl.load",
+    )
 
 
 def load_beyond(scene: Scene) -> None:
@@ -170,7 +230,9 @@ def load_beyond(scene: Scene) -> None:
     items = [f"{grid}.{AXES[k]}" for k in range(2)]
     items[axis] += f" + {choices.integer(1, 3)}"
     inside = f"mask={items[axis]} < {shape[axis]}"
-    sink(scene, f"nl.load({given.name}[{', '.join(items)}], {inside})", shape, "nl.load")
+    sink(
+        scene, f"nl.load({given.name}[{', '.join(items)}], {inside})", shape, "nl.load"
+    )
 
 
 def store(scene: Scene) -> None:
@@ -199,10 +261,15 @@ def atomic_add(scene: Scene) -> None:
     rows, columns, count = (choices.pick(sizes) for sizes in ((4, 3), (3, 2), (2, 3)))
     added = operand(scene, (count, columns))
     kind = choices.pick(("float32", "bfloat16", "int32"))
-    given = scene.argument((rows, columns), kind, expression_of(scene, kind), mutable=True)
+    given = scene.argument(
+        (rows, columns), kind, expression_of(scene, kind), mutable=True
+    )
     name = scene.fresh("n")
     step = choices.pick((1, 0))
-    scene.emit(f"{name} = nisa.iota(nl.arange({count})[:, None] * {step}, dtype=nl.int32)", "iota")
+    scene.emit(
+        f"{name} = nisa.iota(nl.arange({count})[:, None] * {step}, dtype=nl.int32)",
+        "iota",
+    )
     at = f"{given.name}[{name}, nl.arange({columns})[None, :]]"
     masked = maybe(scene, (count, columns), 30)
     scene.emit(f"nl.atomic_rmw({at}, {added.text}, op=np.add{masked})", "nl.atomic_rmw")
@@ -227,7 +294,11 @@ def constant(scene: Scene) -> None:
 def dense_index(scene: Scene) -> None:
     """``e[i.p, p] = t[i.p, 2 * p]``: a dense index beside an integer names one free element."""
     choices = scene.choices
-    found = [value for value in scene.suitable() if len(value.shape) == 2 and not value.blocks]
+    found = [
+        value
+        for value in scene.suitable()
+        if len(value.shape) == 2 and not value.blocks
+    ]
     if not found:
         return
     left = choices.pick(found)
@@ -255,7 +326,11 @@ def reinterpreted(scene: Scene) -> None:
     """
     choices = scene.choices
     spaces = (Space.SBUF, Space.PSUM, Space.SHARED_HBM, Space.PRIVATE_HBM)
-    found = [v for v in scene.suitable(spaces=spaces) if 2 <= len(v.shape) <= 4 and not v.blocks]
+    found = [
+        v
+        for v in scene.suitable(spaces=spaces)
+        if 2 <= len(v.shape) <= 4 and not v.blocks
+    ]
     found = [v for v in found if not is_float(v.dtype) or not v.is_odd]
     if not found or len(scene.bodies) > 1:
         return
@@ -267,7 +342,10 @@ def reinterpreted(scene: Scene) -> None:
         text += f"[{':, ' * (len(value.shape) - 1)}{start}:{stop}]"
     kind = named(choices.pick(DTYPES))
     seen = scene.access(f"{text}.view(nl.{kind})", value)
-    whole_bits = TFLOAT32 not in (value.dtype, seen.dtype)  # of others it has fewer than it holds
+    whole_bits = TFLOAT32 not in (
+        value.dtype,
+        seen.dtype,
+    )  # of others it has fewer than it holds
     if value.writable and whole_bits and choices.chance(40) and not value.space.is_hbm:
         source = operand(scene, seen.shape)
         if scene.dialect == "nki":
@@ -296,7 +374,9 @@ def padded(scene: Scene) -> None:
     if scene.dialect == "nki":
         scene.emit(f"nisa.iota({part}, [[1, {columns}]], 0, {columns})", "nisa.iota")
     else:
-        places = f"{columns} * nl.arange({rows})[:, None] + nl.arange({columns})[None, :]"
+        places = (
+            f"{columns} * nl.arange({rows})[:, None] + nl.arange({columns})[None, :]"
+        )
         scene.emit(f"{part} = nisa.iota({places}, dtype=nl.{kind})", "nisa.iota")
     scene.declare(name, "nisa.iota")
     scene.padded = True
@@ -304,7 +384,19 @@ def padded(scene: Scene) -> None:
 
 BOTH: tuple[Callable[[Scene], None], ...] = (binary, binary, unary, reinterpreted)
 CLASSIC: tuple[Callable[[Scene], None], ...] = (
-    *(*BOTH, binary, unary, reduction, cast, cast, matmul, transpose, load, load_beyond, store),
+    *(
+        *BOTH,
+        binary,
+        unary,
+        reduction,
+        cast,
+        cast,
+        matmul,
+        transpose,
+        load,
+        load_beyond,
+        store,
+    ),
     *(store, atomic_add, constant, dense_index, random_seed, reinterpreted),
 )
 """Statements of a classic kernel other than drawn calls."""

@@ -20,7 +20,9 @@ def of_product(scene: Scene, depth: int, rows: int, columns: Shape) -> str:
         limit = choices.integer(1, depth)
         parts.append(f"(nl.arange({depth})[:, None, None{ones[6:]}] < {limit})")
     if choices.chance(50):
-        parts.append(f"(nl.arange({rows})[None, :{ones}] >= {choices.integer(0, rows - 1)})")
+        parts.append(
+            f"(nl.arange({rows})[None, :{ones}] >= {choices.integer(0, rows - 1)})"
+        )
     if not parts or choices.chance(30):
         inner = "None, " * (len(columns) - 1)
         parts.append(

@@ -18,7 +18,8 @@ from tests.unit.simulator.instructions.calls.tensors import NEWER_DTYPES
 FLOATS = ("float32", "bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int32", "uint8", "int8", "int16", "uint16", "uint32")
 DTYPES = tuple(
-    NAMES[name] for name in ("float32", "int32", "bfloat16", "uint8", "bool", *FLOATS, *INTEGERS)
+    NAMES[name]
+    for name in ("float32", "int32", "bfloat16", "uint8", "bool", *FLOATS, *INTEGERS)
 )
 PARTITIONS = (2, 1, 3, 4, 5, 8, 16, 32, 128)
 FREE = (2, 1, 3, 4, 5, 8, 6, 12, 16)
@@ -87,7 +88,10 @@ def filled(
         return scene.declare(name, FILL)
     host = "float32" if kind == "tfloat32" else kind
     given = scene.argument(
-        shape, host, expression or expression_of(scene, kind), mutable=scene.dialect == "nki"
+        shape,
+        host,
+        expression or expression_of(scene, kind),
+        mutable=scene.dialect == "nki",
     )
     if space is given.space and host == kind:
         return given
@@ -99,7 +103,9 @@ def filled(
     if space.is_hbm:
         scene.emit(f"nisa.dma_copy(dst={name}, src={given.name})", "nisa.dma_copy")
     elif scene.dialect == "nki":
-        scene.emit(f"nisa.tensor_copy({name}, nl.load({given.name}))", "nisa.tensor_copy")
+        scene.emit(
+            f"nisa.tensor_copy({name}, nl.load({given.name}))", "nisa.tensor_copy"
+        )
     else:
         scene.emit(f"{name}[...] = nl.load({given.name})", "nl.load")
     return scene.declare(name, FILL)
@@ -161,14 +167,20 @@ def _any_operand(
         if found is not None:
             return found
         shape = shape_of(scene)
-    fit = [v for v in scene.suitable(spaces=tuple(spaces), dtypes=dtypes) if holds(v, shape)]
+    fit = [
+        v
+        for v in scene.suitable(spaces=tuple(spaces), dtypes=dtypes)
+        if holds(v, shape)
+    ]
     if fit and choices.chance(70):
         return part_of(scene, choices.pick(fit), shape)
     space = spaces[0] if choices.chance(85) else choices.pick(spaces)
     return new(scene, shape, choices.pick(dtypes or DTYPES), space, reading=True)
 
 
-def new(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space, *, reading: bool) -> Access:
+def new(
+    scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space, *, reading: bool
+) -> Access:
     """An access of ``shape`` of a new tensor, all of it written."""
     if scene.dialect == "nki" or space.is_hbm or len(shape) < 2:
         value = filled(scene, shape, dtype, space)
@@ -192,7 +204,9 @@ def part_of(scene: Scene, value: Value, shape: Shape) -> Access:
     if value.shape == shape and scene.choices.chance(50):
         return scene.access(value.name, value)
     kinds = ("sliced",) if scene.dialect == "nki" else ("sliced", "indexed")
-    wanted = views.Wanted(value.shape, scene.choices.pick(kinds), tuple(range(len(shape))))
+    wanted = views.Wanted(
+        value.shape, scene.choices.pick(kinds), tuple(range(len(shape)))
+    )
     return views.access(scene, value, shape, wanted)
 
 
@@ -215,7 +229,9 @@ def destination(
         return part_of(scene, choices.pick(fit), shape)
     space = spaces[0] if choices.chance(85) else choices.pick(spaces)
     if scene.dialect == "nki":  # as many elements, in that shape or another
-        shape = choices.pick((shape, shape, (shape[0], math.prod(shape[1:])), (*shape, 1)))
+        shape = choices.pick(
+            (shape, shape, (shape[0], math.prod(shape[1:])), (*shape, 1))
+        )
     if (fill or choices.chance(40)) and dtype not in NEWER_DTYPES:
         return new(scene, shape, dtype, space, reading=False)
     wanted = views.base_for(scene, shape, reading=False) if not space.is_hbm else None
@@ -238,7 +254,11 @@ def number(scene: Scene) -> str:
     value = choices.pick((1, 2, 0, 3, 0.5, -1, -2, 1.25, 38))
     if choices.chance(10):
         return f"np.float32({value})"
-    return choices.pick(('float("inf")', "1e30", "0.1")) if choices.chance(4) else str(value)
+    return (
+        choices.pick(('float("inf")', "1e30", "0.1"))
+        if choices.chance(4)
+        else str(value)
+    )
 
 
 def integers_of(dtype: np.dtype[Any]) -> bool:

@@ -66,10 +66,16 @@ class Input:
 
     def array(self) -> np.ndarray[Any, Any]:
         values = eval(self.expression, {"np": np, "ml_dtypes": ml_dtypes})
-        return np.resize(values, self.shape).astype(HOST_DTYPES.get(self.dtype, self.dtype))
+        return np.resize(values, self.shape).astype(
+            HOST_DTYPES.get(self.dtype, self.dtype)
+        )
 
     def source(self) -> str:
-        dtype = f"ml_dtypes.{self.dtype}" if hasattr(ml_dtypes, self.dtype) else f"np.{self.dtype}"
+        dtype = (
+            f"ml_dtypes.{self.dtype}"
+            if hasattr(ml_dtypes, self.dtype)
+            else f"np.{self.dtype}"
+        )
         return f"np.resize({self.expression}, {self.shape}).astype({dtype})"
 
 
@@ -141,7 +147,9 @@ class Program:
     def kernel_source(self) -> str:
         """The kernel's text, without imports."""
         lines = [line for statement in self.body for line in statement.lines()]
-        lines.append(f"return {', '.join(output.name for output in self.outputs)}".rstrip())
+        lines.append(
+            f"return {', '.join(output.name for output in self.outputs)}".rstrip()
+        )
         classic = self.dialect == "classic"
         parameters = [each.parameter if classic else each.name for each in self.inputs]
         head = f"@nki.jit\ndef {self.name}({', '.join(parameters)}):\n"
@@ -153,7 +161,11 @@ class Program:
         return (
             "from difftest.simulator import MACHINES, launch\n"
             "from difftest.simulator.entry.install import embedded\n\n"
-            "embedded().install()\n" + HEADERS[self.dialect] + "\n" + self.kernel_source() + "\n"
+            "embedded().install()\n"
+            + HEADERS[self.dialect]
+            + "\n"
+            + self.kernel_source()
+            + "\n"
             f"arguments = [\n    {arguments}\n]\n"
             "for plain in (False, True):\n"
             "    arrays = [array.copy() for array in arguments]\n"
@@ -165,7 +177,9 @@ class Program:
 
     def compiled(self) -> CompiledKernel:
         """The kernel as a function; its text is registered in ``linecache`` until it is closed."""
-        return CompiledKernel(HEADERS[self.dialect] + "\n" + self.kernel_source(), self.name)
+        return CompiledKernel(
+            HEADERS[self.dialect] + "\n" + self.kernel_source(), self.name
+        )
 
     @property
     def machine_record(self) -> Any:

@@ -30,7 +30,9 @@ def reduced(failure: Disagreement, modes: tuple[str, ...]) -> Disagreement:
     return failure
 
 
-def _fails(program: Program, signature: str, modes: tuple[str, ...]) -> Disagreement | None:
+def _fails(
+    program: Program, signature: str, modes: tuple[str, ...]
+) -> Disagreement | None:
     try:
         check(program, modes)
     except Disagreement as found:
@@ -43,13 +45,17 @@ def _smaller(program: Program) -> Iterator[Program]:
     for number, output in enumerate(program.outputs):
         rest = program.outputs[:number] + program.outputs[number + 1 :]
         name = re.compile(rf"\b{output.name}\b")
-        body = (s for s in program.body if not any(name.search(text) for text in s.lines()))
+        body = (
+            s for s in program.body if not any(name.search(text) for text in s.lines())
+        )
         yield replace(program, outputs=rest, body=tuple(body))
         yield replace(program, outputs=rest)
     for body in _shorter(program.body):
         yield replace(program, body=body)
     for number, given in enumerate(program.inputs):
-        if not any(re.search(rf"\b{given.name}\b", t) for s in program.body for t in s.lines()):
+        if not any(
+            re.search(rf"\b{given.name}\b", t) for s in program.body for t in s.lines()
+        ):
             inputs = program.inputs[:number] + program.inputs[number + 1 :]
             mutated = tuple(one for one in program.mutated if one.name != given.name)
             yield replace(program, inputs=inputs, mutated=mutated)

@@ -83,11 +83,15 @@ class Value:
         """
         missing = None if self.blocks else self.tensor._unwritten()
         elements = self.tensor._elements()
-        elements = elements if missing is None else elements[~missing]  # which may be anything
+        elements = (
+            elements if missing is None else elements[~missing]
+        )  # which may be anything
         if not is_float(self.dtype):
             return self.dtype.kind in "iu" and bool((abs(elements) > LARGE).any())
         numbers = np.asarray(from_bits(elements, self.dtype), np.float32)
-        return bool((np.isnan(numbers) | ((np.abs(numbers) < TINY) & (numbers != 0))).any())
+        return bool(
+            (np.isnan(numbers) | ((np.abs(numbers) < TINY) & (numbers != 0))).any()
+        )
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,9 @@ class Scene:
         """Return the name of ``nl.mgrid`` over a shape."""
         name = "i" + "_".join(map(str, shape))
         if name not in self.names:
-            self.before(f"{name} = nl.mgrid[{', '.join(f'0:{size}' for size in shape)}]")
+            self.before(
+                f"{name} = nl.mgrid[{', '.join(f'0:{size}' for size in shape)}]"
+            )
         return name
 
     def loop(self, kind: str, count: int, body: Callable[[], None]) -> None:
@@ -199,12 +205,18 @@ class Scene:
         self.values.append(value)
         return value
 
-    def argument(self, shape: Shape, dtype: str, expression: str, *, mutable: bool) -> Value:
+    def argument(
+        self, shape: Shape, dtype: str, expression: str, *, mutable: bool
+    ) -> Value:
         """Add an argument to the kernel, which may write to it if ``mutable``."""
-        given = Input(self.fresh("m" if mutable else "a"), shape, dtype, expression, mutable)
+        given = Input(
+            self.fresh("m" if mutable else "a"), shape, dtype, expression, mutable
+        )
         space = Space.PRIVATE_HBM if self.dialect == "nki" else Space.SHARED_HBM
         core = current()
-        storage = core.adopt(given.array(), name=given.name, mutable=mutable, space=space)
+        storage = core.adopt(
+            given.array(), name=given.name, mutable=mutable, space=space
+        )
         self.names[given.name] = core.tile._whole(storage)
         self.inputs.append(given)
         value = self.declare(given.name, "argument", argument=True, writable=mutable)
@@ -214,7 +226,9 @@ class Scene:
     def access(self, text: str, value: Value) -> Access:
         """Return a view of a value; end the kernel if the view has no elements."""
         tensor = self._run(eval, Line(text, "view"))
-        if 0 in tensor.shape:  # today's tensors in HBM: of 2 elements [-1:1] is such a slice
+        if (
+            0 in tensor.shape
+        ):  # today's tensors in HBM: of 2 elements [-1:1] is such a slice
             raise EndedError
         return Access(text, value, tensor)
 
@@ -253,10 +267,16 @@ class Scene:
             if value.space.is_hbm:
                 if value.space is Space.SHARED_HBM and not value.argument:
                     outputs.append(Output(value.name, value.opcode))
-            elif value.opcode != "fill" and self.is_readable(value) and len(value.shape) > 1:
+            elif (
+                value.opcode != "fill"
+                and self.is_readable(value)
+                and len(value.shape) > 1
+            ):
                 name = self.fresh("out")
                 lines = _returned if self.dialect == "classic" else _returned_today
-                self.bodies[0] += [Line(text, "return") for text in lines(self, value, name)]
+                self.bodies[0] += [
+                    Line(text, "return") for text in lines(self, value, name)
+                ]
                 outputs.append(Output(name, value.opcode))
         return tuple(outputs)
 
@@ -284,9 +304,13 @@ def _returned(scene: Scene, value: Value, name: str) -> Iterator[str]:
     yield f"{name} = nl.ndarray({made}, nl.{named(value.dtype)}, buffer=nl.shared_hbm)"
     for place in itertools.product(*map(range, shape[: value.blocks])):
         block = ", ".join(map(str, place))
-        at = ", ".join([*(f"g{k}" for k in range(len(scene.grid))), *filter(None, [block])])
+        at = ", ".join(
+            [*(f"g{k}" for k in range(len(scene.grid))), *filter(None, [block])]
+        )
         source = f"{value.name}[{block}]" if block else f"{value.name}{part}"
-        yield f"nl.store({name}[{at}], {source})" if at else f"nl.store({name}, {source})"
+        yield (
+            f"nl.store({name}[{at}], {source})" if at else f"nl.store({name}, {source})"
+        )
 
 
 def _returned_today(scene: Scene, value: Value, name: str) -> Iterator[str]:

@@ -24,7 +24,12 @@ from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS
 from tests.unit.simulator.instructions.calls.spelling import function, spelled
 from tests.unit.simulator.instructions.calls.tensors import NAMES, Operand
 
-WITH_WHOLE = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
+WITH_WHOLE = (
+    "dma_gather",
+    "dma_scatter",
+    "tensor_copy_dynamic_src",
+    "tensor_copy_dynamic_dst",
+)
 """Examples that index one of their operands again."""
 OF_PLAIN = ("tensor_partition_reduce",)
 """Instructions without a documented order of additions, which get no odd values."""
@@ -38,10 +43,14 @@ def examples_of(dialect: str) -> tuple[str, ...]:
     names = []
     for example in EXAMPLES:
         name = FORMS.get(example, example)
-        has = hasattr(NAMES[dialect]["nisa"], name) or hasattr(NAMES[dialect]["nl"], name)
+        has = hasattr(NAMES[dialect]["nisa"], name) or hasattr(
+            NAMES[dialect]["nl"], name
+        )
         if has and (INSTRUCTIONS[name].classic or dialect == "nki"):
             names.append(example)
-    return tuple(name for name in names if dialect == "classic" or name not in WITH_WHOLE)
+    return tuple(
+        name for name in names if dialect == "classic" or name not in WITH_WHOLE
+    )
 
 
 class SceneDrawing(Drawing):
@@ -57,10 +66,15 @@ class SceneDrawing(Drawing):
         self.whole = example in WITH_WHOLE
         self.plain = record.name in OF_PLAIN
         parameters = function(record.name, scene.dialect)[1]
-        self.returns = "dst" not in parameters and (scene.dialect, record.name) != ("nki", "topk")
+        self.returns = "dst" not in parameters and (scene.dialect, record.name) != (
+            "nki",
+            "topk",
+        )
         super().__init__(record, scene.choices.pick, {})
 
-    def shape(self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()) -> Shape:
+    def shape(
+        self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()
+    ) -> Shape:
         """Draw a shape, mostly of an existing view, which then becomes the first operand."""
         found = None
         if not self.whole and self.record.operands and self.choices.chance(75):
@@ -74,7 +88,11 @@ class SceneDrawing(Drawing):
 
     def dtype(self, role: str, among: Sequence[Any] | None = None) -> np.dtype[Any]:
         """Draw a dtype of the role, often the first operand's, which some rules require."""
-        allowed = [one for one in self.roles[role].dtypes or DTYPES if not among or one in among]
+        allowed = [
+            one
+            for one in self.roles[role].dtypes or DTYPES
+            if not among or one in among
+        ]
         if self.first in allowed and self.choices.chance(50):
             return self.first
         return super().dtype(role, among)
@@ -120,7 +138,9 @@ class SceneDrawing(Drawing):
 
     def _operand(self, shape: Any, spaces: Any, dtypes: Any) -> Access:
         if self.whole:
-            value = filled(self.scene, tuple(shape), self.pick(dtypes), self.pick(spaces))
+            value = filled(
+                self.scene, tuple(shape), self.pick(dtypes), self.pick(spaces)
+            )
             return self.scene.access(value.name, value)
         how = {"spaces": _near(spaces), "dtypes": dtypes, "plain": self.plain}
         return operand(self.scene, tuple(shape), **how)
@@ -129,11 +149,15 @@ class SceneDrawing(Drawing):
         if self.whole and written:
             made = self._operand(shape, spaces, (dtype,))
         else:
-            made = destination(self.scene, tuple(shape), dtype, _near(spaces), fill=written)
+            made = destination(
+                self.scene, tuple(shape), dtype, _near(spaces), fill=written
+            )
         made.value.opcode = self.record.name
         return made
 
-    def _new(self, shape: Any, dtype: Any, spaces: Any, values: Any, limits: Any) -> Access:
+    def _new(
+        self, shape: Any, dtype: Any, spaces: Any, values: Any, limits: Any
+    ) -> Access:
         """Draw a new tensor of these values, or of values within limits."""
         if values is None:
             values = self.values(shape, dtype, **limits)
@@ -153,7 +177,11 @@ def call(scene: Scene, example: str) -> None:
     drawn = EXAMPLES[example](drawing)
     if scene.dialect == "classic" and not drawn.is_classic:
         return
-    sums = [o for o in drawn.options if isinstance(o, Accumulate) and o is not Accumulate.IDLE]
+    sums = [
+        o
+        for o in drawn.options
+        if isinstance(o, Accumulate) and o is not Accumulate.IDLE
+    ]
     if sums and (drawn.close or example == "exponential"):
         return  # the registers would keep what is only close for others
     for name, tensor in drawn.beside.items():

@@ -73,7 +73,9 @@ def draw_lines(scene: Scene, longest: int) -> None:
 
 
 @st.composite
-def programs(draw: Callable[[Any], Any], dialect: str = "classic", longest: int = 8) -> Program:
+def programs(
+    draw: Callable[[Any], Any], dialect: str = "classic", longest: int = 8
+) -> Program:
     """Draw kernels of up to ``longest`` statements, and the statements that these need."""
     return program(Choices(draw), dialect, longest)
 
@@ -95,13 +97,23 @@ def program(choices: Choices, dialect: str, longest: int) -> Program:
             stopped.append(error)
 
     decorated = jit(kernel) if dialect == "nki" else as_kernel(kernel)
-    with warnings.catch_warnings(), contextlib.suppress(NkiError):  # of all of it: it has no room
+    with (
+        warnings.catch_warnings(),
+        contextlib.suppress(NkiError),
+    ):  # of all of it: it has no room
         warnings.simplefilter("ignore")
-        launch(decorated, grid=(1,) * len(scene.grid), machine=MACHINES[machine], record=False)
+        launch(
+            decorated,
+            grid=(1,) * len(scene.grid),
+            machine=MACHINES[machine],
+            record=False,
+        )
     if stopped:
         raise stopped[0]
     if not made:
         made.append(((), ()))
     outputs, mutated = made[0]
     body = (*scene.top, *scene.bodies[0])
-    return Program(tuple(scene.inputs), body, outputs, mutated, machine, scene.grid, dialect)
+    return Program(
+        tuple(scene.inputs), body, outputs, mutated, machine, scene.grid, dialect
+    )

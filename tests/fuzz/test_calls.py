@@ -23,7 +23,13 @@ def test_no_drawn_call_crashes(dialect):
 
 def test_every_function_of_the_classic_dialect_is_called():
     called = {name for name, _ in DIALECTS[0].functions()}
-    assert {"nl.load", "nl.rms_norm", "nl.program_id", "nisa.max8", "nisa.dma_copy"} <= called
+    assert {
+        "nl.load",
+        "nl.rms_norm",
+        "nl.program_id",
+        "nisa.max8",
+        "nisa.dma_copy",
+    } <= called
     assert len(called) > 120
 
 
@@ -36,4 +42,7 @@ def test_a_crash_is_found(monkeypatch):
     monkeypatch.setattr(calls.Dialect, "functions", lambda self: [("nl.trips", trips)])
     found = list(crashes(DIALECTS[0], 20, seed=0))
     assert found
-    assert any("nl.trips" in text and "Error" in text and "test_calls.py" in text for text in found)
+    assert any(
+        "nl.trips" in text and "Error" in text and "test_calls.py" in text
+        for text in found
+    )

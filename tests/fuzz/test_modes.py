@@ -55,6 +55,7 @@ if NIGHTLY:
         assert not failures, "\n\n".join(map(str, failures))
         drawn = set(campaign.statistics.opcodes)
         if dialect == "classic":
-            assert not {name for name, record in INSTRUCTIONS.items() if record.classic} - drawn, (
-                "never drawn"
-            )
+            assert (
+                not {name for name, record in INSTRUCTIONS.items() if record.classic}
+                - drawn
+            ), "never drawn"

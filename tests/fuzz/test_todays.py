@@ -89,7 +89,9 @@ def changed(module: Any, name: str, after: Any) -> Any:
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         function = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args, **more: after(function(*args, **more)))
+        monkeypatch.setattr(
+            module, name, lambda *args, **more: after(function(*args, **more))
+        )
 
     return plant
 
@@ -117,12 +119,23 @@ def first_is_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PLANTED = {
     "equal values": (MATCHED, first_is_last),
-    "permute": (viewed(".permute((0, 2, 1))", (4, 6, 3)), changed(views.Views, "permute", swapped)),
-    "slice": (viewed(".slice(2, 0, 5, 2)", (4, 3, 3)), changed(views.Views, "slice", shifted)),
-    "index": (viewed("[1:3, :, 2]", (2, 3)), changed(views, "_indexed", shifted_pattern)),
+    "permute": (
+        viewed(".permute((0, 2, 1))", (4, 6, 3)),
+        changed(views.Views, "permute", swapped),
+    ),
+    "slice": (
+        viewed(".slice(2, 0, 5, 2)", (4, 3, 3)),
+        changed(views.Views, "slice", shifted),
+    ),
+    "index": (
+        viewed("[1:3, :, 2]", (2, 3)),
+        changed(views, "_indexed", shifted_pattern),
+    ),
     "reshape": (
         viewed(".reshape((4, 9, 2))", (4, 9, 2)),
-        changed(Pattern, "reshape", lambda one: one._replace(strides=one.strides[::-1])),
+        changed(
+            Pattern, "reshape", lambda one: one._replace(strides=one.strides[::-1])
+        ),
     ),
     "split": (
         viewed(".reshape_dim(2, (2, -1))", (4, 3, 2, 3)),
@@ -132,17 +145,27 @@ PLANTED = {
         viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
         changed(dynamic, "_wanted", shifted_pattern),
     ),
-    "accumulation": (ACCUMULATED, changed(matmul, "_products", lambda started: started & False)),
+    "accumulation": (
+        ACCUMULATED,
+        changed(matmul, "_products", lambda started: started & False),
+    ),
     "one offset": (
         MOVED,
-        changed(dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)),
+        changed(
+            dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)
+        ),
     ),
-    "rows": (GATHERED, changed(dynamic.DynamicView, "_offsets", lambda rows: rows[::-1])),
+    "rows": (
+        GATHERED,
+        changed(dynamic.DynamicView, "_offsets", lambda rows: rows[::-1]),
+    ),
 }
 
 
 @every("name", PLANTED)
-def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_a_disagreement(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn, plant = PLANTED[name]
     assert all(outcome.result is not None for outcome in check(drawn))
     plant(monkeypatch)
@@ -150,10 +173,14 @@ def test_a_planted_bug_is_a_disagreement(name: str, monkeypatch: pytest.MonkeyPa
         check(drawn)
 
 
-def test_what_comes_of_an_overflow_has_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_of_an_overflow_has_no_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The reciprocal of an infinity is 0, and the exact run's is not. Other numbers have one."""
     line = "t = nl.reciprocal(nl.load(a, dtype=nl.tfloat32))"
-    largest, three = (Input("a", (2, 3), "float32", f"[{of}]") for of in (3.4028e38, 3.0))
+    largest, three = (
+        Input("a", (2, 3), "float32", f"[{of}]") for of in (3.4028e38, 3.0)
+    )
     check(program(largest, (2, 3), line))
     check(program(three, (2, 3), line))
     monkeypatch.setitem(ROUNDINGS, TFLOAT32, ROUNDINGS[FLOAT32])

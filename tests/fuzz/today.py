@@ -32,13 +32,22 @@ def store(scene: Scene) -> None:
 def _matrix(scene: Scene) -> Value:
     """A tensor of two axes, on chip or in HBM."""
     found = scene.suitable(spaces=(Space.SBUF, *HBM))
-    found = [value for value in found if len(value.shape) == 2 and value.shape[0] <= 128]
+    found = [
+        value for value in found if len(value.shape) == 2 and value.shape[0] <= 128
+    ]
     if found:
         return scene.choices.pick(found)
-    return filled(scene, (4, 6), scene.choices.pick(DTYPES), scene.choices.pick((Space.SBUF, *HBM)))
+    return filled(
+        scene,
+        (4, 6),
+        scene.choices.pick(DTYPES),
+        scene.choices.pick((Space.SBUF, *HBM)),
+    )
 
 
-def _moved(scene: Scene, value: Value, shape: tuple[int, ...], text: str, mode: str = "") -> None:
+def _moved(
+    scene: Scene, value: Value, shape: tuple[int, ...], text: str, mode: str = ""
+) -> None:
     """Copy a view that something moves into a tile of zeros."""
     target = destination(scene, shape, value.dtype, fill=True)
     call = "nisa.dma_copy" if value.space.is_hbm else "nisa.tensor_copy"
@@ -61,7 +70,13 @@ def gather(scene: Scene) -> None:
             f"{value.name}.vector_select(0, {index.name})",
         )
     )
-    _moved(scene, value, (count, width), form, ", oob_mode=nisa.oob_mode.skip" if skip else "")
+    _moved(
+        scene,
+        value,
+        (count, width),
+        form,
+        ", oob_mode=nisa.oob_mode.skip" if skip else "",
+    )
 
 
 def moved_by_one(scene: Scene) -> None:
@@ -72,7 +87,9 @@ def moved_by_one(scene: Scene) -> None:
     dim = choices.integer(0, 1) if value.space.is_hbm else 1
     skip = value.space.is_hbm and choices.chance(30)
     number = choices.integer(0, value.shape[dim] - (0 if skip or scene.spoil() else 1))
-    offset = filled(scene, (1, 1), NAMES["int32"], expression=f"np.array([{number}])").name
+    offset = filled(
+        scene, (1, 1), NAMES["int32"], expression=f"np.array([{number}])"
+    ).name
     kind = choices.pick(("tile", "register", "loaded"))
     if kind != "tile":
         register = scene.fresh("r")
@@ -115,16 +132,22 @@ def products(scene: Scene) -> None:
     """
     choices = scene.choices
     floats = [NAMES[name] for name in FLOATS if name != "tfloat32"]
-    depth, rows, columns = (choices.pick(sizes) for sizes in ((2, 3, 16), (1, 4, 8), (2, 5, 9)))
+    depth, rows, columns = (
+        choices.pick(sizes) for sizes in ((2, 3, 16), (1, 4, 8), (2, 5, 9))
+    )
     x = operand(scene, (depth, rows), dtypes=floats)
     y = operand(scene, (depth, columns), dtypes=[x.dtype])
     wider = columns + choices.integer(0, 3)
     dtype = NAMES["float32"]
-    held = destination(scene, (rows, wider), dtype, (Space.PSUM,), fill=choices.chance(85)).value
+    held = destination(
+        scene, (rows, wider), dtype, (Space.PSUM,), fill=choices.chance(85)
+    ).value
     name = held.name
     for _ in range(choices.integer(1, 4)):
         start = choices.integer(0, wider - columns)
-        text = name if columns == wider else f"{name}[0:{rows}, {start}:{start + columns}]"
+        text = (
+            name if columns == wider else f"{name}[0:{rows}, {start}:{start + columns}]"
+        )
         if choices.chance(25):
             at = choices.integer(0, wider - 1)
             scene.emit(f"nisa.memset({name}[:, {at}:], 2)", "nisa.memset")
@@ -148,7 +171,9 @@ def affine_select(scene: Scene) -> None:
     choices = scene.choices
     data = operand(scene)
     pattern = [[choices.integer(-2, 2), size] for size in data.shape[1:]]
-    op = choices.pick(("greater", "less_equal", "equal", "not_equal", "less", "greater_equal"))
+    op = choices.pick(
+        ("greater", "less_equal", "equal", "not_equal", "less", "greater_equal")
+    )
     target = destination(scene, data.shape, choices.pick(DTYPES))
     text = (
         f"nisa.affine_select({target.text}, {pattern}, {choices.integer(-2, 2)}, {data.text}, "
@@ -169,7 +194,16 @@ def activation_sum(scene: Scene) -> None:
 
 
 TODAY: tuple[Callable[[Scene], None], ...] = (
-    *(*language.BOTH, load, load, store, gather, moved_by_one, moved_by_one, device_loop),
+    *(
+        *language.BOTH,
+        load,
+        load,
+        store,
+        gather,
+        moved_by_one,
+        moved_by_one,
+        device_loop,
+    ),
     *(products, products, iota, affine_select, activation_sum),
 )
 """Statements of a kernel of the current dialect other than drawn calls."""

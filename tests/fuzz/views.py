@@ -46,13 +46,17 @@ class Walk:
         return f"{self.start} - {factor}{index}"
 
 
-def walk(scene: Scene, size: int, count: int | None = None, *, negative: bool = False) -> Walk:
+def walk(
+    scene: Scene, size: int, count: int | None = None, *, negative: bool = False
+) -> Walk:
     """A walk inside an axis of ``size``; ``count`` values of it, or as many as are drawn."""
     choices = scene.choices
     if count is None:
         count = size if choices.chance(50) else choices.integer(1, size)
     longest = (size - 1) // (count - 1) if count > 1 else 1
-    step = choices.integer(1, min(3, longest)) if longest > 1 and choices.chance(30) else 1
+    step = (
+        choices.integer(1, min(3, longest)) if longest > 1 and choices.chance(30) else 1
+    )
     room = size - 1 - (count - 1) * step
     start = choices.integer(0, room)
     if negative and count > 1 and choices.chance(40):
@@ -74,7 +78,9 @@ def widened(scene: Scene, count: int) -> int:
     return max(count, min(128, count * choices.integer(1, 3) + choices.integer(0, 2)))
 
 
-def sliced(scene: Scene, value: Value, walks: list[Walk], *, drop: tuple[int, ...] = ()) -> Access:
+def sliced(
+    scene: Scene, value: Value, walks: list[Walk], *, drop: tuple[int, ...] = ()
+) -> Access:
     """An access by slices; axes in ``drop`` are taken at an integer."""
     dynamic = scene.choices.chance(20)
     items = [
@@ -84,7 +90,9 @@ def sliced(scene: Scene, value: Value, walks: list[Walk], *, drop: tuple[int, ..
     return scene.access(f"{value.name}[{', '.join(items)}]", value)
 
 
-def indexed(scene: Scene, value: Value, walks: list[Walk], order: tuple[int, ...]) -> Access:
+def indexed(
+    scene: Scene, value: Value, walks: list[Walk], order: tuple[int, ...]
+) -> Access:
     """An access by index expressions; axis k of the result walks axis ``order[k]`` of the base."""
     shape = tuple(walks[axis].count for axis in order)
     if scene.choices.chance(25):
@@ -119,7 +127,11 @@ def view_of(scene: Scene, value: Value) -> Access:
     kind = choices.pick(
         ["whole", "whole", "sliced", "indexed", "integer", "reshape", "row", "lower"]
     )
-    if kind == "whole" or not 2 <= len(shape) <= 4 or (kind == "integer" and len(shape) == 2):
+    if (
+        kind == "whole"
+        or not 2 <= len(shape) <= 4
+        or (kind == "integer" and len(shape) == 2)
+    ):
         return scene.access(value.name, value)
     if kind == "indexed":
         walks = [walk(scene, size, negative=k > 0) for k, size in enumerate(shape)]
@@ -152,9 +164,13 @@ def _reshaped(scene: Scene, value: Value) -> Access:
     partitions = value.shape[0]
     free = math.prod(value.shape[1:])
     first = scene.choices.pick([k for k in range(1, free + 1) if free % k == 0])
-    shape = (partitions, free) if first in (1, free) else (partitions, first, free // first)
+    shape = (
+        (partitions, free) if first in (1, free) else (partitions, first, free // first)
+    )
     if scene.choices.chance(20):
-        return scene.access(f"{value.name}.reshape({(partitions, 1, *shape[1:])})", value)
+        return scene.access(
+            f"{value.name}.reshape({(partitions, 1, *shape[1:])})", value
+        )
     if shape == value.shape and scene.choices.chance(60):
         return scene.access(f"nl.expand_dims({value.name}, axis=-1)", value)
     return scene.access(f"{value.name}.reshape({shape})", value)
@@ -169,7 +185,17 @@ class Wanted:
     order: tuple[int, ...] = ()
 
 
-KINDS = ("whole", "whole", "indexed", "sliced", "reversed", "flat", "reshape", "block", "integer")
+KINDS = (
+    "whole",
+    "whole",
+    "indexed",
+    "sliced",
+    "reversed",
+    "flat",
+    "reshape",
+    "block",
+    "integer",
+)
 KINDS = (*KINDS, "lower")
 
 
@@ -192,7 +218,9 @@ def base_for(scene: Scene, shape: Shape, *, reading: bool) -> Wanted:
         return Wanted((shape[0], choices.integer(1, 3), *shape[1:]), kind)
     if kind == "broadcast" and max(shape[1:]) > 1:
         axis = choices.pick([k for k in range(1, len(shape)) if shape[k] > 1])
-        return Wanted(tuple(1 if k == axis else size for k, size in enumerate(shape)), kind)
+        return Wanted(
+            tuple(1 if k == axis else size for k, size in enumerate(shape)), kind
+        )
     if kind == "reversed":
         return Wanted(shape, kind, order)
     if kind == "lower" and shape[-1] == 1 and len(shape) == 2:
@@ -223,7 +251,10 @@ def access(scene: Scene, value: Value, shape: Shape, wanted: Wanted) -> Access:
         terms = [f"{steps[k]} * {grid}.{AXES[k]}" for k in range(1, len(shape))]
         return scene.access(f"{name}[{grid}.p, {' + '.join(terms)}]", value)
     if kind == "integer":
-        walks = [walk(scene, size, 1 if k == 1 else size) for k, size in enumerate(wanted.shape)]
+        walks = [
+            walk(scene, size, 1 if k == 1 else size)
+            for k, size in enumerate(wanted.shape)
+        ]
         return sliced(scene, value, walks, drop=(1,))
     if kind == "block":
         return _block_of(scene, value)

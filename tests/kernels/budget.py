@@ -13,7 +13,9 @@ IN_CI = CASES >= 50
 NIGHTLY = CASES >= 1000
 """Whether what takes minutes runs, and what its neighbours test too."""
 
-large_cases = settings(max_examples=CASES // 10 if NIGHTLY else 3 if IN_CI else min(CASES, 10))
+large_cases = settings(
+    max_examples=CASES // 10 if NIGHTLY else 3 if IN_CI else min(CASES, 10)
+)
 """For a kernel whose drawn cases take a tenth of a second each."""
 middling_cases = settings(max_examples=CASES // 4 if NIGHTLY else min(CASES, 12))
 """For one whose cases take some hundredths."""
@@ -29,4 +31,6 @@ def in_turn(dtypes, inputs, *examples):
     if NIGHTLY:
         return examples
     data = {name: Random(seed) for seed, name in enumerate(inputs)}
-    return [Case(*one, data) for one in zip(examples, itertools.cycle(dtypes), strict=False)]
+    return [
+        Case(*one, data) for one in zip(examples, itertools.cycle(dtypes), strict=False)
+    ]

@@ -35,7 +35,9 @@ def roundings(c_in, filter_size):
 def at_most(sizes, most):
     """One of the sizes, those beyond ``most`` moved there."""
     fitting = [size for size in sizes if size <= most]
-    return st.sampled_from(sizes).map(lambda size: max(one for one in fitting if one <= size))
+    return st.sampled_from(sizes).map(
+        lambda size: max(one for one in fitting if one <= size)
+    )
 
 
 @st.composite
@@ -65,20 +67,36 @@ def layers(most_products, most_rows=BANK, filters=FILTERS, block_bytes=8 * 1024)
         return at_most(POOLS, math.isqrt(room(c_in, c_out, filter_size, filter_size)))
 
     def batches(c_in, c_out, filter_size, pool_size):
-        return at_most(BATCHES, room(c_in, c_out, filter_size, filter_size, pool_size, pool_size))
+        return at_most(
+            BATCHES, room(c_in, c_out, filter_size, filter_size, pool_size, pool_size)
+        )
 
     def widths(c_in, c_out, filter_size, pool_size, batch):
-        windows = room(c_in, c_out, filter_size, filter_size, pool_size, pool_size, batch)
+        windows = room(
+            c_in, c_out, filter_size, filter_size, pool_size, pool_size, batch
+        )
         fitting = ROW // (2 * 4 * c_in // 128 * pool_size * pool_size)
         most = min(BANK // pool_size, windows, fitting)
-        near = (9, 12, 18, 24, 32, 48, 64, math.isqrt(windows) * pool_size, BANK // 2 + 1)
+        near = (
+            9,
+            12,
+            18,
+            24,
+            32,
+            48,
+            64,
+            math.isqrt(windows) * pool_size,
+            BANK // 2 + 1,
+        )
         return sizes(pool_size, most * pool_size, near=near).map(
             lambda across: across // pool_size * pool_size + filter_size - 1
         )
 
     def heights(c_in, c_out, filter_size, pool_size, batch, width):
         out_width = width - filter_size + 1
-        windows = room(c_in, c_out, filter_size, filter_size, out_width, pool_size, batch)
+        windows = room(
+            c_in, c_out, filter_size, filter_size, out_width, pool_size, batch
+        )
         most = min(max(1, most_rows // pool_size), windows)
         tile = max(1, BANK // (out_width * pool_size)) * pool_size
         block = max(pool_size, block_bytes // 4 // width)
@@ -103,7 +121,9 @@ def small_layers():
     """A domain of small images, for kernels whose tiles are made small."""
 
     def lengths(pool_size, filter_size):
-        return st.integers(1, 12).map(lambda windows: windows * pool_size + filter_size - 1)
+        return st.integers(1, 12).map(
+            lambda windows: windows * pool_size + filter_size - 1
+        )
 
     return {
         "c_in": (128, 256),
@@ -116,7 +136,9 @@ def small_layers():
     }
 
 
-def layer(c_in=128, c_out=128, filter_size=3, pool_size=1, batch=1, width=16, height=32):
+def layer(
+    c_in=128, c_out=128, filter_size=3, pool_size=1, batch=1, width=16, height=32
+):
     """One layer: a value for each name of the domain."""
     return {
         "c_in": c_in,
@@ -143,9 +165,16 @@ TWO_PARTIAL_SUMS = layer(c_in=256, filter_size=1, width=3, height=3)
 """Short sums of random data, whose bound is tight enough to see a partial sum in float16."""
 
 REJECTIONS = [
-    Rejection(layer(c_in=64), match="channels are multiples of 128: got 64 in, 128 out"),
-    Rejection(layer(c_in=64, c_out=64), match="channels are multiples of 128: got 64 in, 64 out"),
-    Rejection(layer(c_out=192), match="channels are multiples of 128: got 128 in, 192 out"),
+    Rejection(
+        layer(c_in=64), match="channels are multiples of 128: got 64 in, 128 out"
+    ),
+    Rejection(
+        layer(c_in=64, c_out=64),
+        match="channels are multiples of 128: got 64 in, 64 out",
+    ),
+    Rejection(
+        layer(c_out=192), match="channels are multiples of 128: got 128 in, 192 out"
+    ),
     Rejection(
         layer(),
         match="W has the input channels of X: got 256 and 128",
@@ -156,7 +185,9 @@ REJECTIONS = [
         match=r"bias has one value for each of 128 output channels: got \(256,\)",
         shapes={"bias": (256,)},
     ),
-    Rejection(layer(), match="filters are square: got 3 x 2", shapes={"W": (128, 128, 3, 2)}),
+    Rejection(
+        layer(), match="filters are square: got 3 x 2", shapes={"W": (128, 128, 3, 2)}
+    ),
     Rejection(
         layer(),
         match=r"X is \[images, channels, rows, columns\] .* got shapes \(128, 32, 16\)",
@@ -167,21 +198,37 @@ REJECTIONS = [
         match=r"got shapes \(128, 32, 16\) and \(128, 3, 3\)",
         shapes={"X": (128, 32, 16), "W": (128, 3, 3)},
     ),
-    Rejection(layer(height=4, filter_size=5), match="a filter fits the image: got 5 x 5 on 4 x 16"),
-    Rejection(layer(width=4, filter_size=5), match="a filter fits the image: got 5 x 5 on 32 x 4"),
+    Rejection(
+        layer(height=4, filter_size=5),
+        match="a filter fits the image: got 5 x 5 on 4 x 16",
+    ),
+    Rejection(
+        layer(width=4, filter_size=5),
+        match="a filter fits the image: got 5 x 5 on 32 x 4",
+    ),
     Rejection(layer(pool_size=4), match="pool_size divides .* got 4 for 30 x 14"),
-    Rejection(layer(pool_size=2, height=33), match="pool_size divides .* got 2 for 31 x 14"),
+    Rejection(
+        layer(pool_size=2, height=33), match="pool_size divides .* got 2 for 31 x 14"
+    ),
     Rejection(layer(pool_size=0), match="pool_size is at least 1: got 0"),
-    Rejection(layer(width=515, height=3), match="a row .* has at most 512 elements.* got 513"),
+    Rejection(
+        layer(width=515, height=3), match="a row .* has at most 512 elements.* got 513"
+    ),
     Rejection(
         layer(filter_size=1, pool_size=23, width=23, height=23),
         match="a pooling window has at most 512 elements.* got 23 x 23",
     ),
-    Rejection(layer(), match="X is float32, float16 or bfloat16: got int32", dtype="int32"),
     Rejection(
-        layer(), match="bias is float32, float16 or bfloat16: got int32", dtypes={"bias": "int32"}
+        layer(), match="X is float32, float16 or bfloat16: got int32", dtype="int32"
     ),
     Rejection(
-        layer(), match="W has the dtype of X: got float16 and float32", dtypes={"W": "float16"}
+        layer(),
+        match="bias is float32, float16 or bfloat16: got int32",
+        dtypes={"bias": "int32"},
+    ),
+    Rejection(
+        layer(),
+        match="W has the dtype of X: got float16 and float32",
+        dtypes={"W": "float16"},
     ),
 ]

@@ -29,12 +29,22 @@ def keys(causal, Sq):
     parameters=("causal",),
     dtypes=DTYPES,
     rejects=[
-        Rejection({**SMALL, "D": 129}, match="a head has at most 128 elements: got 129"),
-        Rejection({**SMALL, "G": 2, "H": 3}, match="a multiple of those of k: got 3 and 2"),
-        Rejection({**SMALL, "causal": True, "Sq": 5}, match="no more queries than keys: got 5"),
-        Rejection(SMALL, match=r"k and v have shape \(1, 4, 5\)", shapes={"v": (1, 3, 5)}),
+        Rejection(
+            {**SMALL, "D": 129}, match="a head has at most 128 elements: got 129"
+        ),
+        Rejection(
+            {**SMALL, "G": 2, "H": 3}, match="a multiple of those of k: got 3 and 2"
+        ),
+        Rejection(
+            {**SMALL, "causal": True, "Sq": 5}, match="no more queries than keys: got 5"
+        ),
+        Rejection(
+            SMALL, match=r"k and v have shape \(1, 4, 5\)", shapes={"v": (1, 3, 5)}
+        ),
         Rejection(SMALL, match="k and v have shape", shapes={"k": (1, 4, 6)}),
-        Rejection(SMALL, match="k and v have shape", shapes={"k": (1, 4, 6), "v": (1, 4, 6)}),
+        Rejection(
+            SMALL, match="k and v have shape", shapes={"k": (1, 4, 6), "v": (1, 4, 6)}
+        ),
         Rejection(SMALL, match="q, k and v have one dtype", dtypes={"q": "float16"}),
         Rejection(SMALL, match="q, k and v have one dtype", dtypes={"v": "float16"}),
     ],
@@ -69,7 +79,9 @@ def test_attention_heads(case):
     dtypes=DTYPES,
     reduction=4,
     accumulation="bfloat16",
-    magnitude=lambda q, k, v, causal: attention(q, k, abs(v), causal),  # of a weighted mean
+    magnitude=lambda q, k, v, causal: attention(
+        q, k, abs(v), causal
+    ),  # of a weighted mean
     edges=False,
 )
 def test_attention_heads_sees_the_right_keys(case):

@@ -24,14 +24,24 @@ from tests.kernels.layers import (
 LARGE_IMAGE = layer(c_in=256, c_out=256, width=224, height=224, pool_size=2)
 
 # The course's large cases take minutes in every dtype, most of them in the float64 reference.
-LARGE_IMAGES = [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
+LARGE_IMAGES = [
+    {**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)
+]
 LONG = [
-    *(SMALL_IMAGES + LARGE_IMAGES if NIGHTLY else SMALL_IMAGES[:: len(SMALL_IMAGES) - 1]),
-    layer(filter_size=1, width=512, height=37),  # several blocks of rows, the last of them short
+    *(
+        SMALL_IMAGES + LARGE_IMAGES
+        if NIGHTLY
+        else SMALL_IMAGES[:: len(SMALL_IMAGES) - 1]
+    ),
+    layer(
+        filter_size=1, width=512, height=37
+    ),  # several blocks of rows, the last of them short
 ]
 if NIGHTLY:
     LONG += [
-        layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
+        layer(
+            c_in=1024, c_out=512, width=6, height=6, pool_size=2
+        ),  # most of SBUF is weights
         layer(width=200, height=52, pool_size=2),
     ]
 
@@ -64,9 +74,13 @@ if NIGHTLY:
         *in_turn(
             DTYPES,
             INPUTS,
-            layer(filter_size=14, width=14, height=15),  # the largest whose float32 weights fit
+            layer(
+                filter_size=14, width=14, height=15
+            ),  # the largest whose float32 weights fit
             *(LONG if IN_CI else SMALL_IMAGES[-1:]),
-            layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
+            layer(
+                width=514, height=10, pool_size=2
+            ),  # a row of windows is divided in two
             layer(width=514, height=7),
             FIVE_BLOCKS_OF_CHANNELS,
         ),
@@ -83,7 +97,10 @@ def test_fused_conv2d_maxpool(case):
 @kernel_test(
     kernels=(fused_conv2d_maxpool, todays.fused_conv2d_maxpool),
     reference=conv2d_maxpool,
-    domain={"BLOCK_BYTES": (1024, 512), **layers(most_products=2**27, block_bytes=1024)},
+    domain={
+        "BLOCK_BYTES": (1024, 512),
+        **layers(most_products=2**27, block_bytes=1024),
+    },
     inputs=INPUTS,
     parameters=(*PARAMETERS, "BLOCK_BYTES"),
     edges=NIGHTLY,
@@ -108,7 +125,11 @@ SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
 @kernel_test(
     kernels=(fused_conv2d_maxpool, todays.fused_conv2d_maxpool),
     reference=conv2d_maxpool,
-    domain={"BLOCK_BYTES": (128, 1, 600), "TILE_WINDOWS": (6, 1, 4, 9), **small_layers()},
+    domain={
+        "BLOCK_BYTES": (128, 1, 600),
+        "TILE_WINDOWS": (6, 1, 4, 9),
+        **small_layers(),
+    },
     inputs=INPUTS,
     parameters=(*PARAMETERS, *SMALL_TILES),
     edges=NIGHTLY,
@@ -138,9 +159,15 @@ def test_fused_conv2d_maxpool_in_small_tiles(case):
     edges=NIGHTLY,
     lnc="cores",
     examples=[
-        {"cores": 2, **layer(height=3, width=3)},  # one row: nothing is left for the second core
+        {
+            "cores": 2,
+            **layer(height=3, width=3),
+        },  # one row: nothing is left for the second core
         {"cores": 2, **layer(height=15, width=9)},  # 13 rows: 7 and 6
-        {"cores": 2, **layer(height=12, width=10, pool_size=2)},  # 5 rows of windows: 3 and 2
+        {
+            "cores": 2,
+            **layer(height=12, width=10, pool_size=2),
+        },  # 5 rows of windows: 3 and 2
     ],
 )
 def test_fused_conv2d_maxpool_on_two_cores(case):

@@ -25,7 +25,9 @@ LAYERS = {
 }
 EXAMPLES = [
     layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
-    layer(filter_size=1, width=40, height=31),  # three PSUM tiles of rows, the last is short
+    layer(
+        filter_size=1, width=40, height=31
+    ),  # three PSUM tiles of rows, the last is short
     FIVE_BLOCKS_OF_CHANNELS,
     layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
     layer(filter_size=5, width=5, height=6),
@@ -58,25 +60,33 @@ def test_conv2d_halo_tiles(case):
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **rung(3))
+@kernel_test(
+    kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **rung(3)
+)
 def test_conv2d_cached_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **rung(4))
+@kernel_test(
+    kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **rung(4)
+)
 def test_conv2d_flat_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **rung(5))
+@kernel_test(
+    kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **rung(5)
+)
 def test_conv2d_without_copies(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **rung(6))
+@kernel_test(
+    kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **rung(6)
+)
 def test_conv2d_broadcast_bias(case):
     case.check()
 

@@ -22,12 +22,20 @@ SMALL = {"T": 2, "N": 3, "F": 4}
     },
     dtypes=DTYPES,
     rejects=[
-        Rejection(SMALL, match=r"gate and up have shape \(3, 4\)", shapes={"up": (3, 5)}),
+        Rejection(
+            SMALL, match=r"gate and up have shape \(3, 4\)", shapes={"up": (3, 5)}
+        ),
         Rejection(SMALL, match="gate and up have shape", shapes={"gate": (5, 4)}),
-        Rejection(SMALL, match="gate and up have shape", shapes={"gate": (5, 4), "up": (5, 4)}),
+        Rejection(
+            SMALL, match="gate and up have shape", shapes={"gate": (5, 4), "up": (5, 4)}
+        ),
         Rejection(SMALL, match="have one dtype", dtypes={"x": "float16"}),
         Rejection(SMALL, match="have one dtype", dtypes={"down": "float16"}),
-        Rejection(SMALL, match=r"down has shape \(4, 3\): got \(3, 4\)", shapes={"down": (3, 4)}),
+        Rejection(
+            SMALL,
+            match=r"down has shape \(4, 3\): got \(3, 4\)",
+            shapes={"down": (3, 4)},
+        ),
     ],
     examples=[{"T": 257, "N": 1025, "F": 257}],
     edges=NIGHTLY,

@@ -22,20 +22,33 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
     outputs={"result": "M N"},
     dtypes=DTYPES,
     rejects=[
-        Rejection({"M": 200, "K": 128, "N": 512}, match="M=200 is not a multiple of TILE_M=128"),
-        Rejection({"M": 128, "K": 64, "N": 512}, match="K=64 is not a multiple of TILE_K=128"),
-        Rejection({"M": 128, "K": 128, "N": 500}, match="N=500 is not a multiple of TILE_N=512"),
+        Rejection(
+            {"M": 200, "K": 128, "N": 512},
+            match="M=200 is not a multiple of TILE_M=128",
+        ),
+        Rejection(
+            {"M": 128, "K": 64, "N": 512}, match="K=64 is not a multiple of TILE_K=128"
+        ),
+        Rejection(
+            {"M": 128, "K": 128, "N": 500},
+            match="N=500 is not a multiple of TILE_N=512",
+        ),
         Rejection(
             {"M": 128, "K": 128, "N": 512},
             match="contract over different sizes: 128 and 256",
             shapes={"rhs": (256, 512)},
         ),
         Rejection(
-            {"M": 128, "K": 128, "N": 512}, match="result has", shapes={"result": (512, 128)}
+            {"M": 128, "K": 128, "N": 512},
+            match="result has",
+            shapes={"result": (512, 128)},
         ),
     ],
     examples=in_turn(
-        DTYPES, OPERANDS, {"M": 128, "K": 2048, "N": 512}, {"M": 512, "K": 512, "N": 1024}
+        DTYPES,
+        OPERANDS,
+        {"M": 128, "K": 2048, "N": 512},
+        {"M": 512, "K": 512, "N": 1024},
     ),
 )
 def test_nki_matmul_tiled(case):
@@ -73,7 +86,14 @@ def tiles(of, at_most):
             match="at most 128",
         ),
         Rejection(
-            {"TILE_M": 128, "TILE_K": 128, "TILE_N": 1024, "M": 128, "K": 128, "N": 1024},
+            {
+                "TILE_M": 128,
+                "TILE_K": 128,
+                "TILE_N": 1024,
+                "M": 128,
+                "K": 128,
+                "N": 1024,
+            },
             match="512|2048 bytes|bank",
         ),
     ],

@@ -16,7 +16,9 @@ ANGLES = Input("T half", dtype=("float32", "bfloat16"))
     dtypes=DTYPES,
     rejects=[
         Rejection(
-            {"T": 2, "half": 2, "D": 4}, match="an even number of elements", shapes={"x": (2, 5)}
+            {"T": 2, "half": 2, "D": 4},
+            match="an even number of elements",
+            shapes={"x": (2, 5)},
         ),
         Rejection(
             {"T": 2, "half": 2, "D": 4},

@@ -30,7 +30,11 @@ def test_matrix_transpose(case):
 @large_cases
 @kernel_test(
     kernels=(classic.matrix_transpose, todays.matrix_transpose),
-    domain={"PANEL_BYTES": (4096, 512, 100, 1024), "STORE_TILES": (4, 1, 2, 3), **SIZES},
+    domain={
+        "PANEL_BYTES": (4096, 512, 100, 1024),
+        "STORE_TILES": (4, 1, 2, 3),
+        **SIZES,
+    },
     parameters=("PANEL_BYTES", "STORE_TILES"),
     **MATRIX,
 )

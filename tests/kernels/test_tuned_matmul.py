@@ -49,7 +49,13 @@ def test_matmul_in_blocks(case):
 @kernel_test(
     kernels=(tuned_matmul.matmul_in_blocks,),
     reference=turned,
-    domain={"K_TILES": (2,), "M_TILES": (2,), "N_TILES": (1,), "TURNED": (True,), **SIZES},
+    domain={
+        "K_TILES": (2,),
+        "M_TILES": (2,),
+        "N_TILES": (1,),
+        "TURNED": (True,),
+        **SIZES,
+    },
     inputs={"lhs": "M K", "rhs": "K N"},
     parameters=(*TILES, "TURNED"),
     dtypes=DTYPES,

@@ -24,8 +24,12 @@ BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 25
     dtypes=DTYPES,
     output_dtype="float32",
     rejects=[
-        Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
-        Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
+        Rejection(
+            {"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"
+        ),
+        Rejection(
+            {"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"
+        ),
         Rejection({"M": 128, "K": 128, "N": 612}, match="N=612 of 512"),
         Rejection({"M": 130, "K": 128, "N": 514}, match="N=514 of 512"),  # both leave 2
         Rejection(
@@ -58,11 +62,19 @@ def test_matmul_hoisted(case):
     dtypes=DTYPES,
     output_dtype="float32",
     rejects=[
-        Rejection({**BLOCKS, "M": 128}, match="M=128 is not a multiple of its block, 256"),
-        Rejection({**BLOCKS, "N": 512}, match="N=512 is not a multiple of its block, 1024"),
-        Rejection({**BLOCKS, "K": 128}, match="K=128 is not a multiple of its block, 256"),
+        Rejection(
+            {**BLOCKS, "M": 128}, match="M=128 is not a multiple of its block, 256"
+        ),
+        Rejection(
+            {**BLOCKS, "N": 512}, match="N=512 is not a multiple of its block, 1024"
+        ),
+        Rejection(
+            {**BLOCKS, "K": 128}, match="K=128 is not a multiple of its block, 256"
+        ),
     ],
-    examples=in_turn(DTYPES, OPERANDS, {**BLOCKS, **dict.fromkeys(TILES, 1), **THREE_OF_EACH}),
+    examples=in_turn(
+        DTYPES, OPERANDS, {**BLOCKS, **dict.fromkeys(TILES, 1), **THREE_OF_EACH}
+    ),
     edges=NIGHTLY,
 )
 def test_matmul_blocked(case):

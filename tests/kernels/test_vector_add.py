@@ -39,10 +39,14 @@ def test_vector_add_naive(case):
     dtypes=DTYPES,
     rejects=[
         Rejection({"ROW_CHUNK": 256, "n": 25_600}, match="at most 128"),
-        Rejection({"ROW_CHUNK": 128, "n": 200}, match="not a multiple of ROW_CHUNK=128"),
+        Rejection(
+            {"ROW_CHUNK": 128, "n": 200}, match="not a multiple of ROW_CHUNK=128"
+        ),
         Rejection({"ROW_CHUNK": 1, "n": 128}, match=B_VEC, shapes={"b_vec": (127,)}),
     ],
-    examples=[{"ROW_CHUNK": 128, "n": n} for n in (25_600, 256_000) if n < 256_000 or NIGHTLY],
+    examples=[
+        {"ROW_CHUNK": 128, "n": n} for n in (25_600, 256_000) if n < 256_000 or NIGHTLY
+    ],
     nonfinite=True,
 )
 def test_vector_add_tiled(case):
@@ -55,13 +59,17 @@ def test_vector_add_tiled(case):
     reference=vector_add,
     domain={
         "FREE_DIM": sizes(1, 2048),
-        "n": lambda FREE_DIM: multiples(128 * FREE_DIM, at_most=max(128 * FREE_DIM, 65_536)),
+        "n": lambda FREE_DIM: multiples(
+            128 * FREE_DIM, at_most=max(128 * FREE_DIM, 65_536)
+        ),
     },
     inputs=VECTORS,
     parameters=("FREE_DIM",),
     dtypes=DTYPES,
     rejects=[
-        Rejection({"FREE_DIM": 2, "n": 128}, match=r"not a multiple of 128 \* FREE_DIM=2"),
+        Rejection(
+            {"FREE_DIM": 2, "n": 128}, match=r"not a multiple of 128 \* FREE_DIM=2"
+        ),
         Rejection({"FREE_DIM": 2, "n": 512}, match=B_VEC, shapes={"b_vec": (256,)}),
     ],
     examples=in_turn(

@@ -48,14 +48,19 @@ class Findings:
     unsure: list[Case] = field(default_factory=list)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
+        counts = ", ".join(
+            f"{count} {kind}" for kind, count in sorted(self.counts.items())
+        )
         return counts + (
             f"; first red: case {self.first[0]}, {self.first[1]}" if self.first else ""
         )
 
 
 def drawn(
-    spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
+    spec: KernelSpec,
+    count: int,
+    seed: int = 0,
+    ends: Callable[[Case], bool] = lambda case: False,
 ) -> list[Case]:
     """Return drawn cases, up to the first for which ``ends`` is true; equal in each run."""
     found: list[Case] = []
@@ -85,7 +90,9 @@ def drawn(
     return found[:count]
 
 
-def examined(spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = False) -> Findings:
+def examined(
+    spec: KernelSpec, count: int, seed: int = 0, *, until_red: bool = False
+) -> Findings:
     """Run drawn cases of a spec on the embedded simulator."""
     runner = Runner((EmbeddedSimulator(),), verbose=True)
     findings, numbers = Findings(), itertools.count(1)
@@ -112,8 +119,12 @@ def main() -> int:
     """Print the table; 1 if a correct kernel was red or a planted error was not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="operators; all by default")
-    parser.add_argument("--cases", type=int, default=1000, help="of each correct kernel")
-    parser.add_argument("--planted-cases", type=int, default=50, help="of each wrong one")
+    parser.add_argument(
+        "--cases", type=int, default=1000, help="of each correct kernel"
+    )
+    parser.add_argument(
+        "--planted-cases", type=int, default=50, help="of each wrong one"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     failed = False

@@ -38,7 +38,10 @@ class Enough(Exception):
 
 
 def drawn(
-    spec: KernelSpec, count: int, seed: int = 0, ends: Callable[[Case], bool] = lambda case: False
+    spec: KernelSpec,
+    count: int,
+    seed: int = 0,
+    ends: Callable[[Case], bool] = lambda case: False,
 ) -> list[Case]:
     """Return the cases of a kernel test with ``count`` examples, up to one that ``ends`` them."""
     found: list[Case] = []
@@ -148,10 +151,12 @@ def parts_of(layer: dict[str, Any], dtype: str) -> Parts:
         from kernels.classic import conv2d
 
         X = _Operand(
-            (layer["batch"], layer["c_in"], layer["height"], layer["width"]), np.dtype(dtype)
+            (layer["batch"], layer["c_in"], layer["height"], layer["width"]),
+            np.dtype(dtype),
         )
         W = _Operand(
-            (layer["c_out"], layer["c_in"], layer["filter_size"], layer["filter_size"]), X.dtype
+            (layer["c_out"], layer["c_in"], layer["filter_size"], layer["filter_size"]),
+            X.dtype,
         )
         sizes = types.SimpleNamespace(
             pmax=TRN2.partitions,
@@ -164,8 +169,12 @@ def parts_of(layer: dict[str, Any], dtype: str) -> Parts:
         kernels_nl = conv2d.nl
         conv2d.nl = nl
         try:
-            rows, columns = conv2d.psum_tile(height, width, pool, layer.get("TILE_WINDOWS"))
-            block = conv2d.rows_of_block(X, W, pool, rows, layer.get("BLOCK_BYTES", 8 * 1024))
+            rows, columns = conv2d.psum_tile(
+                height, width, pool, layer.get("TILE_WINDOWS")
+            )
+            block = conv2d.rows_of_block(
+                X, W, pool, rows, layer.get("BLOCK_BYTES", 8 * 1024)
+            )
         finally:
             conv2d.nl = kernels_nl
     starts = -(-height // block)
@@ -190,7 +199,13 @@ def main() -> None:
     print(f"{'':50}cases distinct zeros telling random")
     for name, spec in kernel_tests():
         counts = counted(drawn(spec, given.cases, given.seed))
-        numbers = (counts.cases, counts.distinct, counts.zeros, counts.telling, counts.random)
+        numbers = (
+            counts.cases,
+            counts.distinct,
+            counts.zeros,
+            counts.telling,
+            counts.random,
+        )
         print(f"{name:50}{'{:5} {:8} {:5} {:7} {:6}'.format(*numbers)}", flush=True)
         if "filter_size" in spec.domain:
             layers.append((name, spec))

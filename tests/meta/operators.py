@@ -51,14 +51,20 @@ def _softmax(x, total_of, divide=True):
     top = nisa.tensor_reduce(np.max, tile, axis=(1,), negate=True)
     powers = nisa.activation(np.exp, tile, bias=top)
     total = total_of(powers)
-    shares = nl.divide(powers, total) if divide else nl.multiply(powers, nl.reciprocal(total))
+    shares = (
+        nl.divide(powers, total)
+        if divide
+        else nl.multiply(powers, nl.reciprocal(total))
+    )
     nl.store(out, shares)
     return out
 
 
 @nki.jit
 def softmax(x):
-    return _softmax(x, lambda powers: nl.sum(powers, axis=1, keepdims=True), divide=False)
+    return _softmax(
+        x, lambda powers: nl.sum(powers, axis=1, keepdims=True), divide=False
+    )
 
 
 @nki.jit
@@ -69,7 +75,9 @@ def softmax_in_bfloat16(x):
         rows, columns = x.shape
         total = nl.zeros((rows, 1), nl.bfloat16)
         for start in range(0, columns, 64):
-            part = nl.sum(powers[:, start : min(start + 64, columns)], axis=1, keepdims=True)
+            part = nl.sum(
+                powers[:, start : min(start + 64, columns)], axis=1, keepdims=True
+            )
             total = nl.add(total, part, dtype=nl.bfloat16)
         return total
 
@@ -119,7 +127,9 @@ def variance_of_moments(x):
     columns = x.shape[1]
     tile = nl.load(x, dtype=nl.float32)
     mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / columns)
-    square = nl.multiply(nl.sum(nl.multiply(tile, tile), axis=1, keepdims=True), 1.0 / columns)
+    square = nl.multiply(
+        nl.sum(nl.multiply(tile, tile), axis=1, keepdims=True), 1.0 / columns
+    )
     nl.store(out, nl.subtract(square, nl.multiply(mean, mean)))
     return out
 
@@ -135,10 +145,14 @@ def _layernorm(x, gamma, beta, *, epsilon=EPSILON, count=None, narrow=None):
     rows, columns = x.shape
     dtype = nl.float32 if narrow is None else narrow
     tile = nl.load(x, dtype=nl.float32)
-    mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / (count or columns), dtype=dtype)
+    mean = nl.multiply(
+        nl.sum(tile, axis=1, keepdims=True), 1.0 / (count or columns), dtype=dtype
+    )
     centred = nisa.tensor_scalar(tile, np.subtract, mean)
     squares = nl.sum(nl.multiply(centred, centred), axis=1, keepdims=True)
-    spread = nisa.tensor_scalar(squares, np.multiply, 1.0 / columns, op1=np.add, operand1=epsilon)
+    spread = nisa.tensor_scalar(
+        squares, np.multiply, 1.0 / columns, op1=np.add, operand1=epsilon
+    )
     scaled = nisa.tensor_scalar(centred, np.multiply, nl.rsqrt(spread))
     weights = nl.load(gamma.reshape((1, columns)), dtype=nl.float32)
     offsets = nl.load(beta.reshape((1, columns)), dtype=nl.float32)
@@ -178,7 +192,9 @@ def _rmsnorm(x, gamma, epsilon):
     tile = nl.load(x, dtype=nl.float32)
     squares = nisa.activation(np.square, tile)
     total = nl.sum(squares, axis=1, keepdims=True)
-    mean = nisa.tensor_scalar(total, np.multiply, 1.0 / columns, op1=np.add, operand1=epsilon)
+    mean = nisa.tensor_scalar(
+        total, np.multiply, 1.0 / columns, op1=np.add, operand1=epsilon
+    )
     scaled = nisa.tensor_scalar(tile, np.multiply, nl.rsqrt(mean))
     weights = nl.load(gamma.reshape((1, columns)), dtype=nl.float32)
     nl.store(out, nl.multiply(scaled, weights.broadcast_to((rows, columns))))
@@ -203,7 +219,9 @@ def rope_reference(x, cosines, sines):
     half = x.shape[1] // 2
     left = x[:, :half]
     right = x[:, half:]
-    return np.concatenate([left * cosines - right * sines, right * cosines + left * sines], axis=1)
+    return np.concatenate(
+        [left * cosines - right * sines, right * cosines + left * sines], axis=1
+    )
 
 
 def _rope(x, cosines, sines, combine):
@@ -216,7 +234,10 @@ def _rope(x, cosines, sines, combine):
     right = tile[:, half : 2 * half]
     first = nl.subtract(nl.multiply(left, cosine), nl.multiply(right, sine))
     nl.store(out[:, 0:half], first)
-    nl.store(out[:, half : 2 * half], combine(nl.multiply(right, cosine), nl.multiply(left, sine)))
+    nl.store(
+        out[:, half : 2 * half],
+        combine(nl.multiply(right, cosine), nl.multiply(left, sine)),
+    )
     return out
 
 
@@ -253,10 +274,14 @@ def _attention(q, k, v, *, keys=None, narrow=nl.float32):
         higher = nl.maximum(top, nl.max(scores, axis=1, keepdims=True))
         powers = nisa.activation(np.exp, scores, bias=nl.multiply(higher, -1.0))
         shrink = nl.exp(nl.subtract(top, higher))
-        total = nl.add(nl.multiply(total, shrink), nl.sum(powers, axis=1, keepdims=True))
+        total = nl.add(
+            nl.multiply(total, shrink), nl.sum(powers, axis=1, keepdims=True)
+        )
         turned = nl.copy(nisa.nc_transpose(powers), dtype=q.dtype)
         product = nisa.nc_matmul(turned, nl.load(v[columns, :]))
-        sums = nl.add(nisa.tensor_scalar(sums, np.multiply, shrink), product, dtype=narrow)
+        sums = nl.add(
+            nisa.tensor_scalar(sums, np.multiply, shrink), product, dtype=narrow
+        )
         top = higher
     nl.store(out, nisa.tensor_scalar(sums, np.multiply, nl.reciprocal(total)))
     return out
@@ -430,7 +455,10 @@ OPERATORS = {
         attention_reference,
         KEYS,
         {"q": f"{HEAD} {ROWS}", "k": f"{HEAD} S", "v": f"S {HEAD}"},
-        planted={attention_without_last_keys: "algorithm", attention_in_bfloat16: "arithmetic"},
+        planted={
+            attention_without_last_keys: "algorithm",
+            attention_in_bfloat16: "arithmetic",
+        },
     ),
     "cross_entropy": Operator(
         cross_entropy,

@@ -53,7 +53,9 @@ def router_of(bug=RIGHT):
         if bug == UNSCALED:
             top = largest[:, 1:3]
         shift = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=shift, data=largest[:, 0:1], op0=nl.multiply, operand0=factor)
+        nisa.tensor_scalar(
+            dst=shift, data=largest[:, 0:1], op0=nl.multiply, operand0=factor
+        )
         powers = nl.ndarray((count, 2), dtype=nl.float32, buffer=nl.sbuf)
         nisa.activation(dst=powers, op=nl.exp, data=top, bias=shift)
         total = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)

@@ -18,7 +18,9 @@ from difftest.testing.harness.verdict import Verdict
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """Return the failure that Hypothesis shrinks to, within the cases of the ci profile."""
     with pytest.raises(DifferentialFailure) as caught:
-        _search(spec, seed, PROFILES["ci"]["max_examples"], Phase.generate, Phase.shrink)
+        _search(
+            spec, seed, PROFILES["ci"]["max_examples"], Phase.generate, Phase.shrink
+        )
     return caught.value
 
 

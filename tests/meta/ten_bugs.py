@@ -89,7 +89,9 @@ class Bug:
         above = len("".join(source.text.splitlines(keepends=True)[: begin - 1]))
         start = source.text.index(self.right, above)
         change = source.edit(start, start + len(self.right), self.wrong)
-        return Mutant(function.__code__.co_filename, qualified_name(function), self.title, change)
+        return Mutant(
+            function.__code__.co_filename, qualified_name(function), self.title, change
+        )
 
     def before(self) -> str:
         """Return the message of ``np.testing.assert_allclose`` for an example of usual shape."""
@@ -100,10 +102,16 @@ class Bug:
             try:
                 got = launch(self.spec.kernel, inputs).outputs[0]
                 np.testing.assert_allclose(
-                    got, self.spec.reference(*inputs), rtol=RTOL, atol=ATOL, verbose=False
+                    got,
+                    self.spec.reference(*inputs),
+                    rtol=RTOL,
+                    atol=ATOL,
+                    verbose=False,
                 )
             except Exception as error:
-                lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+                lines = [
+                    line.strip() for line in str(error).splitlines() if line.strip()
+                ]
                 told = " ".join(lines[: 2 if isinstance(error, AssertionError) else 1])
                 return f"{type(error).__name__}: {told}"
         return "passes"
@@ -145,7 +153,12 @@ BUGS = (
     ),
     Bug(
         "Each tile is written where the first one belongs",
-        *(DOUBLED, COPY, "nisa.dma_copy(dst=out[0:count, :], src=tile)", {"M": 128, "N": 512}),
+        *(
+            DOUBLED,
+            COPY,
+            "nisa.dma_copy(dst=out[0:count, :], src=tile)",
+            {"M": 128, "N": 512},
+        ),
         ({"M": 129, "N": 1}, "float32"),
         "The first tile is right. The second begins with row 128.",
     ),
@@ -157,20 +170,33 @@ BUGS = (
     ),
     Bug(
         "A dtype is hard-coded",
-        *(DOUBLED, "dtype=x.dtype, buffer=nl.shared_hbm", "dtype=nl.float32, buffer=nl.shared_hbm"),
+        *(
+            DOUBLED,
+            "dtype=x.dtype, buffer=nl.shared_hbm",
+            "dtype=nl.float32, buffer=nl.shared_hbm",
+        ),
         EXAMPLE,
         (ONE, "bfloat16"),
         "Every case that is not float32 shows it.",
     ),
     Bug(
         "One row's number is taken for all",
-        *(DOUBLED, "src=bias[here, :]", "src=bias[0:1, :].broadcast(0, count)", EXAMPLE),
+        *(
+            DOUBLED,
+            "src=bias[here, :]",
+            "src=bias[0:1, :].broadcast(0, count)",
+            EXAMPLE,
+        ),
         ({"M": 2, "N": 1}, "float32"),
         "The first row is right.",
     ),
     Bug(
         "A total is overwritten",
-        *(SUMS, "data1=total, data2=part, op=nl.add", "data1=part, data2=part, op=nl.max"),
+        *(
+            SUMS,
+            "data1=total, data2=part, op=nl.add",
+            "data1=part, data2=part, op=nl.max",
+        ),
         {"M": 128, "N": 512},
         ({"M": 1, "N": 513}, "float32"),
         "Up to 512 columns there is one part, which is the total.",
@@ -178,13 +204,21 @@ BUGS = (
     Bug(
         "An end that is one short",
         *(SUMS, "dst=tile, src=x[:, first : first + count]"),
-        *("dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]", EXAMPLE | {"M": 128}),
+        *(
+            "dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]",
+            EXAMPLE | {"M": 128},
+        ),
         (ONE, "float32"),
         "The only column is left out.",
     ),
     Bug(
         "Each product begins anew",
-        *(PRODUCT, "accumulate=first > 0", "accumulate=False", {"K": 128, "M": 128, "N": 512}),
+        *(
+            PRODUCT,
+            "accumulate=first > 0",
+            "accumulate=False",
+            {"K": 128, "M": 128, "N": 512},
+        ),
         ({"K": 129, "M": 1, "N": 1}, "float32"),
         "Up to 128 terms there is one product.",
     ),

@@ -18,7 +18,12 @@ def doubled(x, bias):
         nisa.dma_copy(dst=tile, src=x[here, :])
         nisa.dma_copy(dst=added, src=bias[here, :])
         nisa.tensor_scalar(
-            dst=tile, data=tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=added
+            dst=tile,
+            data=tile,
+            op0=nl.multiply,
+            operand0=2.0,
+            op1=nl.add,
+            operand1=added,
         )
         nisa.dma_copy(dst=out[here, :], src=tile)
     return out

@@ -43,9 +43,14 @@ def check_that_blocks_cost_nothing(case):
 def search():
     """Check drawn cases, the same ones each time."""
     chosen = settings(
-        max_examples=50, deadline=None, database=None, phases=[Phase.generate, Phase.shrink]
+        max_examples=50,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
     )
-    hypothesis.seed(0)(chosen(hypothesis.given(SHAPES)(check_that_blocks_cost_nothing)))()
+    hypothesis.seed(0)(
+        chosen(hypothesis.given(SHAPES)(check_that_blocks_cost_nothing))
+    )()
 
 
 def test_blocks_cost_nothing():
@@ -54,7 +59,9 @@ def test_blocks_cost_nothing():
 
 def test_the_first_block_dimension_for_the_partitions(monkeypatch):
     monkeypatch.setattr(Region, "partitions", property(lambda region: region.shape[0]))
-    axes = property(lambda region: tuple(zip(region.shape, region.strides, strict=True))[1:])
+    axes = property(
+        lambda region: tuple(zip(region.shape, region.strides, strict=True))[1:]
+    )
     monkeypatch.setattr(Region, "free_axes", axes)
 
     with pytest.raises(AssertionError, match="us in blocks") as failure:

@@ -16,7 +16,11 @@ with embedded():
 
 
 CLASSIC = (
-    *(classic.vector_add_tiled, LAST, "for m in nl.affine_range((n // ROW_CHUNK) - 1):"),
+    *(
+        classic.vector_add_tiled,
+        LAST,
+        "for m in nl.affine_range((n // ROW_CHUNK) - 1):",
+    ),
     *(specs.tiled, "unwritten"),
 )
 TODAYS = (

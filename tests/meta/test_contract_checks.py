@@ -30,9 +30,13 @@ def checks():
     found = {}
     for _, spec in kernel_tests():
         functions = functions_of(spec.kernel)
-        if Path(functions[0].__code__.co_filename) in [FOLDER / f"{file}.py" for file in FILES]:
+        if Path(functions[0].__code__.co_filename) in [
+            FOLDER / f"{file}.py" for file in FILES
+        ]:
             for mutant in mutants_of(functions):
-                (function,) = (one for one in functions if qualified_name(one) == mutant.function)
+                (function,) = (
+                    one for one in functions if qualified_name(one) == mutant.function
+                )
                 if mutant.operator == "check removed":
                     found.setdefault(mutant, (function, []))[1].append(spec)
     return [(mutant, *rest) for mutant, rest in found.items()]
@@ -46,7 +50,10 @@ def seen_by(specs: list[KernelSpec]) -> str:
         for spec in specs
         for one in spec.rejects
     ]
-    for check in (*rejections, *(functools.partial(check_edges, runner, one) for one in specs)):
+    for check in (
+        *rejections,
+        *(functools.partial(check_edges, runner, one) for one in specs),
+    ):
         try:
             check()
         except NotRejectedError as error:
@@ -62,7 +69,9 @@ def test_there_are_checks():
 
 
 @pytest.mark.parametrize(
-    ("mutant", "function", "specs"), CHECKS, ids=[one.diff()[1][1:].strip() for one, *_ in CHECKS]
+    ("mutant", "function", "specs"),
+    CHECKS,
+    ids=[one.diff()[1][1:].strip() for one, *_ in CHECKS],
 )
 def test_a_missing_check_is_seen(mutant, function, specs):
     with apply_mutant(function, mutant):

@@ -55,7 +55,9 @@ def planted(changes: dict[str, str], kernel=FUSED):
     with open(path, encoding="utf-8") as file:
         source = file.read()
     for old, new in changes.items():
-        assert source.count(old) == 1, f"{old!r} is {source.count(old)} times in the kernel"
+        assert source.count(old) == 1, (
+            f"{old!r} is {source.count(old)} times in the kernel"
+        )
         source = source.replace(old, new)
     module = types.ModuleType("planted")
     with embedded():
@@ -110,7 +112,9 @@ class Bug(NamedTuple):
         spec = spec_of(planted(self.changes, self.kernel), self.sources)
         failure = smallest_failure(spec, self.seed)
         least = layer(filter_size=1, width=1, height=1)
-        values = {name: n for name, n in failure.case.values.items() if n != least[name]}
+        values = {
+            name: n for name, n in failure.case.values.items() if n != least[name]
+        }
         assert values == self.smallest
         return failure
 
@@ -136,7 +140,9 @@ ONE_COLUMN = {"pool_size": (1,), "width": lambda filter_size: (filter_size,)}
 TWENTY_FOUR = {
     "pool_size": (2,),
     "width": lambda filter_size: (24 + filter_size - 1,),
-    "height": lambda filter_size: st.integers(1, 16).map(lambda n: 2 * n + filter_size - 1),
+    "height": lambda filter_size: st.integers(1, 16).map(
+        lambda n: 2 * n + filter_size - 1
+    ),
 }
 """Columns of an output, of which a PSUM tile has 20 rows."""
 LAST_BLOCK = "(0, out_height, block_rows)"
@@ -154,28 +160,44 @@ BUGS = {
         {"weights[:, o, k, i, j, :]": "weights[:, o, k, j, i, :]"}, TAPS
     ),
     "a filter's last column is left out": Bug(
-        {"for j in nl.affine_range(filter_size)": "for j in range(max(1, filter_size - 1))"}, TAPS
+        {
+            "for j in nl.affine_range(filter_size)": "for j in range(max(1, filter_size - 1))"
+        },
+        TAPS,
     ),
     "the bias is missing": Bug(
-        {"nisa.tensor_scalar(total, nl.add, offset,": "nisa.tensor_copy(total,"}, {}
+        {
+            "nisa.tensor_scalar(\n        total, nl.add, offset,": "nisa.tensor_copy(total,"
+        },
+        {},
     ),
     "all output channels have the bias of the first": Bug(
         {"offsets[:, o : o + 1]": "offsets[:, 0:1]"}, {"c_out": 256}
     ),
-    "all images are the first": Bug({"X[image, channels,": "X[0, channels,"}, {"batch": 2}),
+    "all images are the first": Bug(
+        {"X[image, channels,": "X[0, channels,"}, {"batch": 2}
+    ),
     "rows are pooled that are not neighbours": Bug(
-        {"tile[i_p, i_row * pool_size + i_y,": "tile[i_p, i_row + i_y * (rows // pool_size),"},
+        {
+            "tile[i_p, i_row * pool_size + i_y,": "tile[i_p, i_row + i_y * (rows // pool_size),"
+        },
         {"pool_size": 2, "width": 2, "height": 4},
     ),
     "a pooling window is its diagonal": Bug(
-        {WINDOW: WINDOW.replace("i_y", "i_x")}, {"pool_size": 2, "width": 2, "height": 2}
+        {WINDOW: WINDOW.replace("i_y", "i_x")},
+        {"pool_size": 2, "width": 2, "height": 2},
     ),
     "the last block of rows is dropped": Bug(
         {**SMALL_TILES, LAST_BLOCK: "(0, max(1, out_height - block_rows), block_rows)"},
         *({"height": 7}, "unwritten", FUSED, ONE_COLUMN, 0),
     ),
     "a block comes without its halo": Bug(
-        {**SMALL_TILES, ROWS: "image, first, rows"}, TAPS, "rejected", FUSED, ONE_COLUMN, 0
+        {**SMALL_TILES, ROWS: "image, first, rows"},
+        TAPS,
+        "rejected",
+        FUSED,
+        ONE_COLUMN,
+        0,
     ),
     "a block comes with the halo of the block above": Bug(
         {**SMALL_TILES, ROWS: "image, max(0, first - halo), rows + halo"},
@@ -188,18 +210,28 @@ BUGS = {
     ),
     "partial sums are rounded into float16": Bug(
         NARROW_BETWEEN_BLOCKS,
-        *({"c_in": 256}, DIFFERS, FUSED, {"filter_size": (1,), "c_in": (128, 256, 256)}, 0),
+        *(
+            {"c_in": 256},
+            DIFFERS,
+            FUSED,
+            {"filter_size": (1,), "c_in": (128, 256, 256)},
+            0,
+        ),
     ),
 }
 OF_THE_LADDER = {
-    "halo_tiles: a window's rows are all the first": {"slice(r + i, r + i + 1)": "slice(i, i + 1)"},
+    "halo_tiles: a window's rows are all the first": {
+        "slice(r + i, r + i + 1)": "slice(i, i + 1)"
+    },
     "flat_weights: the taps are reversed": {
         "transposed_tap(filters, t)": "transposed_tap(filters, taps - 1 - t)"
     },
 }
 if NIGHTLY:  # the same bugs in rungs beside these
     OF_THE_LADDER |= {
-        "baseline: all taps see the first row": {"slice(y + i, y + i + 1)": "slice(y, y + 1)"},
+        "baseline: all taps see the first row": {
+            "slice(y + i, y + i + 1)": "slice(y, y + 1)"
+        },
         "whole_plane: all positions of a row are the first": {
             "plane[:, row, column : column + 1]": "plane[:, row, 0:1]"
         },
@@ -219,8 +251,13 @@ def test_the_kernel_itself_passes_in_small_tiles():
     """So what is found below is the bug."""
     spec = spec_of(planted(SMALL_TILES))
     data = {"X": Random(0), "W": Random(1), "bias": Random(2)}
-    for sides in ({"width": 3, "height": 7}, {"pool_size": 2, "width": 8, "height": 16}):
-        Runner((EmbeddedSimulator(),)).check(spec, Case(layer(**sides), "float32", data))
+    for sides in (
+        {"width": 3, "height": 7},
+        {"pool_size": 2, "width": 8, "height": 16},
+    ):
+        Runner((EmbeddedSimulator(),)).check(
+            spec, Case(layer(**sides), "float32", data)
+        )
 
 
 def test_a_change_that_fits_nowhere_is_an_error():
@@ -243,7 +280,9 @@ def test_a_planted_bug_in_a_rung_is_found(name):
     assert bug.found().verdicts["embedded"].kind in DIFFERS
 
 
-@pytest.mark.parametrize(("dtype", "question"), [("float32", "arithmetic"), ("float16", "")])
+@pytest.mark.parametrize(
+    ("dtype", "question"), [("float32", "arithmetic"), ("float16", "")]
+)
 def test_partial_sums_in_float16_exceed_their_bound(dtype, question):
     """Not only where data are integers and each bit counts: on an example of the kernel's spec.
 
@@ -261,13 +300,19 @@ def test_partial_sums_in_float16_exceed_their_bound(dtype, question):
 
 def test_psum_in_the_dtype_of_the_input_is_found():
     """As in the notes that the ladder follows, up to their step "PSUM discipline"."""
-    failure = Bug({"columns.start), nl.float32": "columns.start), block.dtype"}).found()
+    failure = Bug(
+        {"columns.start),\n        nl.float32": "columns.start),\n        block.dtype"}
+    ).found()
     assert failure.case.dtype in ("float16", "bfloat16")
     assert failure.verdicts["embedded"].kind in DIFFERS
 
 
 def test_filters_of_another_dtype_are_refused():
     """A bug of the caller's, which no Rejection can say: a case's inputs have one dtype."""
-    X, W, bias = (np.zeros(shape, np.float32) for shape in ((1, 128, 4, 4), (128, 128, 3, 3), 128))
-    with pytest.raises(AssertionError, match="W has the dtype of X: got float16 and float32"):
+    X, W, bias = (
+        np.zeros(shape, np.float32) for shape in ((1, 128, 4, 4), (128, 128, 3, 3), 128)
+    )
+    with pytest.raises(
+        AssertionError, match="W has the dtype of X: got float16 and float32"
+    ):
         launch(conv2d.fused_conv2d_maxpool, (X, W.astype(np.float16), bias))

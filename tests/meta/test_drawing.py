@@ -10,7 +10,9 @@ from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
 
 SPECS = dict(kernel_tests())
 LAYER_SEEDS = range(5) if NIGHTLY else (0,)
-deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=2000)
+deterministic = settings(
+    derandomize=True, database=None, deadline=None, max_examples=2000
+)
 
 
 def is_another(name):
@@ -40,7 +42,9 @@ def test_a_harness_that_repeats_itself_would_be_seen():
 
 def test_layers_need_several_of_everything():
     spec = SPECS["test_fused_conv2d_maxpool"]
-    needs = needs_of([layer for seed in LAYER_SEEDS for layer in drawn(spec, 120, seed)])
+    needs = needs_of(
+        [layer for seed in LAYER_SEEDS for layer in drawn(spec, 120, seed)]
+    )
     assert needs.blocks > 0.1 * needs.layers
     assert needs.halos > 0.03 * needs.layers
     assert needs.tiles > 0.3 * needs.layers
@@ -48,13 +52,17 @@ def test_layers_need_several_of_everything():
 
 
 def test_the_ladders_layers_need_a_second_tile():
-    assert is_drawn(SPECS["test_conv2d_row_tiles"], lambda needs: needs.tiles)  # one in 200
+    assert is_drawn(
+        SPECS["test_conv2d_row_tiles"], lambda needs: needs.tiles
+    )  # one in 200
 
 
 @pytest.mark.parametrize(("name", "least"), [("pool_size", 2), ("width", 249)])
 def test_layers_shrink_in_order(name, least):
     spec = SPECS["test_fused_conv2d_maxpool"]
-    smallest = find(cases(spec), lambda case: case.values[name] >= least, settings=deterministic)
+    smallest = find(
+        cases(spec), lambda case: case.values[name] >= least, settings=deterministic
+    )
     assert smallest.values[name] == least
     for other, value in {"c_in": 128, "c_out": 128, "batch": 1, "pool_size": 1}.items():
         assert other == name or smallest.values[other] == value

@@ -27,18 +27,24 @@ SEEDS = range(2 if NIGHTLY else 1)
 TABLE = {"P": sizes(1, 64), "N": sizes(1, 300)}
 
 
-def rounded(reference: Callable[..., Any], change: Callable[[Any], Any] = lambda wide: wide) -> Any:
+def rounded(
+    reference: Callable[..., Any], change: Callable[[Any], Any] = lambda wide: wide
+) -> Any:
     """A kernel that computes as the reference does, changes that, and rounds it once."""
 
     def kernel(*arrays, **parameters):
         with np.errstate(all="ignore"):
-            wide = change(reference(*(array.astype(np.float64) for array in arrays), **parameters))
+            wide = change(
+                reference(*(array.astype(np.float64) for array in arrays), **parameters)
+            )
             return wide.astype(arrays[0].dtype)
 
     return kernel
 
 
-def rows(kernel: Any, reference: Callable[..., Any], dtype: str = "float32", **more) -> KernelSpec:
+def rows(
+    kernel: Any, reference: Callable[..., Any], dtype: str = "float32", **more
+) -> KernelSpec:
     """A spec of a kernel of a table."""
     return KernelSpec(
         kernel=lambda x: kernel(x),
@@ -95,7 +101,10 @@ def test_a_maximum_that_starts_at_a_number_is_found(start):
     [
         (rounded(largest), largest, "float32"),
         (rounded(np.transpose), np.transpose, "float32"),
-        *((rounded(softmax_reference), softmax_of, dtype) for dtype in ("float32", "float16")),
+        *(
+            (rounded(softmax_reference), softmax_of, dtype)
+            for dtype in ("float32", "float16")
+        ),
     ],
 )
 def test_a_right_kernel_is_never_red(kernel, reference, dtype):
@@ -126,7 +135,9 @@ def test_a_transposition_that_spreads_nan_is_found():
     def product_with_identity(x):
         return x.T @ np.eye(x.shape[0])
 
-    assert all(first_red(rows(rounded(product_with_identity), np.transpose), s) for s in SEEDS)
+    assert all(
+        first_red(rows(rounded(product_with_identity), np.transpose), s) for s in SEEDS
+    )
 
 
 @every("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])
@@ -165,6 +176,8 @@ def test_a_float16_that_saturates_or_flushes_is_found_in_convolutions(change):
 
 
 def test_products_of_a_row_stay_finite():
-    spec = rows(rounded(lambda x: np.cumprod(x, axis=1)), lambda x: np.cumprod(x, axis=1))
+    spec = rows(
+        rounded(lambda x: np.cumprod(x, axis=1)), lambda x: np.cumprod(x, axis=1)
+    )
     for case in drawn(spec, 100):
         assert np.isfinite(np.cumprod(spec.inputs_of(case)[0], axis=1)).all()

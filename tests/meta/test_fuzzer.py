@@ -37,7 +37,9 @@ def smallest_failure(pattern: str, seed: int = 0):
         assert failure is not None, f"{ENOUGH} programs and no failure like {pattern!r}"
         if re.search(pattern, failure.signature):
             return failure
-    pytest.fail(f"no failure like {pattern!r} among {list(campaign.statistics.failures)}")
+    pytest.fail(
+        f"no failure like {pattern!r} among {list(campaign.statistics.failures)}"
+    )
 
 
 def kernel_lines(program: Program) -> int:
@@ -47,7 +49,11 @@ def kernel_lines(program: Program) -> int:
 def as_they_lie(storage: Storage, pattern: Pattern, dtype: DType) -> Array:
     """Return the result of a shortcut that uses the size and ignores the strides."""
     is_whole = dtype == storage.dtype and pattern.size == storage.data.size
-    return storage.data.reshape(pattern.shape) if is_whole else ELEMENTS(storage, pattern, dtype)
+    return (
+        storage.data.reshape(pattern.shape)
+        if is_whole
+        else ELEMENTS(storage, pattern, dtype)
+    )
 
 
 def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
@@ -127,7 +133,9 @@ def test_mutable_arguments_are_compared(monkeypatch):
         return launched(kernel, copies if plain else arrays, plain=plain, **options)
 
     monkeypatch.setattr(comparison, "launch", forgets)
-    with pytest.raises(AssertionError, match=r"m \(last written by nl\.store\): 6 of 8"):
+    with pytest.raises(
+        AssertionError, match=r"m \(last written by nl\.store\): 6 of 8"
+    ):
         check(MUTABLE)
 
 

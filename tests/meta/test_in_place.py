@@ -197,7 +197,8 @@ def changed(kernel, old, new):
 
 CLASSIC_SUM = "old = nl.load(total[part, :])"
 CLEARED = (
-    "tile = loaded(new); nisa.dma_copy(dst=cache, src=nl.zeros(cache.shape, cache.dtype, nl.sbuf))"
+    "tile = loaded(new); "
+    "nisa.dma_copy(dst=cache, src=nl.zeros(cache.shape, cache.dtype, nl.sbuf))"
 )
 WRONG = (
     ("forgets the sum", todays.running_sum, "old = loaded(total[", "old = loaded(x[", "total"),
@@ -340,8 +341,14 @@ def test_what_is_declared_and_what_happens_are_told_apart(kernel, changes, said)
     [
         (todays.running_sum, {"domain": SQUARE}),
         (todays.cache_update, SPECS["cache_update"]),
-        (sets_two, {"outputs": BOTH, "reference": lambda total, x: (wide(total) + x,) * 2}),
-        (returns_sevens, {"reference": lambda total, x: (0 * wide(x) + 7, wide(total) + x)}),
+        (
+            sets_two,
+            {"outputs": BOTH, "reference": lambda total, x: (wide(total) + x,) * 2},
+        ),
+        (
+            returns_sevens,
+            {"reference": lambda total, x: (0 * wide(x) + 7, wide(total) + x)},
+        ),
     ],
 )
 def test_what_the_words_advise_is_accepted_at_once(kernel, changes):
@@ -350,9 +357,8 @@ def test_what_the_words_advise_is_accepted_at_once(kernel, changes):
 
 
 def test_an_argument_has_one_shape():
-    accepted = (
-        r"outputs\['total'\]: received 'rows'; accepted: .* inputs has for it, 'rows columns'"
-    )
+    received = r"outputs\['total'\]: received 'rows'"
+    accepted = f"{received}; accepted: .* inputs has for it, 'rows columns'"
     with pytest.raises(SpecError, match=accepted):
         KernelSpec(kernel=todays.running_sum, **SUM | {"outputs": {"total": "rows"}})
 
@@ -393,7 +399,10 @@ def both_all(total, x):
     nisa.dma_copy(dst=total, src=old)
 
 
-CORES = {"domain": {"rows": sizes(1, 16), "columns": multiples(2, at_most=16)}, "lnc": 2}
+CORES = {
+    "domain": {"rows": sizes(1, 16), "columns": multiples(2, at_most=16)},
+    "lnc": 2,
+}
 
 
 def test_two_cores_update_one_argument():

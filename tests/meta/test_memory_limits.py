@@ -45,4 +45,7 @@ def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
     assert isinstance(under, Completed)
     assert under.trace is not None
     assert footprint_of(under.trace, TRN2)[0] > 0.9 * TRN2.sbuf_usable_bytes
-    assert isinstance(over, Rejected) or footprint_of(over.trace, TRN2)[0] > TRN2.sbuf_usable_bytes
+    assert (
+        isinstance(over, Rejected)
+        or footprint_of(over.trace, TRN2)[0] > TRN2.sbuf_usable_bytes
+    )

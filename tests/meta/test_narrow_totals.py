@@ -192,7 +192,10 @@ def test_a_total_in_bfloat16_is_found_whatever_the_tiles(family):
 
 
 def test_what_is_rounded_once_is_as_coarse_as_an_operand():
-    for compute, reference in ((product_of_rounded, square_of_scores), (normalized, wide(affine))):
+    for compute, reference in (
+        (product_of_rounded, square_of_scores),
+        (normalized, wide(affine)),
+    ):
         assert not judged(spec_of(classic(compute), reference, 2), 0, cases=10)
 
 

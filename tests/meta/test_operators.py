@@ -34,10 +34,19 @@ def has_huge_scores(case):
     itself: they do not know that it is the same number.
     """
     recipes = case.data.values()
-    sizes = [abs(one) for each in recipes if isinstance(each, Outliers) for one in each.values]
-    sizes += [max(-each.low, each.high) for each in recipes if isinstance(each, Uniform)]
+    sizes = [
+        abs(one)
+        for each in recipes
+        if isinstance(each, Outliers)
+        for one in each.values
+    ]
+    sizes += [
+        max(-each.low, each.high) for each in recipes if isinstance(each, Uniform)
+    ]
     limit = 2**8 if case.dtype == "float16" else 2**14  # its squares overflow
-    return max(sizes, default=0.0) > limit or any(isinstance(each, Iota) for each in recipes)
+    return max(sizes, default=0.0) > limit or any(
+        isinstance(each, Iota) for each in recipes
+    )
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -47,12 +56,16 @@ def test_a_correct_kernel_is_never_red(name):
     # Where scores are very large, no digit of a softmax of them is sure. Of a variance in float16,
     # an eighth of the cases overflow.
     huge = sum(map(has_huge_scores, findings.unsure))
-    assert huge <= (CASES // 3 if name in ("attention", "variance") else CASES * 2 // 25)
+    assert huge <= (
+        CASES // 3 if name in ("attention", "variance") else CASES * 2 // 25
+    )
     assert findings.counts["match"] > (CASES - huge) * 0.9
 
 
 @pytest.mark.parametrize(
-    ("operator", "kernel", "question"), PLANTED, ids=[kernel.__name__ for _, kernel, _ in PLANTED]
+    ("operator", "kernel", "question"),
+    PLANTED,
+    ids=[kernel.__name__ for _, kernel, _ in PLANTED],
 )
 def test_a_planted_error_is_found(operator, kernel, question):
     findings = examined(operator.spec(kernel), 50, until_red=True)
@@ -86,7 +99,9 @@ def test_a_cancellation_is_named():
         assert isinstance(verdict, Match) == sure, low
         (steady,) = runner.check(OPERATORS["variance"].spec(), case).values()
         assert isinstance(steady, Match), low
-    assert verdict.reason.startswith("few digits of output 0 are sure: rounding may change the ")
+    assert verdict.reason.startswith(
+        "few digits of output 0 are sure: rounding may change the "
+    )
     assert set(runner.tally.reasons) == {
         f"variance_of_moments: {verdict.reason}"
     }  # each case's is one

@@ -45,7 +45,10 @@ BUGS = [
         *({"M": 128, "N": 256}, {Zeros()}, "unwritten"),
         "got never written, expected 0.0",
     ),
-    (*(PRODUCT, LAST, "for k in nl.affine_range((K // TILE_K) - 1):"), *(TILES, {Ones()}, "value")),
+    (
+        *(PRODUCT, LAST, "for k in nl.affine_range((K // TILE_K) - 1):"),
+        *(TILES, {Ones()}, "value"),
+    ),
     (
         *(TURNED, SWAPPED, "nisa.dma_copy(dst=out[rows, columns], src=turned)"),
         *({"M": 128, "N": 256}, {Zeros()}, OutOfBoundsError),
@@ -69,7 +72,11 @@ BUGS = [
         *({"M": 128, "N": 128}, {Iota()}, "value"),
     ),
     (
-        *(TURNED, DTYPE, "out = nl.ndarray((N, M), dtype=nl.float32, buffer=nl.shared_hbm)"),
+        *(
+            TURNED,
+            DTYPE,
+            "out = nl.ndarray((N, M), dtype=nl.float32, buffer=nl.shared_hbm)",
+        ),
         *({"M": 128, "N": 128}, {Zeros()}, "dtype"),
         "the kernel's dtype is float32, expected is float16",
     ),

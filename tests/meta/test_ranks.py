@@ -28,7 +28,9 @@ CASE = {"groups": ((0, 2), (1, 3)), "ranks": 4, "rows": 3, "columns": 5}
 
 def mean_of(x, weight, groups, members=None, scaled=True):
     members = groups if members is None else members
-    product, total = (nl.ndarray(weight.shape, nl.float32, buffer=nl.sbuf) for _ in range(2))
+    product, total = (
+        nl.ndarray(weight.shape, nl.float32, buffer=nl.sbuf) for _ in range(2)
+    )
     nisa.dma_copy(dst=product, src=x)
     nisa.dma_copy(dst=total, src=weight)
     nisa.tensor_tensor(dst=product, data1=product, data2=total, op=nl.multiply)
@@ -89,7 +91,9 @@ def spec_of(kernel, **changed):
             "columns": sizes(1, 6),
         },
         "inputs": {"x": "ranks rows columns", "weight": "rows columns"},
-        "outputs": {} if kernel in (returned, without_last) else {"out": "ranks rows columns"},
+        "outputs": {}
+        if kernel in (returned, without_last)
+        else {"out": "ranks rows columns"},
         "parameters": ("groups",),
         "dtypes": ("float32",),
         "reduction": 3,
@@ -107,9 +111,16 @@ def test_ranks_get_their_parts_and_the_reference_gets_all(kernel):
 
 def test_a_wrong_group_shrinks_to_the_fewest_ranks_that_show_it():
     failure = smallest_failure(spec_of(neighbours))
-    assert failure.case.values == {"groups": GROUPS[2], "ranks": 4, "rows": 1, "columns": 1}
+    assert failure.case.values == {
+        "groups": GROUPS[2],
+        "ranks": 4,
+        "rows": 1,
+        "columns": 1,
+    }
     assert "x:           (4, 1, 1) " in str(failure)
-    with pytest.raises(DifferentialFailure, match="neighbours disagrees"):  # what `run again` says
+    with pytest.raises(
+        DifferentialFailure, match="neighbours disagrees"
+    ):  # what `run again` says
         check(spec_of(neighbours), failure.case.to_json())
 
 
@@ -139,7 +150,10 @@ def test_what_runs_no_ranks_says_so():
     outcome = ByDialect({"newer": Backend()}, {}).run(call)
     assert isinstance(outcome, Unsupported)
     assert "sdk runs no ranks" in str(outcome.error)
-    for use in (lambda: call_of_case(spec, case), lambda: spec_for(spec, jit(in_place), "newer")):
+    for use in (
+        lambda: call_of_case(spec, case),
+        lambda: spec_for(spec, jit(in_place), "newer"),
+    ):
         with pytest.raises(SpecError, match="a test of several ranks"):
             use()
 
@@ -147,9 +161,18 @@ def test_what_runs_no_ranks_says_so():
 def test_the_number_of_ranks_is_no_edge_of_a_contract():
     values = {"groups": GROUPS[0], "ranks": 2, "rows": 129, "columns": 1}
     spec = spec_of(in_place, rejects=(Rejection(values, "128"),))
-    edges = [edge for edge in edge_cases(spec) if "ranks" in edge.why or edge.case.shapes]
-    assert {len(shape) for edge in edges for shape in edge.case.shapes.values()} == {2, 3}
-    assert all(edge.case.shapes.get(name, (2,))[0] == 2 for edge in edges for name in ("x", "out"))
+    edges = [
+        edge for edge in edge_cases(spec) if "ranks" in edge.why or edge.case.shapes
+    ]
+    assert {len(shape) for edge in edges for shape in edge.case.shapes.values()} == {
+        2,
+        3,
+    }
+    assert all(
+        edge.case.shapes.get(name, (2,))[0] == 2
+        for edge in edges
+        for name in ("x", "out")
+    )
     assert all(edge.case.values["ranks"] == 2 for edge in edges)
 
 

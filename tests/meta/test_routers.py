@@ -54,7 +54,9 @@ def test_a_reference_may_break_ties_otherwise():
     """Each expert is as good as any other: nothing is red, and the weights are compared."""
     for last, dtype in itertools.product((False, True), ("float32", "bfloat16")):
         spec = spec_of(
-            reference=lambda tokens, gate, last=last: equal_experts(tokens, gate, last=last)
+            reference=lambda tokens, gate, last=last: equal_experts(
+                tokens, gate, last=last
+            )
         )
         sizes_of = {"D": 100, "T": 64, "E": 32}
         case = Case(sizes_of, dtype, {"tokens": Random(1), "gate": Fill(0.37)})

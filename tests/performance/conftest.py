@@ -32,7 +32,9 @@ def pytest_collection_modifyitems(config, items):
     """Measure on a device, one thing at a time."""
     stage = [item for item in items if HERE in item.path.parents]
     if stage and len(stage) < len(items):
-        raise pytest.UsageError("the hardware stage runs alone: name no other tests beside it")
+        raise pytest.UsageError(
+            "the hardware stage runs alone: name no other tests beside it"
+        )
     if stage and not config.stash[SESSION].request.device:
         raise pytest.UsageError("the hardware stage needs a device: --device")
 
@@ -44,7 +46,10 @@ def report(request):
     def add(result):
         request.config.stash.setdefault(LINES, []).extend(result.lines())
         properties = request.node.user_properties
-        properties += [("difftest_result", result.result), ("difftest_p99_us", result.p99_us)]
+        properties += [
+            ("difftest_result", result.result),
+            ("difftest_p99_us", result.p99_us),
+        ]
 
     return add
 

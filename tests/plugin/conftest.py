@@ -119,9 +119,16 @@ class Project:
         pytester.makeini("[pytest]\npythonpath = .\n")
 
     def add_test(
-        self, kernel: str = "add", more: str = "", name: str = "test_add", *, edges: bool = False
+        self,
+        kernel: str = "add",
+        more: str = "",
+        name: str = "test_add",
+        *,
+        edges: bool = False,
     ) -> None:
-        self.pytester.makepyfile(**{name: TEST.format(kernel=kernel, more=more, edges=edges)})
+        self.pytester.makepyfile(
+            **{name: TEST.format(kernel=kernel, more=more, edges=edges)}
+        )
 
     def run(self, *arguments: str) -> pytest.RunResult:
         return self.pytester.runpytest_inprocess(*arguments)
@@ -144,7 +151,10 @@ class Plugin:
 PLUGINS = [
     Plugin(one)
     for one in importlib.metadata.distributions()
-    if any(entry.group == "pytest11" and entry.name != "anyio" for entry in one.entry_points)
+    if any(
+        entry.group == "pytest11" and entry.name != "anyio"
+        for entry in one.entry_points
+    )
 ]
 """The installed plugins, which pytest would otherwise search for in each run."""
 
@@ -168,13 +178,21 @@ def in_process(request, pytester, monkeypatch):
     modules are hidden from Hypothesis, so that a seed always gives the same cases.
     """
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio")  # see pyproject.toml; of processes, too
+    monkeypatch.setenv(
+        "PYTEST_ADDOPTS", "-p no:anyio"
+    )  # see pyproject.toml; of processes, too
     for name, module in list(sys.modules.items()):
-        if str(pytester.path.parent) in str(getattr(module, "__file__", "")):  # another test's
+        if str(pytester.path.parent) in str(
+            getattr(module, "__file__", "")
+        ):  # another test's
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(importlib.metadata, "distributions", lambda **given: iter(PLUGINS))
+    monkeypatch.setattr(
+        importlib.metadata, "distributions", lambda **given: iter(PLUGINS)
+    )
     monkeypatch.setattr(providers, "_get_local_constants", Constants)
-    monkeypatch.setattr(core, "global_force_seed", None)  # --hypothesis-seed stays, otherwise
+    monkeypatch.setattr(
+        core, "global_force_seed", None
+    )  # --hypothesis-seed stays, otherwise
     if "fresh_runs" not in request.fixturenames:
         monkeypatch.setattr(failure_output, "rerun_alone", lambda config, failure: "")
     if "whole_profiles" not in request.fixturenames:

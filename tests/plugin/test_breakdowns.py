@@ -24,7 +24,11 @@ def broken_rules(monkeypatch):
     every = {rule.reads_traces: id for id, rule in reversed(rules().items())}
     for id in every.values():
         own = {"check": breaks, "reader": breaks, "nodes": (ast.FunctionDef,)}
-        everywhere = {"since": None, "frontends": frozenset(Frontend), "targets": frozenset()}
+        everywhere = {
+            "since": None,
+            "frontends": frozenset(Frontend),
+            "targets": frozenset(),
+        }
         changed = dataclasses.replace(rules()[id], **own, **everywhere)
         monkeypatch.setitem(rules(), id, changed)
     readers = {breaks: "the detector planted", **table._READERS}
@@ -39,8 +43,13 @@ def test_checks_that_break_down(project, broken_rules):
     result = project.run("--simulate", "-W", "error")
     result.assert_outcomes(passed=1)
     assert len(broken_rules) == 2
-    for name in ("the detector planted", *(f"the rule {id}*" for id in broken_rules.values())):
-        result.stdout.fnmatch_lines([f"{name} broke down at test_breakdowns.py:* {END}"])
+    for name in (
+        "the detector planted",
+        *(f"the rule {id}*" for id in broken_rules.values()),
+    ):
+        result.stdout.fnmatch_lines(
+            [f"{name} broke down at test_breakdowns.py:* {END}"]
+        )
 
 
 def test_a_report_that_breaks_down(project, monkeypatch):
@@ -48,7 +57,9 @@ def test_a_report_that_breaks_down(project, monkeypatch):
     monkeypatch.setattr("difftest.plugin.session.save_failure", breaks)
     project.add_test()
     project.add_test("subtract", name="test_wrong")
-    result = project.run("--simulate", "--difftest-save=saved", "--difftest-report=report.html")
+    result = project.run(
+        "--simulate", "--difftest-save=saved", "--difftest-report=report.html"
+    )
     result.assert_outcomes(passed=1, failed=1)
     for line in (
         f"the report of test_add broke down at test_breakdowns.py:* {END}",
@@ -60,7 +71,9 @@ def test_a_report_that_breaks_down(project, monkeypatch):
     assert "test_add" in (project.pytester.path / "report.html").read_text()
 
 
-def test_a_prediction_that_breaks_down_leaves_the_rest_of_the_report(project, monkeypatch):
+def test_a_prediction_that_breaks_down_leaves_the_rest_of_the_report(
+    project, monkeypatch
+):
     monkeypatch.setattr("difftest.testing.report.performance.memory_text", breaks)
     project.add_test()
     result = project.run("--simulate", "--difftest-report=report.html")
@@ -74,15 +87,21 @@ def test_a_report_that_cannot_be_written(project, monkeypatch):
     project.add_test()
     result = project.run("--simulate", "--difftest-report=report.json")
     result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "what was asked for is not there"
-    result.stdout.fnmatch_lines([f"--difftest-report broke down at test_breakdowns.py:* {END}"])
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR, (
+        "what was asked for is not there"
+    )
+    result.stdout.fnmatch_lines(
+        [f"--difftest-report broke down at test_breakdowns.py:* {END}"]
+    )
 
 
 REPORT_LOST = "ERROR: --difftest-report: cannot write r.html: No space left on device"
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_a_report_on_a_full_disk_fails_a_session_whose_tests_pass(project, monkeypatch, workers):
+def test_a_report_on_a_full_disk_fails_a_session_whose_tests_pass(
+    project, monkeypatch, workers
+):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -104,7 +123,11 @@ def test_files_that_cannot_be_written(project, monkeypatch):
     monkeypatch.setattr("difftest.support.output.os.replace", full)
     project.add_test("subtract")
     result = project.run(
-        "--simulate", "-p", "no:cacheprovider", "--difftest-save=saved", "--difftest-report=r.html"
+        "--simulate",
+        "-p",
+        "no:cacheprovider",
+        "--difftest-save=saved",
+        "--difftest-report=r.html",
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*subtract disagrees with its reference"])

@@ -30,9 +30,13 @@ def test_the_case_needs_one_kernel_test(project):
     result = project.run("--simulate", "--case", json.dumps(CASE))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --case: 2 kernel tests are selected; accepted: one, named as PATH::TEST"]
+        [
+            "ERROR: --case: 2 kernel tests are selected; accepted: one, named as PATH::TEST"
+        ]
     )
-    result = project.run("--simulate", "test_second.py::test_add", f"--case={json.dumps(CASE)}")
+    result = project.run(
+        "--simulate", "test_second.py::test_add", f"--case={json.dumps(CASE)}"
+    )
     result.assert_outcomes(passed=1)
 
 
@@ -40,7 +44,9 @@ def test_the_case_needs_a_backend(project):
     project.add_test()
     result = project.run("--case", json.dumps(CASE))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --case needs a backend: add --simulate or --device"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --case needs a backend: add --simulate or --device"]
+    )
 
 
 def test_a_parametrized_test_runs_the_case_with_each_parameter(project):

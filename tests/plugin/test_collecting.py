@@ -19,7 +19,9 @@ def test_the_other_tests_of_a_module_are_collected_without_a_backend(project):
         + "\n\ndef test_reference():\n    assert reference is not None\n"
         + "\n\nclass TestMore:\n    def test_more(self): ...\n"
     )
-    before = "neuronxcc" in sys.modules  # of this session, if it was asked for a simulator
+    before = (
+        "neuronxcc" in sys.modules
+    )  # of this session, if it was asked for a simulator
     (file.parent / "one").mkdir()
     (file.parent / "one" / "test_one.py").write_text(file.read_text())
     result = project.run("one")  # pytest asks for the files of the folder above, too
@@ -46,7 +48,9 @@ def test_with_nothing_else_no_test_is_collected(project):
 
 def test_a_session_without_kernel_tests_says_nothing_of_kernels(project):
     project.pytester.makepyfile(test_other="def test_other(): ...")
-    result = project.run("--hypothesis-profile=nightly")  # which is known without a backend
+    result = project.run(
+        "--hypothesis-profile=nightly"
+    )  # which is known without a backend
     result.assert_outcomes(passed=1)
     assert "kernels against" not in result.stdout.str()
     assert "difftest:" not in result.stdout.str()
@@ -76,17 +80,26 @@ def test_the_embedded_modules_are_there_for_conftests_and_gone_after_the_run(pro
     project.pytester.makeconftest("import neuronxcc.nki.language")
     project.run("--simulate").assert_outcomes(passed=1)
     assert sys.modules.get("neuronxcc") is before
-    assert project.run("--simulate", "--no-such-option").ret == pytest.ExitCode.USAGE_ERROR
+    assert (
+        project.run("--simulate", "--no-such-option").ret == pytest.ExitCode.USAGE_ERROR
+    )
     assert sys.modules.get("neuronxcc") is before
 
 
 def test_examples_and_rejections_are_tests_of_their_own(project):
     project.add_test(more=MORE, edges=True)
-    names = ["m=128-n=2048-float32", "m=128-n=2048-float16", "rejects-m=129-n=2", "edges"]
+    names = [
+        "m=128-n=2048-float32",
+        "m=128-n=2048-float16",
+        "rejects-m=129-n=2",
+        "edges",
+    ]
     result = project.run("--simulate", "-v")
     result.assert_outcomes(passed=5)
     lines = ["", *(f"[[]{name}[]]" for name in names)]
-    result.stdout.fnmatch_lines([f"test_add.py::test_add{line} PASSED*" for line in lines])
+    result.stdout.fnmatch_lines(
+        [f"test_add.py::test_add{line} PASSED*" for line in lines]
+    )
     result = project.run("--simulate", f"test_add.py::test_add[{names[2]}]")
     result.assert_outcomes(passed=1)
 
@@ -121,10 +134,14 @@ def test_marks_and_parametrization_hold_for_them_too(project):
         )
     )
     markers = ["-o", "markers=slow"]
-    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(passed=10)  # a refusal, edges
+    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(
+        passed=10
+    )  # a refusal, edges
     project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=10)
     path = project.pytester.path / "test_marked.py"
-    path.write_text(path.read_text().replace("import add\n", "import subtract as add\n", 1))
+    path.write_text(
+        path.read_text().replace("import add\n", "import subtract as add\n", 1)
+    )
     result = project.run("--simulate", *markers)
     result.assert_outcomes(failed=9, passed=1)
     result.stdout.fnmatch_lines(["  also wrong:  * other cases (drawn, float32*"])
@@ -147,8 +164,12 @@ class TestAll:
     project.add_test(name="test_sizes", more="examples=sizes(9, 1),")
     result = project.run("--simulate", "--continue-on-collection-errors")
     result.assert_outcomes(passed=1, errors=3)
-    result.stdout.fnmatch_lines(["E  * difftest.SpecError: parameters: received the name 'K'; a*"])
-    result.stdout.fnmatch_lines(["E  * sizes: received low=9, high=1; accepted: low <= high"])
+    result.stdout.fnmatch_lines(
+        ["E  * difftest.SpecError: parameters: received the name 'K'; a*"]
+    )
+    result.stdout.fnmatch_lines(
+        ["E  * sizes: received low=9, high=1; accepted: low <= high"]
+    )
     for ours in ("*spec.py*", "*strategies.py*"):
         result.stdout.no_fnmatch_line(ours)
     result.stdout.fnmatch_lines(

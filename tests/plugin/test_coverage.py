@@ -91,8 +91,16 @@ def run(project, whole_profiles):
             given = {"kernel": kernel.format(name), "most": most, "columns": columns}
             test = TEST.format(name=name, **given)
             kernels = KERNELS.replace("{large}", large).replace("NAME", name)
-            project.pytester.makepyfile(**{f"{name}_kernels": kernels, f"test_{name}": test})
-        arguments = ("--simulate", "-p", "no:cacheprovider", "--hypothesis-seed=4", *options)
+            project.pytester.makepyfile(
+                **{f"{name}_kernels": kernels, f"test_{name}": test}
+            )
+        arguments = (
+            "--simulate",
+            "-p",
+            "no:cacheprovider",
+            "--hypothesis-seed=4",
+            *options,
+        )
         # Hypothesis warns where its own place in sys.monitoring is taken.
         arguments += ("-W", "error::hypothesis.errors.HypothesisWarning")
         result = project.run(*arguments)
@@ -103,7 +111,9 @@ def run(project, whole_profiles):
         project.tried = dict(
             re.findall(r"(.*\)): nearest of the last \d+ cases: (.*)", "\n".join(lines))
         )
-        return [line.partition("): ")[0] + ")" if "): " in line else line for line in lines]
+        return [
+            line.partition("): ")[0] + ")" if "): " in line else line for line in lines
+        ]
 
     return run
 
@@ -122,7 +132,9 @@ def test_what_no_case_took_is_said(run, project):
         *("10: never true (both, both_classic)", "33: never true (both)"),
         *("10: never true (narrow)", "33: never true (narrow)"),
     }
-    assert re.fullmatch("m=4, n=[48]", project.tried["narrow_kernels.py:33: never true (narrow)"])
+    assert re.fullmatch(
+        "m=4, n=[48]", project.tried["narrow_kernels.py:33: never true (narrow)"]
+    )
     said = json.loads((project.pytester.path / "out.json").read_text())["not_reached"]
     (loop,) = (one for one in said if one["file"] == "single_kernels.py")
     assert loop == {
@@ -146,6 +158,10 @@ def test_of_several_kernels_the_first_is_named(run):
 
 def test_nothing_is_said_of_a_single_case(run, project):
     assert run(["single"]) == SINGLE
-    case = {"values": {"m": 1, "n": 4}, "dtype": "float32", "data": {"a": ["Zeros", {}]}}
+    case = {
+        "values": {"m": 1, "n": 4},
+        "dtype": "float32",
+        "data": {"a": ["Zeros", {}]},
+    }
     for options in (["--case", json.dumps(case)], ["-k", "edges"]):
         assert "no case" not in project.run("--simulate", *options).stdout.str()

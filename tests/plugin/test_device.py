@@ -156,7 +156,9 @@ def test_an_argument_that_is_updated_is_compared_on_the_device_and_on_the_simula
 def calls_of_failures(machine):
     """How many runs on the device had three rows or more: the kernel is wrong there."""
     lines = (machine.path / "count").read_text().splitlines()
-    rows = [line.split()[3] for line in lines if line.startswith("wrong_from_three_rows ")]
+    rows = [
+        line.split()[3] for line in lines if line.startswith("wrong_from_three_rows ")
+    ]
     return len([one for one in rows if int(one.removeprefix("rows=")) >= 3])
 
 
@@ -232,8 +234,18 @@ def test_workers_lease_a_core_each(machine, monkeypatch, request):
     monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
     for name in ("test_one", "test_two"):
         text = TEST.format(kernel="add", settings="@settings(max_examples=1)")
-        machine.makepyfile(**{name: f"import time\nfrom pathlib import Path\n{text}{WAITS}"})
-    words = ["-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"]
+        machine.makepyfile(
+            **{name: f"import time\nfrom pathlib import Path\n{text}{WAITS}"}
+        )
+    words = [
+        "-p",
+        "tests.plugin.device_standin",
+        "--device",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+    ]
     result = run(machine, *words)
     result.assert_outcomes(passed=6)
     assert {core for _, core in calls(machine)} == {"0", "1"}
@@ -262,16 +274,24 @@ def test_other(case):
 
 
 @both
-def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(machine, request):
+def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(
+    machine, request
+):
     is_classic = request.node.callspec.params["machine"] == "classic"
     other = "nki" if is_classic else "neuronxcc.nki"
-    machine.makepyfile(test_add=TWINS, of_the_other_dialect=KERNEL.format(package=other))
+    machine.makepyfile(
+        test_add=TWINS, of_the_other_dialect=KERNEL.format(package=other)
+    )
     result = run(machine, "--device", "-v")
     result.assert_outcomes(passed=1, deselected=1)
     line = f"left out on device: 1 kernel of {other}, with 1 test of no other kernel"
-    result.stdout.fnmatch_lines([line, "  found:  *", "  remedy: *", "  kernel: of_the_other*.add"])
+    result.stdout.fnmatch_lines(
+        [line, "  found:  *", "  remedy: *", "  kernel: of_the_other*.add"]
+    )
     ran = len(calls(machine))
     result = run(machine, "--device", "test_add.py::test_other")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*device was requested, and runs none of the kernels*"])
+    result.stderr.fnmatch_lines(
+        ["*device was requested, and runs none of the kernels*"]
+    )
     assert len(calls(machine)) == ran, "nothing ran, the known kernel neither"

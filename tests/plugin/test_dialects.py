@@ -101,12 +101,16 @@ class Computer:
 
     def add_test(self, *dialects: str) -> None:
         """A test of the kernels of these dialects, in a file named for them."""
-        imports = [f"from kernel_{dialect} import add as {dialect}" for dialect in dialects]
+        imports = [
+            f"from kernel_{dialect} import add as {dialect}" for dialect in dialects
+        ]
         text = TEST.format(imports="\n".join(imports), kernels=", ".join(dialects))
         (self.folder / f"test_{'_and_'.join(dialects)}.py").write_text(text)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        for module in [name for name in sys.modules if name.startswith(("kernel_", "test_"))]:
+        for module in [
+            name for name in sys.modules if name.startswith(("kernel_", "test_"))
+        ]:
             del sys.modules[module]  # of the run before
         return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
@@ -118,11 +122,16 @@ def computer(pytester, in_process, monkeypatch):
 
 
 def lines_of(package, count=ONE):
-    return [count.format(package), f"  found:  {FOUND[package]}", f"  remedy: {REMEDY[package]}"]
+    return [
+        count.format(package),
+        f"  found:  {FOUND[package]}",
+        f"  remedy: {REMEDY[package]}",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("situation", "missing"), [("classic", "nki"), ("newer", "neuronxcc.nki"), ("both", "")]
+    ("situation", "missing"),
+    [("classic", "nki"), ("newer", "neuronxcc.nki"), ("both", "")],
 )
 def test_each_kernel_runs_that_has_its_dialect_and_the_others_are_counted(
     computer, situation, missing
@@ -153,7 +162,9 @@ def test_workers_tell_the_kernels_that_they_leave_out(computer):
     machine = computer("classic")
     machine.add_test("classic")
     machine.add_test("newer")
-    result = machine.run("--simulate", "-n", "2", "-v")  # which takes the SDK that is installed
+    result = machine.run(
+        "--simulate", "-n", "2", "-v"
+    )  # which takes the SDK that is installed
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines([*lines_of("nki"), "  kernel: kernel_newer.add"])
 
@@ -162,7 +173,9 @@ def test_workers_tell_the_kernels_that_they_leave_out(computer):
     ("situation", "kernel", "package"),
     [("classic", "newer", "nki"), ("newer", "classic", "neuronxcc.nki")],
 )
-def test_a_backend_that_runs_no_kernel_is_a_usage_error(computer, situation, kernel, package):
+def test_a_backend_that_runs_no_kernel_is_a_usage_error(
+    computer, situation, kernel, package
+):
     """Nothing that was asked for would run: that is never a green session."""
     machine = computer(situation)
     machine.add_test(kernel)
@@ -171,7 +184,10 @@ def test_a_backend_that_runs_no_kernel_is_a_usage_error(computer, situation, ker
         result = machine.run("--simulate=sdk", *more)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         text = result.stdout.str() + result.stderr.str()
-        assert "sdk was requested, and runs none of the kernels that are tested here" in text
+        assert (
+            "sdk was requested, and runs none of the kernels that are tested here"
+            in text
+        )
         assert f"the kernel is written for {package}" in text
         assert f"remedy: {REMEDY[package].partition('*')[0]}" in text
 
@@ -192,12 +208,17 @@ def test_a_kernel_of_the_missing_dialect_refuses_a_call(computer):
     machine.add_test("classic", "newer")
     file = machine.folder / "test_classic_and_newer.py"
     file.write_text(
-        file.read_text() + "\n\ndef test_call():\n    newer(np.ones((2, 4)), np.ones((2, 4)))\n"
+        file.read_text()
+        + "\n\ndef test_call():\n    newer(np.ones((2, 4)), np.ones((2, 4)))\n"
     )
     result = machine.run("--simulate=sdk")
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*a kernel of nki was called*", "*found:  no package nki"])
-    result = machine.run()  # without a backend the other tests of a file run, with the same error
+    result.stdout.fnmatch_lines(
+        ["*a kernel of nki was called*", "*found:  no package nki"]
+    )
+    result = (
+        machine.run()
+    )  # without a backend the other tests of a file run, with the same error
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*a kernel of nki was called*"])
 
@@ -218,11 +239,31 @@ def test_this_repositorys_own_tests_run_on_each_sdk(situation, tmp_path):
     """Vector additions have a kernel of each dialect, the softmax has today's alone."""
     for write in WRITERS[situation]:
         write(tmp_path)
-    named = {"classic": "naive or softmax", "newer": "naive or softmax", "both": "naive"}
-    options = ["-n", "0", "--simulate=sdk", "-p", "no:cacheprovider", "-q", "-k", named[situation]]
+    named = {
+        "classic": "naive or softmax",
+        "newer": "naive or softmax",
+        "both": "naive",
+    }
+    options = [
+        "-n",
+        "0",
+        "--simulate=sdk",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-k",
+        named[situation],
+    ]
     files = ["tests/kernels/test_vector_add.py", "tests/kernels/test_softmax.py"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "--hypothesis-profile=quick", *options, *files],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--hypothesis-profile=quick",
+            *options,
+            *files,
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

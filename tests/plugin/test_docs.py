@@ -34,10 +34,16 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
 ON_THE_SITE = DOCS / "reference" / "generated" / "lint-rules.md"
 """Written where the site is built; it repeats the pages in difftest/tools/lint/pages."""
-PAGES = sorted(set(DOCS.rglob("*.md")) - {ON_THE_SITE, *ON_THE_SITE.parent.glob("signatures-*.md")})
+PAGES = sorted(
+    set(DOCS.rglob("*.md")) - {ON_THE_SITE, *ON_THE_SITE.parent.glob("signatures-*.md")}
+)
 READ = [page for page in PAGES if page.parent.name != "generated"]
 """Those that people write and read from the first line to the last."""
-LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / d / "README.md" for d in ("tests", "conformance"))]
+LINKED = [
+    *PAGES,
+    *ROOT.glob("*.md"),
+    *(ROOT / d / "README.md" for d in ("tests", "conformance")),
+]
 LINES = 200
 CHARACTERS = 13_000
 GENERATED = 1_700
@@ -73,13 +79,17 @@ def links(page):
 def places(page):
     """The names of a page's headings, as GitHub gives them, and of its own targets."""
     titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", text_of(page)), re.MULTILINE)
-    plain = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    plain = [
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+    ]
     return {*plain, *re.findall(r'<a id="(\w+)"></a>', text_of(page))}
 
 
 def test_each_page_is_listed_once():
     listed = re.findall(r"^- \[.+?\]\((\S+\.md)\)", text_of(INDEX), re.MULTILINE)
-    assert sorted(DOCS / page for page in listed) == [page for page in PAGES if page != INDEX]
+    assert sorted(DOCS / page for page in listed) == [
+        page for page in PAGES if page != INDEX
+    ]
 
 
 def test_links_lead_somewhere():
@@ -108,7 +118,9 @@ def test_snippets_need_the_installed_package_alone():
     """``kernels`` and ``reference`` are folders of this repository, which no wheel has."""
     code = [code for page in READ for code in blocks(page)]
     assert len(code) > 10
-    assert [each for each in code if re.search(r"(from|import) (kernels|reference)\b", each)] == []
+    assert [
+        each for each in code if re.search(r"(from|import) (kernels|reference)\b", each)
+    ] == []
 
 
 def test_snippets_run(tmp_path, monkeypatch):
@@ -166,7 +178,9 @@ def test_the_tutorial_profiles_as_it_says(tmp_path, monkeypatch):
         result = CliRunner(env={"COLUMNS": "104"}).invoke(main, arguments)
         assert result.exit_code == 0, result.output
         said += result.output
-    shown = [line for code in plain if "difftest " not in code for line in code.splitlines()]
+    shown = [
+        line for code in plain if "difftest " not in code for line in code.splitlines()
+    ]
     assert len(shown) == 7 + 1 + 2
     assert [line for line in shown if line not in said] == []
 
@@ -200,7 +214,11 @@ class Session(NamedTuple):
     def lost(self, printed):
         """The lines that are shown and not printed; a page may leave lines out, and use ``…``."""
         said = iter(printed.splitlines())
-        return [line for line in self.shown.splitlines() if not any(map(self._like(line), said))]
+        return [
+            line
+            for line in self.shown.splitlines()
+            if not any(map(self._like(line), said))
+        ]
 
     def _like(self, line):
         drawn = r"^[a-z]\w*_\w+|\d[\d.,]*" if "varies" in self.marks else "$^"
@@ -216,12 +234,16 @@ def test_the_green_picture_shows_what_is_printed(pytester, in_process, whole_pro
     def plain(text):
         return re.sub(r"\d[\d,.]*", "0", "".join(text.replace("=", "").split()))
 
-    drawn = re.findall(r"<text[^>]*>(.*?)</text>", text_of(DOCS / "pictures" / "green.svg"))
+    drawn = re.findall(
+        r"<text[^>]*>(.*?)</text>", text_of(DOCS / "pictures" / "green.svg")
+    )
     shown = html.unescape("".join(drawn))
     here = r"(platform|rootdir:|plugins:|=+ (test session|\d+ passed))"  # what only a computer says
     lines = [line for line in said.splitlines() if not re.match(here, line)]
     assert len(lines) > 10
-    assert [line for line in lines if plain(line) not in plain(shown)] == [], "make.py draws it"
+    assert [line for line in lines if plain(line) not in plain(shown)] == [], (
+        "make.py draws it"
+    )
 
 
 def sessions(nightly):
@@ -230,7 +252,10 @@ def sessions(nightly):
         for language, marks, code in BLOCK.findall(text_of(page)):
             if language == "console" and ("nightly" in marks) is nightly:
                 parts = re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]
-                yield [Session(page, marks, *COMMAND.fullmatch(part).groups()) for part in parts]
+                yield [
+                    Session(page, marks, *COMMAND.fullmatch(part).groups())
+                    for part in parts
+                ]
 
 
 def files_of(page, folder):
@@ -251,8 +276,12 @@ def printed(one, folder):
     for name in REPOSITORY:
         named = re.search(r"\b(kernels|tests)\b", one.command)
         if named and not (folder / name).exists():
-            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
-    return subprocess.run(one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT).stdout
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(
+                ROOT / name, folder / name
+            )
+    return subprocess.run(
+        one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT
+    ).stdout
 
 
 SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else ())]
@@ -288,13 +317,20 @@ def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "editor.md"
     CliRunner().invoke(main, ["stubs", str(tmp_path)])
     for root in ("nki", "neuronxcc"):
-        (tmp_path / f"{root}-stubs").rename(tmp_path / root)  # as pip has them, for MYPYPATH
+        (tmp_path / f"{root}-stubs").rename(
+            tmp_path / root
+        )  # as pip has them, for MYPYPATH
     write_untyped_numpy(tmp_path)
     (kernel,) = blocks(page)
     (tmp_path / "scaled.py").write_text(kernel, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MYPYPATH", str(tmp_path))
-    options = ["--config-file=", "--cache-dir=.cache", "--no-error-summary", "--no-pretty"]
+    options = [
+        "--config-file=",
+        "--cache-dir=.cache",
+        "--no-error-summary",
+        "--no-pretty",
+    ]
     said = said_by_mypy(*options, "--check-untyped-defs", "scaled.py")[0]
     errors = [line for line in said.splitlines() if " error: " in line]
     _, shown = blocks(page, "")
@@ -317,7 +353,9 @@ def test_a_picture_needs_nothing_from_elsewhere(picture):
 
 def test_each_line_of_the_next_changelog_has_a_type_and_is_one_line():
     settings = text_of(ROOT / "pyproject.toml")
-    types = re.findall(r"\[\[tool\.towncrier\.type\]\]\ndirectory = \"(\w+)\"", settings)
+    types = re.findall(
+        r"\[\[tool\.towncrier\.type\]\]\ndirectory = \"(\w+)\"", settings
+    )
     assert types == ["added", "changed", "removed"]
     wrong = [
         file.name
@@ -330,7 +368,9 @@ def test_each_line_of_the_next_changelog_has_a_type_and_is_one_line():
 
 def test_the_picture_of_the_folders_shows_what_they_import():
     picture = text_of(DOCS / "pictures" / "folders.svg")
-    graph = grimp.build_graph("difftest", exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(
+        "difftest", exclude_type_checking_imports=True, cache_dir=None
+    )
     parts = {
         child.removeprefix("difftest."): sorted(
             part.rpartition(".")[2]
@@ -345,16 +385,24 @@ def test_the_picture_of_the_folders_shows_what_they_import():
     imports = {
         f"{one} imports {other}"
         for one, other in permutations(parts, 2)
-        if graph.direct_import_exists(importer=f"difftest.{one}", imported=f"difftest.{other}")
+        if graph.direct_import_exists(
+            importer=f"difftest.{one}", imported=f"difftest.{other}"
+        )
     }
     assert len(parts) == 8
-    assert set(re.findall(r"<title>(.*?)</title>", picture)) == imports, "make.py draws it"
-    shown = re.findall(r'class="name"[^>]*>(\w+)/</text>\n<text[^>]*>(.*?)</text>', picture)
+    assert set(re.findall(r"<title>(.*?)</title>", picture)) == imports, (
+        "make.py draws it"
+    )
+    shown = re.findall(
+        r'class="name"[^>]*>(\w+)/</text>\n<text[^>]*>(.*?)</text>', picture
+    )
     assert {folder: text.split() for folder, text in shown} == {
         folder: inner or ["modules", "only"] for folder, inner in parts.items()
     }, "make.py draws it"
     text = text_of(DOCS / "contributing" / "architecture.md")
-    listed = re.findall(r"^\| `(\w+)/` \|", text.partition("eight folders of difftest")[2], re.M)
+    listed = re.findall(
+        r"^\| `(\w+)/` \|", text.partition("eight folders of difftest")[2], re.M
+    )
     assert listed == [folder for folder, _ in shown]
 
 
@@ -375,5 +423,7 @@ def test_the_cases_on_the_page_of_arguments_are_of_its_spec():
         dtypes = {name: case.dtype_of(name) for name in (*spec.inputs, *spec.outputs)}
         dtypes["largest"] = spec.output_dtype[1]
         said = [f"{spec.shape(name, values)} {dtypes[name]}" for name in dtypes]
-        assert re.sub(r" Indices\(seed=\d+, below=(\d+)\)", "", cells).split(" | ") == said
+        assert (
+            re.sub(r" Indices\(seed=\d+, below=(\d+)\)", "", cells).split(" | ") == said
+        )
         assert f"below={values['H']})" in cells

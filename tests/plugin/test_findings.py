@@ -76,7 +76,9 @@ class Machines:
         self.home = folder / name
         self.home.mkdir()
         (self.home / "constants").symlink_to(folder / ".hypothesis" / "constants")
-        self.monkeypatch.setattr(configuration, "__hypothesis_home_directory", self.home)
+        self.monkeypatch.setattr(
+            configuration, "__hypothesis_home_directory", self.home
+        )
 
     def write(self, factor, test=TEST):
         """The kernel with another factor; no two of one length, which Python would not compile."""
@@ -84,7 +86,9 @@ class Machines:
         self.project.pytester.makepyfile(twice=kernel, test_twice=test)
 
     def run(self, *arguments):
-        return self.project.run("--simulate", "-p", "no:cacheprovider", "test_twice.py", *arguments)
+        return self.project.run(
+            "--simulate", "-p", "no:cacheprovider", "test_twice.py", *arguments
+        )
 
     def campaign(self, most=400, seed=0, turns=1):
         """A worker of HypoFuzz, until it has found something: what it knows of the test then.
@@ -95,11 +99,15 @@ class Machines:
         self.monkeypatch.setattr(
             hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
         )
-        weakref.finalize(self, int)  # the first asks atexit for all of them, whose end this is not
+        weakref.finalize(
+            self, int
+        )  # the first asks atexit for all of them, whose end this is not
         at_exit = []
         self.monkeypatch.setattr(atexit, "register", at_exit.append)
         try:
-            (target,) = collect_tests(["--simulate", "-p", "no:cacheprovider"]).fuzz_targets
+            (target,) = collect_tests(
+                ["--simulate", "-p", "no:cacheprovider"]
+            ).fuzz_targets
             target.provider.random, target.random = Random(seed), Random(seed)
             for _ in range(turns):
                 target._enter_fixtures()
@@ -131,14 +139,21 @@ def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, 
     corpus = machines.campaign().corpus
     assert len(corpus.fingerprints) > 3  # what a case does it does again
     known = {str(one) for one in corpus.behavior_counts}
-    assert {one for one in known if "site-packages" in one or "/simulator/" in one} == set()
+    assert {
+        one for one in known if "site-packages" in one or "/simulator/" in one
+    } == set()
     assert any("twice.py" in one and one.endswith("x <128 time 2") for one in known)
     ((id, found),) = machines.found.items()
     assert found["case"]["values"] == {"rows": 9, "columns": 4}
-    assert (found["kind"], found["shapes"]) == ("value differs (algorithm)", "a (<128, <128)")
+    assert (found["kind"], found["shapes"]) == (
+        "value differs (algorithm)",
+        "a (<128, <128)",
+    )
     assert found["source"] == "nisa.dma_copy(dst=out[first:last], src=tile)"
     assert found["test"] == "test_twice.py::test_twice"
-    told = [line for line in capfd.readouterr().err.splitlines() if "difftest: " in line]
+    told = [
+        line for line in capfd.readouterr().err.splitlines() if "difftest: " in line
+    ]
     assert told == [
         f"difftest: finding {id}: value differs (algorithm) at twice.py:{found['line']}, "
         "a (<128, <128) (test_twice.py::test_twice)"
@@ -150,7 +165,9 @@ def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, 
     machines.move("second")
     result = machines.run("-k", "finding")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["*1 open of 1: difftest findings*", f"FAILED *finding-{id}*"])
+    result.stdout.fnmatch_lines(
+        ["*1 open of 1: difftest findings*", f"FAILED *finding-{id}*"]
+    )
 
     machines.write(factor="2.00")
     result = machines.run()
@@ -177,7 +194,9 @@ def test_only_what_shows_a_finding_closes_it(machines):
     result = machines.run("-W", "default", "--hypothesis-profile=quick")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        [f"*FindingWarning: finding {id} is no case of test_twice.py::test_twice any more: *"]
+        [
+            f"*FindingWarning: finding {id} is no case of test_twice.py::test_twice any more: *"
+        ]
     )
     assert machines.found[id]["state"] == "open"
 
@@ -206,14 +225,20 @@ TOLD = """
 """
 
 
-def test_a_campaign_keeps_a_session_s_fixtures_and_nothing_of_the_cases_before(machines):
+def test_a_campaign_keeps_a_session_s_fixtures_and_nothing_of_the_cases_before(
+    machines,
+):
     test = FIXTURE + TEST.replace("(case):", "(case, table):") + TOLD
     machines.write(factor="2.00", test=test)
     machines.campaign(most=4, turns=2)
-    _, *turns = (machines.project.pytester.path / "told.txt").read_text().split("made\n")
+    _, *turns = (
+        (machines.project.pytester.path / "told.txt").read_text().split("made\n")
+    )
     assert len(turns) == 2
     for told in map(str.splitlines, turns):
-        cases = [f"{n} of its cases, 1 in the tally, 1 agreed" for n in range(1, len(told))]
+        cases = [
+            f"{n} of its cases, 1 in the tally, 1 agreed" for n in range(1, len(told))
+        ]
         assert told == [*cases, "ended"]
         assert len(cases) >= 4
     assert machines.found == {}
@@ -249,7 +274,9 @@ def test_a_database_that_is_gone_is_one_line(project, left):
     result.assert_outcomes(passed=1)
     (line,) = (line for line in result.outlines if "hung up" in line)
     assert line.startswith("Hypothesis's database broke down at ")
-    assert "(ConnectionError: the other machine hung up 1 times; it is left alone" in line
+    assert (
+        "(ConnectionError: the other machine hung up 1 times; it is left alone" in line
+    )
     assert line.endswith("a fault of this machine, and no verdict on the kernel")
 
 
@@ -269,7 +296,17 @@ if NIGHTLY:
             twice=KERNEL.replace("FACTOR", "3.0"), test_twice=TEST, conftest=profile
         )
         monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "first"))
-        words = ("-m", "difftest", "fuzz", "--minutes", "10", "-n", "2", "--", "--simulate")
+        words = (
+            "-m",
+            "difftest",
+            "fuzz",
+            "--minutes",
+            "10",
+            "-n",
+            "2",
+            "--",
+            "--simulate",
+        )
         done = project.pytester.run(sys.executable, *words)
         assert done.ret == 1
         assert "difftest: finding" in done.stderr.str()

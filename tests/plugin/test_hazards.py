@@ -89,12 +89,18 @@ def test_the_whole_text_of_a_hazard(hazard):
 def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
     """So does what the compiler would refuse."""
     project = hazard(SUM)
-    test = (project.pytester.path / "test_add.py").read_text().replace("from kernel", "from other")
+    test = (
+        (project.pytester.path / "test_add.py")
+        .read_text()
+        .replace("from kernel", "from other")
+    )
     project.pytester.makepyfile(other=KERNELS.format(**OUTPUT), test_other=test)
     result = project.run("--simulate", "-W", "default")
     result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(["*HazardWarning: warning affine-reduction: *"])
-    result.stdout.fnmatch_lines(["*HazardWarning: warning NKT203: nl.ndarray makes shared HBM*"])
+    result.stdout.fnmatch_lines(
+        ["*HazardWarning: warning NKT203: nl.ndarray makes shared HBM*"]
+    )
     strict = project.run("--simulate", "--difftest-strict")
     strict.assert_outcomes(failed=2)
     strict.stdout.fnmatch_lines(
@@ -123,7 +129,9 @@ def test_a_line_of_a_kernel_warns_once_a_session(hazard, workers):
     result.assert_outcomes(passed=3, warnings=2)
     text = result.stdout.str()
     for file in ("kernel", "other"):
-        assert text.count(f"{file}.py:8: HazardWarning: warning affine-reduction: ") == 1
+        assert (
+            text.count(f"{file}.py:8: HazardWarning: warning affine-reduction: ") == 1
+        )
 
 
 def test_a_name_that_has_ended_is_told_once(hazard):
@@ -135,7 +143,9 @@ def test_a_name_that_has_ended_is_told_once(hazard):
     kernel.write_text(todays.replace("affine_range(2)", "dynamic_range(1)"))
     result = project.run("--simulate", "-W", "default")
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*HazardWarning: warning NKU302: nl.dynamic_range ended with *"])
+    result.stdout.fnmatch_lines(
+        ["*HazardWarning: warning NKU302: nl.dynamic_range ended with *"]
+    )
 
 
 TWICE = """
@@ -194,7 +204,9 @@ def test_a_hazard_of_a_line_is_told_once_in_a_session(project):
     project.pytester.makepyfile(test_twice=TWICE)
     result = project.run("--simulate", "-W", "default", "test_twice.py")
     result.assert_outcomes(passed=4, warnings=1)  # two tests, and the edges of each
-    result.stdout.fnmatch_lines(["*HazardWarning: warning psum-foreign: nc_matmul adds to *"])
+    result.stdout.fnmatch_lines(
+        ["*HazardWarning: warning psum-foreign: nc_matmul adds to *"]
+    )
 
 
 def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
@@ -202,7 +214,10 @@ def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
     result = hazard(wrong).run("--simulate", "-W", "default")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["add disagrees with its reference", "warning affine-reduction: iteration 1 of *"]
+        [
+            "add disagrees with its reference",
+            "warning affine-reduction: iteration 1 of *",
+        ]
     )
 
 

@@ -186,7 +186,9 @@ TOLD = {
 
 def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
     """Modules that end the program, too: the others run."""
-    monkeypatch.setenv("HYPOTHESIS_NO_PLUGINS", "1")  # whatever is installed; half a second
+    monkeypatch.setenv(
+        "HYPOTHESIS_NO_PLUGINS", "1"
+    )  # whatever is installed; half a second
     project.pytester.makepyfile(
         kernels=KERNELS,
         test_hostile=TESTS,
@@ -199,7 +201,9 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         "failure_output.rerun_alone = lambda config, failure: ''\n"
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
-    result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
+    result = project.run_apart(
+        "--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio"
+    )
     result.assert_outcomes(failed=len(TOLD), passed=7 + 2, errors=3, warnings=None)
     result.stdout.fnmatch_lines(
         [
@@ -212,7 +216,9 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
         pytest.LineMatcher(report.splitlines()).fnmatch_lines([line])
     for what in ("kernel", "a reference"):
-        changed = "NumPy's print options and NumPy's random state and Python's random state"
+        changed = (
+            "NumPy's print options and NumPy's random state and Python's random state"
+        )
         result.stdout.fnmatch_lines([f"*: {what} changed *{changed}, put back*"])
 
 
@@ -243,13 +249,19 @@ def test_nothing_of_posix_is_needed(project, monkeypatch):
     result.assert_outcomes(passed=1)
 
 
-def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, monkeypatch):
+def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(
+    project, monkeypatch
+):
     project.add_test()
     result = project.run("--simulate", "--case-timeout=soon")
-    result.stderr.fnmatch_lines(["ERROR: --case-timeout: received soon; accepted: a number above*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --case-timeout: received soon; accepted: a number above*"]
+    )
     monkeypatch.setattr(limits, "USED", limits.Path("nowhere"))
     result = project.run("--simulate", "--case-memory=1")
-    result.stderr.fnmatch_lines(["ERROR: --case-memory: this system cannot limit a process*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --case-memory: this system cannot limit a process*"]
+    )
 
 
 MACHINE = """
@@ -350,11 +362,16 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
     monkeypatch.setattr(progress, "LATER", 0.1)
     monkeypatch.setattr(progress, "EVERY", 0.02)
     project.pytester.makepyfile(test_sleeps=SLEEPS)
-    for options, end in ((), " s; --case-timeout stops it\n"), (("--case-timeout=9",), " s\n"):
+    for options, end in (
+        ((), " s; --case-timeout stops it\n"),
+        (("--case-timeout=9",), " s\n"),
+    ):
         project.run("--simulate", *options).assert_outcomes(passed=1)
         told = capfd.readouterr().err
         assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
-        assert "difftest: test_sleeps.py::test_add has run for " in told  # before there is a case
+        assert (
+            "difftest: test_sleeps.py::test_add has run for " in told
+        )  # before there is a case
         assert end in told
     assert threading.active_count() == before
 
@@ -363,11 +380,17 @@ def test_what_catches_all_that_stops_it_ends_with_its_process(project):
     project.pytester.makeconftest(
         "from difftest.testing.harness import limits\nlimits.AGAIN = 0.01"
     )
-    swallowing = "while True:\n        try: time.sleep(9)\n        except BaseException: pass"
-    project.pytester.makepyfile(test_sleeps=SLEEPS.replace("time.sleep(0.2)", swallowing))
+    swallowing = (
+        "while True:\n        try: time.sleep(9)\n        except BaseException: pass"
+    )
+    project.pytester.makepyfile(
+        test_sleeps=SLEEPS.replace("time.sleep(0.2)", swallowing)
+    )
     result = project.run_apart("--simulate", "--case-timeout=0.1")
     assert result.ret == 1
-    result.stderr.fnmatch_lines(["difftest: test_sleeps.py::test_add catches BaseException: its *"])
+    result.stderr.fnmatch_lines(
+        ["difftest: test_sleeps.py::test_add catches BaseException: its *"]
+    )
 
 
 ENDLESS = """
@@ -396,7 +419,9 @@ def test_add(case):
 @pytest.mark.parametrize(
     "watch", [coverage.BranchTracer, functools.partial(coverage.BranchTracer, None)]
 )
-def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
+def test_an_endless_kernel_runs_once_and_nothing_shrinks(
+    project, monkeypatch, watch, fresh_runs
+):
     """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
     monkeypatch.setattr(coverage, "BranchTracer", watch)
     project.pytester.makepyfile(test_endless=ENDLESS)

@@ -64,7 +64,9 @@ def test_commands_hand_its_data_over(place, monkeypatch):
     assert "2 points; agrees: 2" in swept
     assert "score: 100.0%" in run("mutate", place)
     assert "no impostor passes all of them" in run("verdict", "--audit", place)
-    assert "add_to: agrees" in run("verdict", "add_to_kernel.py:add_to", place, "--cases", "5")
+    assert "add_to: agrees" in run(
+        "verdict", "add_to_kernel.py:add_to", place, "--cases", "5"
+    )
     case = ("--case", '{"n": 3}')
     assert "findings: 0" in run("check", place, *case)
     assert "dma_copy" in run("profile", place, *case)

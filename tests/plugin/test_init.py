@@ -7,13 +7,17 @@ from difftest.cli.init import CONFIG, NAMES
 from difftest.cli.main import main
 
 
-def test_the_first_files_run_green_and_a_broken_kernel_is_red(pytester, in_process, monkeypatch):
+def test_the_first_files_run_green_and_a_broken_kernel_is_red(
+    pytester, in_process, monkeypatch
+):
     monkeypatch.chdir(pytester.path)
     result = CliRunner().invoke(main, ["init"])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:-1] == [*NAMES, CONFIG, "now: pytest --simulate"]
     ran = in_process("--hypothesis-seed=1")  # as editors do: pytest.ini asks
-    ran.assert_outcomes(passed=1 + 1 + 1 + 2)  # drawn, edges, the rejection, the example twice
+    ran.assert_outcomes(
+        passed=1 + 1 + 1 + 2
+    )  # drawn, edges, the rejection, the example twice
     kernel = pytester.path / "scale.py"
     text = kernel.read_text()
     assert "x[first : first + count, :]" in text
@@ -35,7 +39,9 @@ def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, na
         setting = "difftest_simulate = auto"
     assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
     result = CliRunner().invoke(main, ["init", str(tmp_path / "a b")])
-    assert f'now: pytest --simulate "{tmp_path / "a b"}"' in result.output, "a line for a shell"
+    assert f'now: pytest --simulate "{tmp_path / "a b"}"' in result.output, (
+        "a line for a shell"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

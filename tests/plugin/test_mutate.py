@@ -14,7 +14,9 @@ REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
 def mutate(project, monkeypatch):
     """A session on a test with something more; one kind of bug, so that it takes a moment."""
     monkeypatch.setattr(command, "PROCESSES", 0)
-    monkeypatch.setattr(generation, "BUGS", [one for one in BUGS if one[0] == "check removed"])
+    monkeypatch.setattr(
+        generation, "BUGS", [one for one in BUGS if one[0] == "check removed"]
+    )
 
     def run(kernel="add", more="", cases="2"):
         project.add_test(kernel, more)
@@ -37,7 +39,9 @@ def test_a_survivor_fails_the_session_until_the_spec_has_its_refusal(mutate, pro
     assert (project.pytester.path / FOLDER / FILE).is_file()
     result = mutate(more=REFUSAL, cases="0.5")  # one is the least
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["score: 100.0% of 1: 1 found (edge or refusal 1), 0 survived*"])
+    result.stdout.fnmatch_lines(
+        ["score: 100.0% of 1: 1 found (edge or refusal 1), 0 survived*"]
+    )
 
 
 def test_nothing_is_planted_where_a_test_fails(mutate):
@@ -50,4 +54,6 @@ def test_nothing_is_planted_where_a_test_fails(mutate):
 def test_a_number_that_is_none_is_a_usage_error(project):
     project.add_test()
     result = project.run("--simulate", "--difftest-mutate=all")
-    result.stderr.fnmatch_lines(["ERROR: --difftest-mutate: received all; accepted: a number*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --difftest-mutate: received all; accepted: a number*"]
+    )

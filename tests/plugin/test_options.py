@@ -115,7 +115,15 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
         ]
     )
     project.pytester.makepyfile(test_theirs=THEIRS.format(given=["gpu", True, "other"]))
-    words = ["--device", "gpu", "--simulate", "--case", "other", "-o", "difftest_simulate=no"]
+    words = [
+        "--device",
+        "gpu",
+        "--simulate",
+        "--case",
+        "other",
+        "-o",
+        "difftest_simulate=no",
+    ]
     project.run(*words).assert_outcomes(passed=1)
 
 
@@ -174,9 +182,13 @@ def test_ini_keys_stand_in_for_the_options_of_a_conftest(project):
         "[pytest]\npythonpath = .\ndifftest_simulate = no\ndifftest_device = no\n"
     )
     assert project.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result = project.run("--device", "gpu", "--simulate", "-o", "difftest_simulate=embedded")
+    result = project.run(
+        "--device", "gpu", "--simulate", "-o", "difftest_simulate=embedded"
+    )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["difftest: --case is declared by another plugin or a conftest *"])
+    result.stdout.fnmatch_lines(
+        ["difftest: --case is declared by another plugin or a conftest *"]
+    )
     line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
     assert line.startswith(
         "-o difftest_simulate=embedded test_add.py::test_add -o 'difftest_case={"
@@ -211,7 +223,9 @@ def test_an_exact_run_is_there_in_both_modes_and_one_option_turns_it_off(project
     for simulate, name in (("--simulate", "embedded"), ("--simulate=plain", "plain")):
         result = project.run(simulate)
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines([f"*{name}: *the algorithm differs: without rounding too*"])
+        result.stdout.fnmatch_lines(
+            [f"*{name}: *the algorithm differs: without rounding too*"]
+        )
     project.run("--simulate", "-o", "difftest_exact=no").assert_outcomes(passed=1)
     project.add_test("subtract")
     result = project.run("--simulate", "--no-exact")
@@ -275,12 +289,16 @@ def test_a_strictness_is_that_of_each_kernel(project, simulator):
     """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=NOTED)
     project.add_test()
-    project.pytester.makeini("[pytest]\npythonpath = .\ndifftest_nki_strictness = seen\n")
+    project.pytester.makeini(
+        "[pytest]\npythonpath = .\ndifftest_nki_strictness = seen\n"
+    )
     words = [f"--simulate={simulator}", "-W", "ignore::UserWarning"]
     project.run(*words).assert_outcomes(passed=1)
     result = project.run(*words, "--nki-strictness=documented")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*tensor_reduce takes the last consecutive axes of the tile*"])
+    result.stdout.fnmatch_lines(
+        ["*tensor_reduce takes the last consecutive axes of the tile*"]
+    )
 
 
 def test_the_settings_are_those_of_the_simulator():
@@ -291,7 +309,10 @@ def test_the_settings_are_those_of_the_simulator():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("-o difftest_simulate=yes", "*difftest_simulate = yes: *auto, embedded, plain, sdk, no"),
+        (
+            "-o difftest_simulate=yes",
+            "*difftest_simulate = yes: *auto, embedded, plain, sdk, no",
+        ),
         ("-o difftest_device=trn2", "*difftest_device = trn2: *yes, no"),
         ("-o difftest_device=yes", "ERROR: a Neuron device cannot be used here."),
         ("-o difftest_exact=never", "*difftest_exact = never: *yes, no"),

@@ -37,7 +37,9 @@ def stage(pytester, in_process, tmp_path_factory, monkeypatch):
 
 def test_it_measures_and_decides(stage, pytester, monkeypatch):
     monkeypatch.setenv("STANDIN_LATENCY", "100")
-    result = stage(STAGE, "--device", "-k", "32x16 and no", f"--junit-xml={pytester.path}/j.xml")
+    result = stage(
+        STAGE, "--device", "-k", "32x16 and no", f"--junit-xml={pytester.path}/j.xml"
+    )
     result.assert_outcomes(passed=1, failed=1, deselected=7)
     result.stdout.fnmatch_lines(
         [
@@ -69,7 +71,10 @@ def test_it_takes_classic_kernels_where_the_sdk_runs_them(site):
     [
         ((STAGE,), "the hardware stage needs a device: --device"),
         ((STAGE, "--simulate"), "the hardware stage needs a device: --device"),
-        ((STAGE, "--device", "-n", "2"), "the hardware stage uses one core: run it without -n"),
+        (
+            (STAGE, "--device", "-n", "2"),
+            "the hardware stage uses one core: run it without -n",
+        ),
         (
             (STAGE, f"{ROOT}/tests/unit/support/test_rounding.py", "--device"),
             "the hardware stage runs alone",
@@ -84,7 +89,11 @@ def test_it_runs_alone_and_on_a_device(stage, arguments, message):
 
 
 def test_a_run_of_all_tests_leaves_it_out(stage):
-    others = [each for each in STAGE.parent.iterdir() if each.name not in (STAGE.name, "reference")]
+    others = [
+        each
+        for each in STAGE.parent.iterdir()
+        if each.name not in (STAGE.name, "reference")
+    ]
     left = [f"--ignore={each}" for each in others]
     said = stage(STAGE.parent, "--collect-only", "-q", *left).stdout.str()
     assert "tests/reference" in said

@@ -32,7 +32,9 @@ def words(text: str) -> str:
 @pytest.fixture
 def repository(pytester, in_process, whole_profiles):
     """The repository that the README describes."""
-    pytester.makepyfile(scale=block("import nki\n"), test_scale=block("import numpy as np"))
+    pytester.makepyfile(
+        scale=block("import nki\n"), test_scale=block("import numpy as np")
+    )
     return pytester
 
 
@@ -49,12 +51,17 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
     assert right in source
     assert wrong in README
     kernel.write_text(source.replace(right, wrong))
-    result = in_process("--simulate", "--hypothesis-seed=2", "--difftest-report=page.html")
+    result = in_process(
+        "--simulate", "--hypothesis-seed=2", "--difftest-report=page.html"
+    )
     result.assert_outcomes(failed=1, passed=1)  # a wrong second block fills no memory
     said = [line.strip() for line in result.outlines]
-    first = next(n for n, line in enumerate(said) if "disagrees with its reference" in line)
+    first = next(
+        n for n, line in enumerate(said) if "disagrees with its reference" in line
+    )
     report = said[
-        first : 1 + next(n for n, line in enumerate(said) if line.startswith("run again"))
+        first : 1
+        + next(n for n, line in enumerate(said) if line.startswith("run again"))
     ]
     drawn = html.unescape("".join(re.findall(r"<text[^>]*>(.*?)</text>", PICTURE)))
     assert words("".join(report)) in words(drawn), STALE
@@ -63,16 +70,26 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
     now = set(re.findall("[A-Za-z]{3,}", shown))
     before = set(text_of("report.png", "page").split())
     drawn = (
-        word for kind in RECIPES.values() for word in (kind.__name__, *kind.__dataclass_fields__)
+        word
+        for kind in RECIPES.values()
+        for word in (kind.__name__, *kind.__dataclass_fields__)
     )
-    assert (now ^ before).difference(drawn) == set(), STALE  # what is loaded has a say in the data
+    assert (now ^ before).difference(drawn) == set(), (
+        STALE
+    )  # what is loaded has a say in the data
 
 
 def test_the_tutorials_timelines_are_of_the_times_that_it_prints():
-    tutorial = (ROOT / "docs" / "tutorial" / "first-profile.md").read_text(encoding="utf-8")
-    own = re.findall(r"predicted for trn2, of it the kernel's own part ([\d.]+) us", tutorial)
+    tutorial = (ROOT / "docs" / "tutorial" / "first-profile.md").read_text(
+        encoding="utf-8"
+    )
+    own = re.findall(
+        r"predicted for trn2, of it the kernel's own part ([\d.]+) us", tutorial
+    )
     kernels = [text_of(f"{name}.png", "Title") for name in ("scale_rows", "scale_flat")]
-    for name, time, title in zip(("scale_rows", "scale_flat"), own, kernels, strict=True):
+    for name, time, title in zip(
+        ("scale_rows", "scale_flat"), own, kernels, strict=True
+    ):
         assert title == f"{name}: {time} us predicted for trn2", STALE
 
 

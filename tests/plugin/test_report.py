@@ -13,7 +13,9 @@ from tests.plugin.conftest import KERNEL
 def report(project):
     def run(*arguments):
         result = project.run("--difftest-report=out/report.json", *arguments)
-        return result, json.loads((project.pytester.path / "out/report.json").read_text())
+        return result, json.loads(
+            (project.pytester.path / "out/report.json").read_text()
+        )
 
     return run
 
@@ -48,7 +50,9 @@ def test_a_failure_has_its_case_its_text_and_its_place(project, report):
     assert failure["outputs"][0]["maps"][0]["rows"] == ["7"]
     (where,) = failure["where"]
     assert where["why"] == "dma_copy wrote output 0 at [0, 0] here, last"
-    assert any("op=nl.subtract" in text for n, text in where["lines"] if n == where["line"])
+    assert any(
+        "op=nl.subtract" in text for n, text in where["lines"] if n == where["line"]
+    )
     root = ElementTree.parse(project.pytester.path / "junit.xml").getroot()
     properties = {one.get("name"): one.get("value") for one in root.iter("property")}
     assert properties["difftest_backend_embedded"].startswith("the embedded simulator")
@@ -95,8 +99,16 @@ def test_a_page_and_a_github_summary(project, monkeypatch):
     result.assert_outcomes(failed=3, passed=1)
     page = (project.pytester.path / "page.html").read_text()
     for part in (
-        *("subtract disagrees with its reference", "Looks like: ", "Predicted timeline of"),
-        *('class="map"', "nisa.dma_copy(src=nisa.tensor_tensor(", "test_well.py::test_add"),
+        *(
+            "subtract disagrees with its reference",
+            "Looks like: ",
+            "Predicted timeline of",
+        ),
+        *(
+            'class="map"',
+            "nisa.dma_copy(src=nisa.tensor_tensor(",
+            "test_well.py::test_add",
+        ),
     ):
         assert part in page, part
     told = summary.read_text()
@@ -110,13 +122,17 @@ def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
     project.add_test()
     result = project.run("--difftest-report=page.html", "--simulate=embedded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --difftest-report: a page needs jinja2: pip install *"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --difftest-report: a page needs jinja2: pip install *"]
+    )
 
 
 def test_a_failure_is_saved_and_replayed(project):
     """With all that it needs: the file alone, elsewhere, does the same."""
     project.add_test("subtract")
-    result = project.run("--simulate=embedded", "--nki-level=0.5", "--difftest-save=out/of/it")
+    result = project.run(
+        "--simulate=embedded", "--nki-level=0.5", "--difftest-save=out/of/it"
+    )
     file = "out/of/it/failure_test_add_py_test_add.py"
     result.stdout.fnmatch_lines([f"*replay:      difftest replay {file}"])
     saved = read_saved(project.pytester.path / file)
@@ -145,7 +161,9 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
     assert "case" not in failed
     failure = failed["details"]["failure"]
     assert ["b", "(2, 1) Random(seed=1, spread=0)"] in failure["rows"]
-    assert failure["again"] == "pytest --simulate=embedded 'test_add.py::test_add[edges]'"
+    assert (
+        failure["again"] == "pytest --simulate=embedded 'test_add.py::test_add[edges]'"
+    )
     assert failure["saved"] == "out/failure_test_add_py_test_add_edges.py"
     told = []
     saved = read_saved(project.pytester.path / failure["saved"])
@@ -158,7 +176,9 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
 def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
     """As Tyche reads it, and nothing of it where nobody asks."""
     monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
-    monkeypatch.setattr(observability, "OBSERVABILITY_COLLECT_COVERAGE", False)  # two seconds
+    monkeypatch.setattr(
+        observability, "OBSERVABILITY_COLLECT_COVERAGE", False
+    )  # two seconds
     project.add_test("subtract")
     seen = []
     with observability.with_observability_callback(seen.append):

@@ -16,9 +16,13 @@ def counts(result):
     """The rows of the summary: kernel -> heading -> its number."""
     lines = [re.split("  +", line) for line in result.outlines]
     head = next(n for n, line in enumerate(lines) if line[0] == "kernel")
-    rows = itertools.takewhile(lambda line: len(line) == len(lines[head]), lines[head + 1 :])
+    rows = itertools.takewhile(
+        lambda line: len(line) == len(lines[head]), lines[head + 1 :]
+    )
     return {
-        row[0]: {name: int(cell) for name, cell in zip(lines[head][1:], row[1:], strict=True)}
+        row[0]: {
+            name: int(cell) for name, cell in zip(lines[head][1:], row[1:], strict=True)
+        }
         for row in rows
     }
 
@@ -139,7 +143,9 @@ SPEC["reference"] = relu_sum
 }
 """Tests of their own modules, without their last two lines."""
 SAID = {
-    "domain": ["*SpecError: domain*: what its function returned: received None; accepted: *"],
+    "domain": [
+        "*SpecError: domain*: what its function returned: received None; accepted: *"
+    ],
     "nan": [
         "the kernel test compared nothing: no case ran to a comparison, of subtract on embedded",
         "* NaN beside NaN proves *",
@@ -160,17 +166,25 @@ SAID = {
 
 def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
     """Each in a module of its own, all in one run."""
-    modules = {f"test_{name}": BODY + body + CHECK.format(name) for name, body in TESTS.items()}
+    modules = {
+        f"test_{name}": BODY + body + CHECK.format(name) for name, body in TESTS.items()
+    }
     idle = "@kernel_test(kernel=add, **SPEC)\ndef test_idle(case): ...\n"
-    fixtures = CHECK.replace("(case)", "(case, tmp_path, monkeypatch)").format("fixtures")
+    fixtures = CHECK.replace("(case)", "(case, tmp_path, monkeypatch)").format(
+        "fixtures"
+    )
     fixtures = f"@kernel_test(kernel=add, edges=False, **SPEC)\n{fixtures}"
     modules |= {"test_idle": BODY + idle, "test_fixtures": BODY + fixtures}
     project.pytester.makepyfile(**modules)
     result = project.run("--simulate", "--difftest-report=report.json")
     result.assert_outcomes(failed=len(SAID) + 2, passed=2)
     text = result.stdout.str()
-    assert text.count("FAILED test_example.py") == 2, "the second is not the first, by a number"
-    assert text.count("what its function returned: received None; accepted: ") == 2, "edges, too"
+    assert text.count("FAILED test_example.py") == 2, (
+        "the second is not the first, by a number"
+    )
+    assert text.count("what its function returned: received None; accepted: ") == 2, (
+        "edges, too"
+    )
     for name, lines in SAID.items():
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
         pytest.LineMatcher(report.splitlines()).fnmatch_lines(lines)
@@ -198,7 +212,9 @@ def test_a_test_of_which_half_the_cases_decide_nothing_proves_too_little(project
     )
     result.assert_outcomes(failed=1, passed=2)
     said = "the test of add proves too little on embedded: * compared cases are inconclusive"
-    result.stdout.fnmatch_lines([said, "  most:   add: *NaN*", "  remedy: give inputs data=*"])
+    result.stdout.fnmatch_lines(
+        [said, "  most:   add: *NaN*", "  remedy: give inputs data=*"]
+    )
 
 
 def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
@@ -211,7 +227,9 @@ def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
     decorator = re.search(r"@reproduce_failure\(.*?\)", first).group()
     again = run_body(project, f"{decorator}\n{body}").stdout.str()
     shrunk = "Case(values={'n': 1}, dtype='float32', data={'a': Zeros(), 'b': Ones()})"
-    most = 2 + 1  # Hypothesis replays it, and plainer data that may fail alike are tried once
+    most = (
+        2 + 1
+    )  # Hypothesis replays it, and plainer data that may fail alike are tried once
     assert any(f"SEEN {count} {shrunk}" in again for count in range(1, most + 1))
 
 
@@ -281,7 +299,9 @@ def test_a_debugger_stops_in_the_kernel(project, monkeypatch):
     project.add_test(more='examples=[{"m": 200, "n": 1}],')
     for at in ("kernel", "reference_add"):
         monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
-        result = project.run("--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]")
+        result = project.run(
+            "--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]"
+        )
         result.stdout.fnmatch_lines([f"> *{at}.py(*)add()*"])
         project.pytester.makepyfile(reference_add="def add(a, b): return a.none")
 
@@ -314,7 +334,12 @@ def test_later():
     [
         ("wrong", "right", "pytest.exit('enough')", "*Exit: enough*"),
         ("add", "wrong", "raise bdb.BdbQuit", ""),
-        ("add", "wrong", "raise type('Other', (KeyboardInterrupt,), {})", "*test_body.Other*"),
+        (
+            "add",
+            "wrong",
+            "raise type('Other', (KeyboardInterrupt,), {})",
+            "*test_body.Other*",
+        ),
     ],
 )
 def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
@@ -347,7 +372,9 @@ def test_add(case):
         raise KeyboardInterrupt
 """
     stopped = f"WORKERS = {workers}\n{stopped}"  # this test may run in a worker itself
-    project.pytester.makepyfile(test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped)
+    project.pytester.makepyfile(
+        test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped
+    )
     command = [sys.executable, "-m", "pytest", "--simulate", "-v", f"-n{workers}"]
     result = project.pytester.run(*command, "--difftest-report=r.json")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -393,7 +420,9 @@ def test_state_that_is_kept_across_calls_is_told(project, fresh_runs):
     result = project.run("--simulate")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["  fresh run: * passes in a process of its own: the kernel, its reference or the test *"]
+        [
+            "  fresh run: * passes in a process of its own: the kernel, its reference or the test *"
+        ]
     )
 
 
@@ -436,7 +465,9 @@ def test_a_failure_that_is_the_same_alone_says_no_more_and_costs_one_process(
     started = []
     run = subprocess.run
     monkeypatch.setattr(
-        subprocess, "run", lambda words, **given: started.append(words) or run(words, **given)
+        subprocess,
+        "run",
+        lambda words, **given: started.append(words) or run(words, **given),
     )
     for name in ("test_add", "test_again"):
         project.add_test("subtract", name=name)
@@ -452,7 +483,9 @@ def test_two_kernels_of_one_name_are_two_rows(project):
     kernel = (project.pytester.path / "kernel.py").read_text()
     project.pytester.makepyfile(other_kernel=kernel)
     test = (project.pytester.path / "test_add.py").read_text()
-    project.pytester.makepyfile(test_other=test.replace("from kernel", "from other_kernel"))
+    project.pytester.makepyfile(
+        test_other=test.replace("from kernel", "from other_kernel")
+    )
     rows = project.run("--simulate").stdout.str()
     assert re.search(r"^add \(kernel\) +\d+ ", rows, re.MULTILINE)
     assert re.search(r"^add \(other_kernel\) +\d+ ", rows, re.MULTILINE)
@@ -467,7 +500,15 @@ def test_a_run_in_this_process_remembers_failures_in_its_own_folder(project):
 
 def test_the_debugger_stops_in_the_authors_test_where_values_are_wrong(project):
     project.add_test("subtract")
-    command = [sys.executable, "-m", "pytest", "--simulate", "--pdb", "-x", "test_add.py::test_add"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--simulate",
+        "--pdb",
+        "-x",
+        "test_add.py::test_add",
+    ]
     result = project.pytester.run(*command, stdin=b"p case.dtype\nq\n")
     lines = result.outlines
     at = next(n for n, line in enumerate(lines) if line.startswith("> "))

@@ -49,7 +49,9 @@ def test_the_whole_text_of_a_failure(project):
         consecutive=True,
     )
     headline = headline.replace("[[]", "[").replace("[]]", "]")
-    text, page = ((project.pytester.path / file).read_text() for file in ("r.xml", "r.md"))
+    text, page = (
+        (project.pytester.path / file).read_text() for file in ("r.xml", "r.md")
+    )
     assert text.count(f'<failure message="{headline}"') == 2
     assert page.count(f"### ❌ {headline}\n") == 1
 
@@ -107,7 +109,9 @@ def test_the_whole_text_of_refusals_that_do_not_come(project):
     """Each is a call that no case says: the line that runs one again names its test."""
     refusals = (f'Rejection({{"m": {m}, "n": 2}}, match="small")' for m in (1, 2))
     project.add_test(more=f"rejects=[{', '.join(refusals)}],")
-    result = project.run("--simulate", "--hypothesis-seed=1", "--difftest-report=r.json")
+    result = project.run(
+        "--simulate", "--hypothesis-seed=1", "--difftest-report=r.json"
+    )
     again = "pytest --simulate 'test_add.py::test_add[[]rejects-m=1-n=2[]]'"
     result.stdout.fnmatch_lines(
         [
@@ -132,7 +136,8 @@ def test_a_terminal_of_few_characters_has_a_line_for_each(project, monkeypatch):
     path = project.pytester.path / "kernel.py"
     text = path.read_text("utf-8").replace("def subtract", "def größer")
     path.write_text(
-        text.replace("Wrong where it is", '"""; assert a is None, "größer"; """'), "utf-8"
+        text.replace("Wrong where it is", '"""; assert a is None, "größer"; """'),
+        "utf-8",
     )
     project.add_test("größer")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
@@ -155,7 +160,9 @@ def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     wrong = project.pytester.path / "test_wrong.py"
     path = project.pytester.path / "test_add.py"
     own = "    from hypothesis import note\n    note('as noted')\n    assert case.values['n'] < 3\n"
-    wrong.write_text(path.read_text().replace("    case.check()", f"{own}    case.check()"))
+    wrong.write_text(
+        path.read_text().replace("    case.check()", f"{own}    case.check()")
+    )
     path.write_text(wrong.read_text().replace("subtract", "add"))
     result = project.run("--simulate", "--hypothesis-seed=1", *FILES)
     asserted = [
@@ -168,11 +175,21 @@ def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     ]
     result.stdout.fnmatch_lines(asserted, consecutive=True)
     again = "  run again:   pytest --simulate test_wrong.py::test_add --case '{*\"n\":%s}*}'"
-    two = [again % 1, "", "test_wrong.py:*: AssertionError: assert 3 < 3", again % 3, "_*"]
+    two = [
+        again % 1,
+        "",
+        "test_wrong.py:*: AssertionError: assert 3 < 3",
+        again % 3,
+        "_*",
+    ]
     result.stdout.fnmatch_lines(two, consecutive=True)
-    result.stdout.fnmatch_lines(["FAILED test_wrong.py::test_add - *: out[[]0, 0[]] (and 1 more)"])
+    result.stdout.fnmatch_lines(
+        ["FAILED test_wrong.py::test_add - *: out[[]0, 0[]] (and 1 more)"]
+    )
     told = (project.pytester.path / "r.md").read_text()
-    assert "\n~~~~\ntest_wrong.py:18: AssertionError: assert 3 < 3\n  run again: " in told
+    assert (
+        "\n~~~~\ntest_wrong.py:18: AssertionError: assert 3 < 3\n  run again: " in told
+    )
 
 
 def test_pytest_fail_is_told_as_an_assertion_is(project):
@@ -180,17 +197,23 @@ def test_pytest_fail_is_told_as_an_assertion_is(project):
     failing = "    import pytest\n    if case.values['n'] == 1: pytest.fail('one')\n"
     failing += "    assert case.values['n'] < 3\n"
     path = project.pytester.path / "test_add.py"
-    path.write_text(path.read_text().replace("    case.check()", f"{failing}    case.check()"))
+    path.write_text(
+        path.read_text().replace("    case.check()", f"{failing}    case.check()")
+    )
     again = "*run again: * --case '{*\"n\":%s}*}'"
     lines = ["*Failed: one", again % 1, "*test_add.py:*: AssertionError: assert 3 < 3"]
     result = project.run("--simulate", "--hypothesis-seed=1")
-    result.stdout.fnmatch_lines([*lines, again.replace(": ", ":   ") % 3, ""], consecutive=True)
+    result.stdout.fnmatch_lines(
+        [*lines, again.replace(": ", ":   ") % 3, ""], consecutive=True
+    )
 
 
 def test_the_whole_text_of_a_spec_that_decides_nothing(project):
     """The reason that most cases gave, and the remedy; what the table counts says the same."""
     far = KERNEL.replace("nisa.tensor_tensor(left, right, op=nl.add)", FAR)
-    beyond = REFERENCE.replace("return a", "return 9e76 * a").replace("+ b", "+ 9e76 * b")
+    beyond = REFERENCE.replace("return a", "return 9e76 * a").replace(
+        "+ b", "+ 9e76 * b"
+    )
     project.pytester.makepyfile(kernel=far, reference_add=beyond)
     project.add_test()
     result = project.run("--simulate", "--hypothesis-seed=1", "-W", "ignore")
@@ -228,7 +251,9 @@ def test_with_tb_line_the_terminal_has_the_message_and_a_file_the_report(project
     project.add_test("subtract")
     result = project.run("--simulate", "--tb=line", "--difftest-report=report.json")
     text = result.stdout.str()
-    result.stdout.fnmatch_lines(["*test_add.py:*: subtract: wrong algorithm at m=1, n=1, *"])
+    result.stdout.fnmatch_lines(
+        ["*test_add.py:*: subtract: wrong algorithm at m=1, n=1, *"]
+    )
     assert "first wrong" not in text
     assert "run again" not in text
     assert "first wrong" in (project.pytester.path / "report.json").read_text()

@@ -38,11 +38,22 @@ WIDE = 'rejects=[Rejection({"m": 129, "n": 2}, match="partition")], examples=[{"
 def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_profiles):
     """They take work from each other, and say how far they are."""
     project.pytester.makeconftest(SHOWN)
-    project.pytester.makepyfile(kernel=KERNEL.replace("\n    assert len(a.shape)", BRANCHES))
+    project.pytester.makepyfile(
+        kernel=KERNEL.replace("\n    assert len(a.shape)", BRANCHES)
+    )
     project.add_test(more=WIDE)
     project.add_test("subtract", name="test_wrong")
-    arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
-    alone = project.run_apart(*arguments)  # what is drawn depends on the modules of a process
+    arguments = (
+        "--simulate",
+        "--hypothesis-seed=3",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+    )
+    alone = project.run_apart(
+        *arguments
+    )  # what is drawn depends on the modules of a process
     spread = project.run(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)
@@ -53,18 +64,26 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
         assert [line.partition(": nearest ")[0] for line in missed] == [
             "kernel.py:10: never true (add)"
         ]
-    spread.stdout.fnmatch_lines(["*run again:   pytest --simulate test_wrong.py::test_add --case*"])
+    spread.stdout.fnmatch_lines(
+        ["*run again:   pytest --simulate test_wrong.py::test_add --case*"]
+    )
     spread.stdout.fnmatch_lines(["shares: worksteal"])
     report = json.loads((project.pytester.path / "report.json").read_text())
     (failure,) = filter(None, (one["details"]["failure"] for one in report["tests"]))
-    assert failure["outputs"][0]["looks_like"].startswith("a wrong sign: as if b were negative")
-    headline = "FAILED test_wrong.py::test_add - subtract: wrong algorithm at m=1, n=1, *"
+    assert failure["outputs"][0]["looks_like"].startswith(
+        "a wrong sign: as if b were negative"
+    )
+    headline = (
+        "FAILED test_wrong.py::test_add - subtract: wrong algorithm at m=1, n=1, *"
+    )
     for result in (alone, spread):
         result.stdout.fnmatch_lines([headline])
 
 
 def test_modules_that_workers_do_not_collect_are_counted_once(project, monkeypatch):
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second each
+    monkeypatch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # Hypothesis's takes a second each
     project.add_test()
     project.pytester.makepyfile(test_other="def test_other(): ...")
     result = project.run("-p", "xdist.plugin", "-p", "difftest.plugin.hooks", "-n", "2")
@@ -99,11 +118,22 @@ def test_a_reference_has_one_blas_thread_too(project):
 
 
 def test_a_distribution_that_was_chosen_stays():
-    for numbers, dist, added in ((2, "no", True), (2, "loadfile", False), (None, "no", False)):
+    for numbers, dist, added in (
+        (2, "no", True),
+        (2, "loadfile", False),
+        (None, "no", False),
+    ):
         args = ["tests", "--", "last"]
         request = Request("embedded", False, None, ())
-        distribute(request, Namespace(numprocesses=numbers, dist=dist, distload=False), args)
-        assert args == ["tests", *(["--dist", "worksteal"] if added else []), "--", "last"]
+        distribute(
+            request, Namespace(numprocesses=numbers, dist=dist, distload=False), args
+        )
+        assert args == [
+            "tests",
+            *(["--dist", "worksteal"] if added else []),
+            "--",
+            "last",
+        ]
 
 
 SURROGATE = """

@@ -32,7 +32,11 @@ def windows_that_fit(
     draw: st.DrawFn, most_padding: int = 2
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """An image size, and the arguments of a window with at least one place on it."""
-    window = {"kernel_size": draw(sizes(3)), "stride": draw(sizes(3)), "dilation": draw(sizes(2))}
+    window = {
+        "kernel_size": draw(sizes(3)),
+        "stride": draw(sizes(3)),
+        "dilation": draw(sizes(2)),
+    }
     extent = [
         dilation * (taps - 1) + 1
         for taps, dilation in zip(
@@ -41,7 +45,9 @@ def windows_that_fit(
     ]
     down, across = (st.integers(0, min(most_padding, size - 1)) for size in extent)
     both = st.integers(0, min(most_padding, *(size - 1 for size in extent)))
-    padding = draw(both | st.tuples(down, across) | st.tuples(down, across, down, across))
+    padding = draw(
+        both | st.tuples(down, across) | st.tuples(down, across, down, across)
+    )
     top, left, bottom, right = (both_axes(padding) * 2)[:4]
     least = (max(1, extent[0] - top - bottom), max(1, extent[1] - left - right))
     image = (least[0] + draw(st.integers(0, 3)), least[1] + draw(st.integers(0, 3)))

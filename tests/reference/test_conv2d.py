@@ -15,7 +15,9 @@ def convolutions(draw):
     """Arguments of a convolution, with integers as data: every sum is exact."""
     (height, width), window = draw(windows_that_fit())
     taps = both_axes(window.pop("kernel_size"))
-    batch, groups, per_group, out_per_group = (draw(st.integers(1, 2)) for _ in range(4))
+    batch, groups, per_group, out_per_group = (
+        draw(st.integers(1, 2)) for _ in range(4)
+    )
     dtype = draw(st.sampled_from(DTYPES))
     X = draw(arrays((batch, groups * per_group, height, width), dtype))
     W = draw(arrays((groups * out_per_group, per_group, *taps), dtype))
@@ -41,9 +43,13 @@ def test_blocks_of_any_size_give_the_same(arguments, patch_bytes):
 
 def test_fractions_agree_to_float64_rounding():
     rng = np.random.default_rng(7)
-    X, W, bias = (rng.standard_normal(shape) for shape in ((2, 6, 9, 8), (4, 3, 3, 3), (4,)))
+    X, W, bias = (
+        rng.standard_normal(shape) for shape in ((2, 6, 9, 8), (4, 3, 3, 3), (4,))
+    )
     arguments = (X, W, bias, 2, 1, 1, 2)
-    np.testing.assert_allclose(conv2d(*arguments), conv2d_direct(*arguments), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        conv2d(*arguments), conv2d_direct(*arguments), rtol=0, atol=1e-13
+    )
 
 
 def test_the_windows_are_views_of_the_images(monkeypatch):
@@ -75,7 +81,9 @@ def test_the_filter_is_not_flipped():
 
 
 def test_padding_as_in_onnx_is_top_left_bottom_right():
-    assert both([[[[1]]]], [[[[1]]]], padding=(1, 0, 0, 2)) == [[[[0, 0, 0], [1, 0, 0]]]]
+    assert both([[[[1]]]], [[[[1]]]], padding=(1, 0, 0, 2)) == [
+        [[[0, 0, 0], [1, 0, 0]]]
+    ]
 
 
 def test_padding_as_in_torch_is_vertical_horizontal():
@@ -84,7 +92,9 @@ def test_padding_as_in_torch_is_vertical_horizontal():
 
 def test_stride_and_dilation():
     image = [[[list(range(9))]]]
-    assert both(image, [[[[1, 10]]]], stride=(1, 3), dilation=(1, 2)) == [[[[20, 53, 86]]]]
+    assert both(image, [[[[1, 10]]]], stride=(1, 3), dilation=(1, 2)) == [
+        [[[20, 53, 86]]]
+    ]
 
 
 def test_groups_see_their_own_channels():
@@ -94,7 +104,9 @@ def test_groups_see_their_own_channels():
 
 
 def test_bias_belongs_to_the_output_channel():
-    assert both([[[[1, 2]]]], [[[[1]]], [[[1]]]], bias=[10, 20]) == [[[[11, 12]], [[21, 22]]]]
+    assert both([[[[1, 2]]]], [[[[1]]], [[[1]]]], bias=[10, 20]) == [
+        [[[11, 12]], [[21, 22]]]
+    ]
 
 
 X = np.zeros((1, 4, 5, 5))
@@ -105,20 +117,53 @@ W = np.zeros((6, 4, 3, 3))
 @every(
     "arguments, message",
     [
-        ({"X": X[0]}, r"^X: received shape \(4, 5, 5\); accepted: 4 axes \(batch, channels"),
-        ({"X": X[:, :, :0]}, r"^X: received shape \(1, 4, 0, 5\); accepted: every axis at least 1"),
-        ({"W": W[0]}, r"^W: received shape \(4, 3, 3\); accepted: 4 axes \(out channels"),
-        ({"W": W[:0]}, r"^W: received shape \(0, 4, 3, 3\); accepted: every axis at least 1"),
-        ({"W": W[:, :3]}, "^W: received 3 channels a filter; accepted: 4: 4 channels of X in 1"),
-        ({"groups": 2}, "^W: received 4 channels a filter; accepted: 2: 4 channels of X in 2"),
-        ({"groups": 3}, "^groups: received 3; accepted: a divisor of the 4 channels of X and"),
+        (
+            {"X": X[0]},
+            r"^X: received shape \(4, 5, 5\); accepted: 4 axes \(batch, channels",
+        ),
+        (
+            {"X": X[:, :, :0]},
+            r"^X: received shape \(1, 4, 0, 5\); accepted: every axis at least 1",
+        ),
+        (
+            {"W": W[0]},
+            r"^W: received shape \(4, 3, 3\); accepted: 4 axes \(out channels",
+        ),
+        (
+            {"W": W[:0]},
+            r"^W: received shape \(0, 4, 3, 3\); accepted: every axis at least 1",
+        ),
+        (
+            {"W": W[:, :3]},
+            "^W: received 3 channels a filter; accepted: 4: 4 channels of X in 1",
+        ),
+        (
+            {"groups": 2},
+            "^W: received 4 channels a filter; accepted: 2: 4 channels of X in 2",
+        ),
+        (
+            {"groups": 3},
+            "^groups: received 3; accepted: a divisor of the 4 channels of X and",
+        ),
         ({"groups": 0}, "^groups: received 0; accepted: an integer >= 1"),
         ({"groups": 2.0}, "^groups: received 2.0; accepted: an integer >= 1"),
-        ({"bias": np.zeros(4)}, "^bias: received 4 values; accepted: 6, one for each filter of W"),
-        ({"bias": 1.0}, r"^bias: received shape \(\); accepted: 1 axes \(out channels\)"),
+        (
+            {"bias": np.zeros(4)},
+            "^bias: received 4 values; accepted: 6, one for each filter of W",
+        ),
+        (
+            {"bias": 1.0},
+            r"^bias: received shape \(\); accepted: 1 axes \(out channels\)",
+        ),
         ({"stride": 0}, "^stride: received 0; accepted: one or two integers >= 1"),
-        ({"dilation": 3}, "^X: received images of 5 x 5, padding included; accepted: at least"),
-        ({"X": X.astype(complex)}, "^X: received dtype complex128; accepted: integers or real"),
+        (
+            {"dilation": 3},
+            "^X: received images of 5 x 5, padding included; accepted: at least",
+        ),
+        (
+            {"X": X.astype(complex)},
+            "^X: received dtype complex128; accepted: integers or real",
+        ),
     ],
 )
 def test_bad_arguments_are_named(form, arguments, message):

@@ -26,9 +26,14 @@ def test_is_the_pooling_of_the_convolution_and_its_bias(pool_size, convolution):
     "pool_size, message",
     [
         (0, "^pool_size: received 0; accepted: one or two integers >= 1$"),
-        ((1, 4), r"^pool_size: received \(1, 4\); accepted: at most the convolution's 4 x 3$"),
+        (
+            (1, 4),
+            r"^pool_size: received \(1, 4\); accepted: at most the convolution's 4 x 3$",
+        ),
     ],
 )
 def test_a_bad_pool_size_is_named(pool_size, message):
     with pytest.raises(ValueError, match=message):
-        conv2d_maxpool(np.zeros((1, 1, 4, 3)), np.zeros((1, 1, 1, 1)), pool_size=pool_size)
+        conv2d_maxpool(
+            np.zeros((1, 1, 4, 3)), np.zeros((1, 1, 1, 1)), pool_size=pool_size
+        )

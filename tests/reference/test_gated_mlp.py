@@ -35,7 +35,12 @@ def test_is_the_sum_over_the_hidden_layer(data, dtype, rows, outer, inner):
     [
         ((4, 2), (4, 2), (2, 4), r"^gate: received N = 4; accepted: N = 3, as in x$"),
         ((3, 2), (3, 1), (2, 3), r"^up: received shape \(3, 1\); accepted: \(3, 2\)"),
-        ((3, 2), (3, 2), (3, 2), r"^down: received shape \(3, 2\); accepted: \(2, 3\), \[F, N\]"),
+        (
+            (3, 2),
+            (3, 2),
+            (3, 2),
+            r"^down: received shape \(3, 2\); accepted: \(2, 3\), \[F, N\]",
+        ),
     ],
 )
 def test_operands_that_do_not_fit_are_named(gate, up, down, message):

@@ -34,7 +34,11 @@ def test_infinities_make_a_nan_without_a_warning():
     [
         ((2, 3), (4, 3), r"^rhs: received K = 4; accepted: K = 2, as in lhsT$"),
         ((2,), (2, 3), r"^lhsT: received shape \(2,\); accepted: 2 axes \(K, M\)$"),
-        ((2, 3), (2, 3, 4), r"^rhs: received shape \(2, 3, 4\); accepted: 2 axes \(K, N\)$"),
+        (
+            (2, 3),
+            (2, 3, 4),
+            r"^rhs: received shape \(2, 3, 4\); accepted: 2 axes \(K, N\)$",
+        ),
     ],
 )
 def test_operands_that_do_not_fit_are_named(lhsT, rhs, message):

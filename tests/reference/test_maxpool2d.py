@@ -66,7 +66,12 @@ def test_a_nan_is_the_largest():
 
 
 def test_a_window_wholly_in_the_border_is_the_least_value():
-    options = {"kernel_size": (1, 2), "stride": 1, "padding": (0, 1), "dilation": (1, 2)}
+    options = {
+        "kernel_size": (1, 2),
+        "stride": 1,
+        "padding": (0, 1),
+        "dilation": (1, 2),
+    }
     assert both([[[[1.0]]]], **options) == [[[[-np.inf]]]]
     assert both(np.array([[[[1]]]], np.int8), **options) == [[[[-128]]]]
     assert both(np.array([[[[True]]]]), **options) == [[[[False]]]]
@@ -86,11 +91,26 @@ def test_the_result_is_no_view_of_the_argument():
 @every(
     "arguments, message",
     [
-        ({"X": np.zeros((5, 5))}, r"^X: received shape \(5, 5\); accepted: 4 axes \(batch"),
-        ({"X": np.zeros((0, 1, 5, 5))}, r"^X: received shape \(0, 1, 5, 5\); accepted: every axis"),
-        ({"kernel_size": 0}, "^kernel_size: received 0; accepted: one or two integers >= 1"),
-        ({"kernel_size": 6}, "^X: received images of 5 x 5, padding included; accepted: at least"),
-        ({"padding": (0, 2)}, r"^padding: received \(0, 2\); accepted: less than the window's"),
+        (
+            {"X": np.zeros((5, 5))},
+            r"^X: received shape \(5, 5\); accepted: 4 axes \(batch",
+        ),
+        (
+            {"X": np.zeros((0, 1, 5, 5))},
+            r"^X: received shape \(0, 1, 5, 5\); accepted: every axis",
+        ),
+        (
+            {"kernel_size": 0},
+            "^kernel_size: received 0; accepted: one or two integers >= 1",
+        ),
+        (
+            {"kernel_size": 6},
+            "^X: received images of 5 x 5, padding included; accepted: at least",
+        ),
+        (
+            {"padding": (0, 2)},
+            r"^padding: received \(0, 2\); accepted: less than the window's",
+        ),
         ({"ceil_mode": True}, "^ceil_mode: received True; accepted: False: output"),
     ],
 )

@@ -11,7 +11,10 @@ from tests.reference.strategies import DTYPES, arrays
 
 @given(st.data(), st.sampled_from(DTYPES), st.integers(1, 3), st.integers(1, 4))
 def test_divides_by_the_root_of_the_mean_square(data, dtype, rows, columns):
-    x, gamma = data.draw(arrays((rows, columns), dtype)), data.draw(arrays((columns,), dtype))
+    x, gamma = (
+        data.draw(arrays((rows, columns), dtype)),
+        data.draw(arrays((columns,), dtype)),
+    )
     out = rms_norm(x, gamma, eps=0.5)
     assert (out.shape, out.dtype) == ((rows, columns), np.float64)
     for t, i in np.ndindex(rows, columns):
@@ -21,9 +24,13 @@ def test_divides_by_the_root_of_the_mean_square(data, dtype, rows, columns):
 
 
 def test_a_row_of_zeros_stays_zero():
-    np.testing.assert_array_equal(rms_norm(np.zeros((1, 2)), np.ones(2)), np.zeros((1, 2)))
+    np.testing.assert_array_equal(
+        rms_norm(np.zeros((1, 2)), np.ones(2)), np.zeros((1, 2))
+    )
 
 
 def test_operands_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"^gamma: received N = 2; accepted: N = 3, as in x$"):
+    with pytest.raises(
+        ValueError, match=r"^gamma: received N = 2; accepted: N = 3, as in x$"
+    ):
         rms_norm(np.ones((1, 3)), np.ones(2))

@@ -24,15 +24,27 @@ def test_keeps_lengths():
     angle = np.linspace(0, 3, 4).reshape(2, 2)
     x = np.arange(8.0).reshape(2, 4)
     out = rope(x, np.cos(angle), np.sin(angle))
-    np.testing.assert_allclose(np.hypot(*np.split(out, 2, 1)), np.hypot(*np.split(x, 2, 1)))
+    np.testing.assert_allclose(
+        np.hypot(*np.split(out, 2, 1)), np.hypot(*np.split(x, 2, 1))
+    )
 
 
 @every(
     "x, cos, sin, message",
     [
         ((2, 3), (2, 1), (2, 1), r"^x: received D = 3; accepted: an even D$"),
-        ((2, 4), (1, 2), (2, 2), r"^cos: received shape \(1, 2\); accepted: \[T, D / 2\]"),
-        ((2, 4), (2, 2), (2, 4), r"^sin: received shape \(2, 4\); accepted: \[T, D / 2\]"),
+        (
+            (2, 4),
+            (1, 2),
+            (2, 2),
+            r"^cos: received shape \(1, 2\); accepted: \[T, D / 2\]",
+        ),
+        (
+            (2, 4),
+            (2, 2),
+            (2, 4),
+            r"^sin: received shape \(2, 4\); accepted: \[T, D / 2\]",
+        ),
     ],
 )
 def test_operands_that_do_not_fit_are_named(x, cos, sin, message):

@@ -21,5 +21,7 @@ def test_the_result_is_no_view_of_the_argument():
 
 
 def test_a_vector_is_no_matrix():
-    with pytest.raises(ValueError, match=r"^a: received shape \(3,\); accepted: 2 axes \(M, N\)$"):
+    with pytest.raises(
+        ValueError, match=r"^a: received shape \(3,\); accepted: 2 axes \(M, N\)$"
+    ):
         transpose(np.zeros(3))

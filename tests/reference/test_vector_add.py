@@ -31,12 +31,15 @@ def test_infinities_of_both_signs_make_a_nan_without_a_warning():
 
 def test_shapes_must_agree():
     with pytest.raises(
-        ValueError, match=r"^b: received shape \(3,\); accepted: the shape of a, \(1,\)$"
+        ValueError,
+        match=r"^b: received shape \(3,\); accepted: the shape of a, \(1,\)$",
     ):
         vector_add(np.zeros(1), np.zeros(3))
 
 
 @every("bad", [[1j], ["1"], [None]])
 def test_only_real_numbers_are_added(bad):
-    with pytest.raises(ValueError, match=r"^a: received dtype .*; accepted: integers or real"):
+    with pytest.raises(
+        ValueError, match=r"^a: received dtype .*; accepted: integers or real"
+    ):
         vector_add(bad, [1])

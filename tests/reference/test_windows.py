@@ -51,10 +51,19 @@ def test_number_of_places(image, arguments, size):
     "arguments, message",
     [
         ((0, 1, 0, 1), "^kernel_size: received 0; accepted: one or two integers >= 1$"),
-        (((1, 2, 3), 1, 0, 1), r"^kernel_size: received \(1, 2, 3\); accepted: one or two"),
+        (
+            ((1, 2, 3), 1, 0, 1),
+            r"^kernel_size: received \(1, 2, 3\); accepted: one or two",
+        ),
         ((1, 1.5, 0, 1), "^stride: received 1.5; accepted: one or two integers >= 1$"),
-        ((1, 1, 0, (1, -1)), r"^dilation: received \(1, -1\); accepted: one or two integers"),
-        ((1, 1, "same", 1), "^padding: received 'same'; accepted: one, two or four integers >= 0$"),
+        (
+            (1, 1, 0, (1, -1)),
+            r"^dilation: received \(1, -1\); accepted: one or two integers",
+        ),
+        (
+            (1, 1, "same", 1),
+            "^padding: received 'same'; accepted: one, two or four integers >= 0$",
+        ),
         ((1, 1, (), 1), r"^padding: received \(\); accepted: one, two or four"),
         ((1, 1, -1, 1), "^padding: received -1; accepted"),
     ],
@@ -65,8 +74,7 @@ def test_arguments_that_are_no_window_are_named(arguments, message):
 
 
 def test_a_window_larger_than_the_image_is_refused():
-    message = (
-        "^X: received images of 4 x 6, padding included; accepted: at least the window's 5 x 5$"
-    )
+    received = "received images of 4 x 6, padding included"
+    message = f"^X: {received}; accepted: at least the window's 5 x 5$"
     with pytest.raises(ValueError, match=message):
         Window.of(3, 1, 1, 2).positions(2, 4)

@@ -57,12 +57,16 @@ def _imports(relative: Path, source: str) -> tuple[Import, ...]:
         for name in names:
             yield Import(name, relative, node.lineno, deferred, typing_only)
         in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(
+            node.test
+        )
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):  # most of a file, and it holds no statement
                 continue
             yield from visit(
-                child, deferred or in_function, typing_only or (for_types and child in node.body)
+                child,
+                deferred or in_function,
+                typing_only or (for_types and child in node.body),
             )
 
     return tuple(visit(ast.parse(source), False, False))

@@ -50,7 +50,9 @@ OUT_OF_SCOPE = SOURCE.replace(
     "    filters = nl.load(W)\n",
     "    for _ in nl.affine_range(1):\n        filters = nl.load(W)\n",
 )
-WITHOUT_BIAS = SOURCE.replace("total = nisa.tensor_scalar(total, nl.add, shift)", "pass")
+WITHOUT_BIAS = SOURCE.replace(
+    "total = nisa.tensor_scalar(total, nl.add, shift)", "pass"
+)
 SWAPPED_TAPS = SOURCE.replace("filters[:, :, i, j]", "filters[:, :, j, i]")
 TOO_WIDE = SOURCE.replace(
     "shift = nl.load(bias)", "shift = nl.ndarray((256, 1), nl.float32, buffer=nl.sbuf)"

@@ -20,7 +20,9 @@ class Rule:
 
     files: str  # a pattern, from the root of the repository
     allowed: tuple[str, ...]
-    when_loaded: bool = False  # holds what loading the file imports; else every import in it
+    when_loaded: bool = (
+        False  # holds what loading the file imports; else every import in it
+    )
 
     def violations(self, root: Path) -> list[str]:
         """Return the imports that break the rule; a rule without files is itself broken."""
@@ -86,7 +88,11 @@ TIMING = Rule(
     "difftest/timing/**/*.py",
     (
         *("numpy", "rich", "matplotlib", "difftest.timing", "difftest.analysis"),
-        *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.support.choices"),
+        *(
+            "difftest.simulator.trace",
+            "difftest.simulator.machine",
+            "difftest.support.choices",
+        ),
     ),
 )
 # pytest loads the plugin in every run where it is installed, so it must load fast.
@@ -137,7 +143,9 @@ def a_file_of(rule):
 # Each rule must be able to fail: trees with one planted violation each.
 @every("rule", RULES)
 def test_an_import_that_no_rule_allows_is_found(tmp_path, rule):
-    (found,) = rule.violations(planted(tmp_path, a_file_of(rule), "import difftest.cli"))
+    (found,) = rule.violations(
+        planted(tmp_path, a_file_of(rule), "import difftest.cli")
+    )
     assert found == f"{a_file_of(rule)}:1 imports difftest.cli"
 
 
@@ -168,7 +176,11 @@ INNER = "difftest.simulator"
         ),
         (TIMING, f"from {INNER}.tile import Tile", f"{INNER}.tile.Tile"),
         (TIMING, "from difftest import simulator", INNER),
-        (ANALYSIS, "from difftest.timing.schedule import Span", "difftest.timing.schedule.Span"),
+        (
+            ANALYSIS,
+            "from difftest.timing.schedule import Span",
+            "difftest.timing.schedule.Span",
+        ),
         (ANALYSIS, f"from {INNER}.memory import Storage", f"{INNER}.memory.Storage"),
         (PLUGIN, "import numpy", "numpy"),
         (
@@ -179,7 +191,10 @@ INNER = "difftest.simulator"
         (PLUGIN, "class A:\n    import rich", "rich"),
         (PLUGIN, "if TYPE_CHECKING:\n    pass\nelse:\n    import rich", "rich"),
         (
-            *(NRTPY_HOST, "def f():\n    from difftest.testing.backends.device import core"),
+            *(
+                NRTPY_HOST,
+                "def f():\n    from difftest.testing.backends.device import core",
+            ),
             "difftest.testing.backends.device.core",
         ),
         (PROBES, "import numpy", "numpy"),
@@ -193,7 +208,9 @@ def test_a_planted_import_is_found(tmp_path, rule, source, name):
 
 
 def test_an_import_in_a_deeper_folder_is_found(tmp_path):
-    (found,) = REFERENCE.violations(planted(tmp_path, "reference/deep/a.py", "import ml_dtypes"))
+    (found,) = REFERENCE.violations(
+        planted(tmp_path, "reference/deep/a.py", "import ml_dtypes")
+    )
     assert found == "reference/deep/a.py:1 imports ml_dtypes"
 
 
@@ -216,4 +233,6 @@ def test_what_is_allowed_passes(tmp_path, rule, source):
 
 @every("rule", RULES)
 def test_a_rule_over_no_file_fails(tmp_path, rule):
-    assert rule.violations(tmp_path) == [f"no file matches {rule.files}: the rule holds nothing"]
+    assert rule.violations(tmp_path) == [
+        f"no file matches {rule.files}: the rule holds nothing"
+    ]

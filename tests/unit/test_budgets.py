@@ -86,7 +86,11 @@ def error_sites(simulator: Path) -> list[str]:
     kinds = {"NkiError"}
     bases = [one for _, one in nodes if isinstance(one, ast.ClassDef)]
     for _ in bases:
-        kinds |= {one.name for one in bases if kinds & {ast.unparse(base) for base in one.bases}}
+        kinds |= {
+            one.name
+            for one in bases
+            if kinds & {ast.unparse(base) for base in one.bases}
+        }
     return [
         f"{place}:{node.lineno}"
         for place, node in nodes
@@ -98,15 +102,21 @@ def error_sites(simulator: Path) -> list[str]:
 
 
 def test_functions_have_few_parameters():
-    assert wide_functions(PACKAGE) ^ WIDE == set(), "narrow it, or take the narrowed one off WIDE"
+    assert wide_functions(PACKAGE) ^ WIDE == set(), (
+        "narrow it, or take the narrowed one off WIDE"
+    )
 
 
 def test_objects_have_few_slots():
-    assert heavy_classes(PACKAGE) ^ HEAVY == set(), "share them out, or take it off HEAVY"
+    assert heavy_classes(PACKAGE) ^ HEAVY == set(), (
+        "share them out, or take it off HEAVY"
+    )
 
 
 def test_errors_are_rules_misuses_or_converters():
-    assert len(error_sites(PACKAGE / "simulator")) == ERROR_SITES, "lower ERROR_SITES, or your own"
+    assert len(error_sites(PACKAGE / "simulator")) == ERROR_SITES, (
+        "lower ERROR_SITES, or your own"
+    )
 
 
 # Each check must be able to fail.

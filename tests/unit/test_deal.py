@@ -22,7 +22,10 @@ else:
 from tests.deal import PYTHONS, Deal, number_of_commit, pythons_here
 
 ROOT = Path(__file__).parents[2]
-FILES = [file.relative_to(ROOT).as_posix() for file in sorted(ROOT.glob("tests/**/test_*.py"))]
+FILES = [
+    file.relative_to(ROOT).as_posix()
+    for file in sorted(ROOT.glob("tests/**/test_*.py"))
+]
 
 
 def shares(pythons: list[str], commit: int) -> list[set[str]]:
@@ -46,9 +49,15 @@ def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
             rootpath=ROOT,
             option=SimpleNamespace(deal=deal),
             args_source=SimpleNamespace(name=named),
-            stash={house.DEALT: Deal(list(PYTHONS), own, number_of_commit(ROOT), FILES)},
+            stash={
+                house.DEALT: Deal(list(PYTHONS), own, number_of_commit(ROOT), FILES)
+            },
         )
-        return [file for file in FILES if not house.pytest_ignore_collect(ROOT / file, config)]
+        return [
+            file
+            for file in FILES
+            if not house.pytest_ignore_collect(ROOT / file, config)
+        ]
 
     shares = [taken(name) for name in PYTHONS]
     assert Counter(file for share in shares for file in share) == Counter(FILES)
@@ -69,7 +78,13 @@ def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
     numbers = []
     for name in "abc":
         git("commit", "--allow-empty", "-m", name)
-        git("clone", "--depth=1", (tmp_path / "all").as_uri(), str(tmp_path / name), at=tmp_path)
+        git(
+            "clone",
+            "--depth=1",
+            (tmp_path / "all").as_uri(),
+            str(tmp_path / name),
+            at=tmp_path,
+        )
         numbers.append(number_of_commit(tmp_path / name))
     assert number_of_commit(tmp_path / "all") == 3
     assert number_of_commit(tmp_path) == 0
@@ -78,7 +93,9 @@ def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
 
 def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
     uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\ncase "$*" in *only-system\\ 3.1[134]) exit 0;; esac\nexit 2\n')
+    uv.write_text(
+        '#!/bin/sh\ncase "$*" in *only-system\\ 3.1[134]) exit 0;; esac\nexit 2\n'
+    )
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert pythons_here() == ["3.11", "3.13", "3.14"]
@@ -86,15 +103,23 @@ def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
 
 def test_all_files_name_the_same_pythons():
     """Each is tested, promised, and looked for by CI."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = (one.rpartition(":: ")[2] for one in project["classifiers"] if ":: Python ::" in one)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    named = (
+        one.rpartition(":: ")[2]
+        for one in project["classifiers"]
+        if ":: Python ::" in one
+    )
     assert tuple(named) == PYTHONS
     assert project["requires-python"] == f">={PYTHONS[0]}"
     tox = configparser.RawConfigParser()
     tox.read(ROOT / "tox.ini", encoding="utf-8")
     environments = [f"py{python.replace('.', '')}" for python in PYTHONS]
     assert tox["tox"]["env_list"].split(", ") == [*environments, "type", "lint"]
-    labels = dict(line.split(" = ") for line in tox["tox"]["labels"].strip().splitlines())
+    labels = dict(
+        line.split(" = ") for line in tox["tox"]["labels"].strip().splitlines()
+    )
     assert labels["dealt"].split(", ") == environments
     nightly = [f"{environment}-nightly" for environment in environments]
     assert labels["nightly"].split(", ") == [*nightly, "docs"]
@@ -105,4 +130,6 @@ def test_all_files_name_the_same_pythons():
         assert fnmatch.fnmatchcase(f"{python}.7", pattern)
     for page in ("README.md", "CONTRIBUTING.md", "tests/README.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert re.findall(r"3\.\d\d to 3\.\d\d", text) == [f"{PYTHONS[0]} to {PYTHONS[-1]}"], page
+        assert re.findall(r"3\.\d\d to 3\.\d\d", text) == [
+            f"{PYTHONS[0]} to {PYTHONS[-1]}"
+        ], page

@@ -14,7 +14,14 @@ from tests.unit.test_architecture import ROOT
 SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice)\b")
 
 ABOVE = (
-    *("entry", "frontend", "__init__.py", "arrays.py", "launch.py", "launch_listeners.py"),
+    *(
+        "entry",
+        "frontend",
+        "__init__.py",
+        "arrays.py",
+        "launch.py",
+        "launch_listeners.py",
+    ),
     *("replay.py", "tape.py", "tape_json.py", "misuses.py"),
 )
 """The frontends, the modules above them, and the texts of misuses in both dialects."""
@@ -44,7 +51,10 @@ def test_the_syntax_of_a_dialect_is_in_its_frontend():
     [
         ("tile.py", ["difftest/simulator/tile.py:2 has nl.mgrid"]),
         ("misuses.py", ["no file lies below the frontends: the rule holds nothing"]),
-        ("instructions/copy.py", ["difftest/simulator/instructions/copy.py:2 has nl.mgrid"]),
+        (
+            "instructions/copy.py",
+            ["difftest/simulator/instructions/copy.py:2 has nl.mgrid"],
+        ),
         (
             "frontend/classic/tensor.py",
             ["no file lies below the frontends: the rule holds nothing"],
@@ -53,4 +63,6 @@ def test_the_syntax_of_a_dialect_is_in_its_frontend():
 )
 def test_planted_syntax_is_found(tmp_path, file, found):
     source = "import numpy as np\nremedy = 'use nl.mgrid'\nlines = np.arange(3)\n"
-    assert syntax_below(planted(tmp_path, f"difftest/simulator/{file}", source)) == found
+    assert (
+        syntax_below(planted(tmp_path, f"difftest/simulator/{file}", source)) == found
+    )

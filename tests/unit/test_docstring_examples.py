@@ -23,7 +23,11 @@ TELLING = re.compile(r">>> |::\s*$|\+SKIP", re.MULTILINE)
 @functools.cache
 def docstrings(root: Path) -> list[tuple[str, str]]:
     """Return the docstrings of the package's folders: the module's name, and the text."""
-    files = [file for room in ROOMS for file in sorted((root / "difftest" / room).rglob("*.py"))]
+    files = [
+        file
+        for room in ROOMS
+        for file in sorted((root / "difftest" / room).rglob("*.py"))
+    ]
     assert files, f"no modules in {root}"
     texts = []
     for file in files:
@@ -52,7 +56,9 @@ def unrun(root: Path) -> list[str]:
 
 def modules_with_examples(root: Path) -> list[str]:
     """The modules that have something to run, in the order of the tree."""
-    return list(dict.fromkeys(module for module, text in docstrings(root) if ">>> " in text))
+    return list(
+        dict.fromkeys(module for module, text in docstrings(root) if ">>> " in text)
+    )
 
 
 def failures(module: object) -> tuple[str, int]:
@@ -98,7 +104,9 @@ def test_an_example_that_is_no_longer_true_is_found(package):
     assert tries == 1
 
 
-@pytest.mark.parametrize("docstring", ["Like this::\n\n    2 * 2", ">>> f()  # doctest: +SKIP"])
+@pytest.mark.parametrize(
+    "docstring", ["Like this::\n\n    2 * 2", ">>> f()  # doctest: +SKIP"]
+)
 def test_an_example_that_nothing_runs_is_found(package, docstring):
     assert len(unrun(package(docstring))) == 1
 

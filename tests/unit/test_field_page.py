@@ -33,7 +33,11 @@ def test_each_test_about_devices_and_issues_is_named():
 
 
 def test_each_record_has_a_test_or_a_reason():
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" not in line]
+    rows = [
+        line
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and "---" not in line
+    ]
     for row in rows:
         last = row.rsplit(" | ", 1)[1].rstrip(" |")
         assert last == "here" or "`test" in last or len(last.split()) > 3, row

@@ -15,7 +15,10 @@ VIOLATIONS = {
         "difftest.timing.prediction -> difftest.testing.harness.case",
     ),
     "The parts of testing import each other one way": (
-        *("testing/backends/base.py", "def f():\n    import difftest.testing.harness.runner"),
+        *(
+            "testing/backends/base.py",
+            "def f():\n    import difftest.testing.harness.runner",
+        ),
         "difftest.testing.backends.base -> difftest.testing.harness.runner",
     ),
     "The parts of the simulator import each other one way": (
@@ -27,7 +30,10 @@ VIOLATIONS = {
         "No cycles are allowed in difftest.tools.lint.",
     ),
     "The two dialects do not import each other": (
-        *("simulator/frontend/nki/views.py", "import difftest.simulator.frontend.classic.calls"),
+        *(
+            "simulator/frontend/nki/views.py",
+            "import difftest.simulator.frontend.classic.calls",
+        ),
         "difftest.simulator.frontend.nki.views -> difftest.simulator.frontend.classic.calls",
     ),
     "The simulator and what reads its traces need neither pytest nor Hypothesis": (
@@ -64,7 +70,9 @@ def test_the_contracts_are_kept():
 def test_each_contract_can_be_broken(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(
-        ROOT / "difftest", tmp_path / "difftest", ignore=shutil.ignore_patterns("__pycache__")
+        ROOT / "difftest",
+        tmp_path / "difftest",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     for file, source, _ in VIOLATIONS.values():
         with (tmp_path / "difftest" / file).open("a", encoding="utf-8") as module:

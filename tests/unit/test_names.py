@@ -31,7 +31,9 @@ def classes_of_one_name(folder: Path) -> list[str]:
         for node in statements(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path}:{node.lineno}")
-    return [f"{name}: {', '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+    return [
+        f"{name}: {', '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1
+    ]
 
 
 def constants_assigned_twice(folder: Path) -> list[str]:
@@ -65,7 +67,9 @@ def test_each_constant_is_assigned_once():
 def package(tmp_path):
     (tmp_path / "timing").mkdir()
     (tmp_path / "table.py").write_text("LIMIT = 1\n\nclass Span: ...\n")
-    (tmp_path / "timing" / "plan.py").write_text("A, LIMIT = 1, 2\n\nclass Plan:\n    LIMIT = 1\n")
+    (tmp_path / "timing" / "plan.py").write_text(
+        "A, LIMIT = 1, 2\n\nclass Plan:\n    LIMIT = 1\n"
+    )
     return tmp_path
 
 

@@ -10,5 +10,7 @@ def test_each_public_name_is_there():
 
 
 def test_another_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'difftest' has no attribute 'kernel_tests'"):
+    with pytest.raises(
+        AttributeError, match="module 'difftest' has no attribute 'kernel_tests'"
+    ):
         _ = difftest.kernel_tests

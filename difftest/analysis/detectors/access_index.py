@@ -36,10 +36,14 @@ class OperandAccess(NamedTuple):
 
 def is_accumulating_dma(event: Event) -> bool:
     """Return whether a DMA adds to the contents of its destination."""
-    return event.engine is Engine.DMA and any(region.role == "dst" for region in event.reads)
+    return event.engine is Engine.DMA and any(
+        region.role == "dst" for region in event.reads
+    )
 
 
-def register_reductions(trace: Trace) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
+def register_reductions(
+    trace: Trace,
+) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
     """Yield events that use an engine's reduction registers, with the command and the registers."""
     for event in trace.events:
         command = event.kind.options.get("reduce_cmd", "idle")
@@ -93,10 +97,16 @@ class AccessIndex:
                 self._begins.append(event.number)
                 self._loops.append(loops)
                 if not self.has_affine:
-                    self.has_affine = any(turn.loop.kind is LoopKind.AFFINE for turn in loops)
+                    self.has_affine = any(
+                        turn.loop.kind is LoopKind.AFFINE for turn in loops
+                    )
 
     def _gathered(self, trace: Trace) -> dict[int, list[OperandAccess]]:
-        shared = {base for base in trace.allocations if base.writes and not self._is_local(base)}
+        shared = {
+            base
+            for base in trace.allocations
+            if base.writes and not self._is_local(base)
+        }
         for tensors in self.sharing:
             shared.update(tensors)
         accesses: dict[int, list[OperandAccess]] = {}
@@ -179,13 +189,18 @@ class AffineLoopRun(NamedTuple):
     def accesses(self) -> list[IterationAccess]:
         """Return each access with its iteration."""
         depth = self.depth
-        return [IterationAccess(*touch.event.loops[depth][1:], touch) for touch in self.touches]
+        return [
+            IterationAccess(*touch.event.loops[depth][1:], touch)
+            for touch in self.touches
+        ]
 
     @property
     def regions(self) -> Iterator[tuple[int, Region]]:
         """Return (iteration number, region) of each access."""
         depth = self.depth
-        return ((touch.event.loops[depth].number, touch.region) for touch in self.touches)
+        return (
+            (touch.event.loops[depth].number, touch.region) for touch in self.touches
+        )
 
 
 def affine_runs(accesses: Sequence[OperandAccess]) -> Iterator[AffineLoopRun]:
@@ -199,14 +214,20 @@ def affine_runs(accesses: Sequence[OperandAccess]) -> Iterator[AffineLoopRun]:
     tensor = accesses[0].region.allocation
     last = accesses[-1].event
     # A tensor whose last access is in the iteration that made it concerns no other iteration.
-    yield from _runs(accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0)
+    yield from _runs(
+        accesses, len(tensor.loops) if is_within(tensor.loops, last) else 0
+    )
 
 
 def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopRun]:
     """Yield such runs of loops with ``depth`` enclosing loops."""
     within = (touch for touch in accesses if len(touch.event.loops) > depth)
-    for inside in group_by(within, lambda touch: touch.event.loops[depth].loop.id).values():
-        if all(map(is_psum_accumulation, inside)) or not any(touch.writes for touch in inside):
+    for inside in group_by(
+        within, lambda touch: touch.event.loops[depth].loop.id
+    ).values():
+        if all(map(is_psum_accumulation, inside)) or not any(
+            touch.writes for touch in inside
+        ):
             continue
         turns = group_by(inside, lambda touch: touch.event.loops[depth].number)
         if len(turns) > 1:

@@ -24,7 +24,12 @@ from difftest.analysis.detectors.access_index import (
     is_psum_accumulation,
     register_reductions,
 )
-from difftest.analysis.detectors.element_map import Cells, ElementMap, are_disjoint, first_true
+from difftest.analysis.detectors.element_map import (
+    Cells,
+    ElementMap,
+    are_disjoint,
+    first_true,
+)
 from difftest.analysis.finding import (
     ERROR,
     NOTE,
@@ -40,24 +45,36 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, LoopKind, Space, Trace
 
 CARRIED = Hazard(
-    "affine-carried", ERROR, "an iteration of affine_range reads what another one writes"
+    "affine-carried",
+    ERROR,
+    "an iteration of affine_range reads what another one writes",
 )
 REDUCTION = Hazard(
-    "affine-reduction", WARNING, "iterations of affine_range add to one tensor outside PSUM"
+    "affine-reduction",
+    WARNING,
+    "iterations of affine_range add to one tensor outside PSUM",
 )
 REWRITTEN = Hazard(
-    "affine-rewritten", ERROR, "iterations of affine_range share what each writes and reads"
+    "affine-rewritten",
+    ERROR,
+    "iterations of affine_range share what each writes and reads",
 )
 WRITTEN_TWICE = Hazard(
-    "affine-written-twice", ERROR, "several iterations of affine_range write one element"
+    "affine-written-twice",
+    ERROR,
+    "several iterations of affine_range write one element",
 )
 ORDER = Hazard(
-    "affine-order", ERROR, "outputs depend on the order of affine_range, through indices"
+    "affine-order",
+    ERROR,
+    "outputs depend on the order of affine_range, through indices",
 )
 HAZARDS = (CARRIED, REDUCTION, REWRITTEN, WRITTEN_TWICE, ORDER)
 
 ASSOCIATIVE = {"add", "multiply", "maximum", "minimum", "max", "min"}
-ASSOCIATIVE |= {f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")}
+ASSOCIATIVE |= {
+    f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")
+}
 """Operators whose reduction is not loop-carried according to AWS's documentation."""
 
 _NOBODY = -1
@@ -113,7 +130,9 @@ def _registers(trace: Trace) -> Iterator[Finding]:
 
 def affine_depth(earlier: Event, later: Event) -> int | None:
     """Return the depth of the ``affine_range`` with the two events in different iterations."""
-    for depth, (turn, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
+    for depth, (turn, other) in enumerate(
+        zip(earlier.loops, later.loops, strict=False)
+    ):
         if turn.loop.id != other.loop.id:
             return None
         if turn.number != other.number:
@@ -121,13 +140,22 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
     return None
 
 
-def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
+def _of_registers(
+    event: Event, before: Event, begun: Event | None, depth: int
+) -> Finding:
     iteration = event.loops[depth]
     earlier = before.loops[depth]
-    inside = begun is not None and any(other.loop.id == iteration.loop.id for other in begun.loops)
-    shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
+    inside = begun is not None and any(
+        other.loop.id == iteration.loop.id for other in begun.loops
+    )
+    shown = (
+        event.operand("reduce_res") is not None
+        and before.operand("reduce_res") is not None
+    )
     carried = inside or shown
-    where = f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
+    where = (
+        f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
+    )
     return (CARRIED if carried else REDUCTION).finding(
         f"iteration {iteration.value} of the affine_range{where} goes on with what iteration "
         f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
@@ -172,7 +200,9 @@ class _IterationReplay:
         """The place in ``turns`` of the last write of each cell."""
         self.reader: Cells = canvas.filled(_NOBODY)
         """The place of the first read of a cell that its iteration had not written."""
-        self.number = np.array([turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32)
+        self.number = np.array(
+            [turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32
+        )
         """The iteration of each place; negative numbers map to themselves."""
         self.place = -1
         self.said: set[tuple[object, ...]] = set()
@@ -238,7 +268,9 @@ def is_read_modify_write(event: Event) -> bool:
 
 def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
     """Yield a note in the current dialect, where the loop is an alias of ``range``."""
-    carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
+    carried = [
+        c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)
+    ]
     if carried:
         yield replace(
             _finding(CARRIED, loop, carried[0]),
@@ -252,7 +284,8 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
 def _both_update(conflict: Conflict) -> bool:
     """Return whether both accesses are of the accumulator of one reduction."""
     return all(
-        is_read_modify_write(touch.event) and touch.region[1:4] == touch.event.writes[0][1:4]
+        is_read_modify_write(touch.event)
+        and touch.region[1:4] == touch.event.writes[0][1:4]
         for touch in (conflict.earlier.access, conflict.later.access)
     )
 
@@ -266,16 +299,29 @@ def _judged(
     """Yield the findings on one run's conflicts; ``accesses`` are all accesses to the tensor."""
     exact = [conflict for conflict in conflicts if conflict.exact]
     if not exact:
-        yield InconclusiveFinding(_finding(ORDER, loop, conflicts[0]), None, loop.location)
+        yield InconclusiveFinding(
+            _finding(ORDER, loop, conflicts[0]), None, loop.location
+        )
         return
-    reads = [clash for kind in ("carried", "overwritten") for clash in exact if clash.kind == kind]
+    reads = [
+        clash
+        for kind in ("carried", "overwritten")
+        for clash in exact
+        if clash.kind == kind
+    ]
     if reads:
-        other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
+        other = next(
+            (c for c in reads if not _both_update(c)), None
+        ) or _used_on_the_way(turns)
         yield _finding(CARRIED if other else REDUCTION, loop, other or reads[0])
         return
     if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
-        if not all(turn.access.region.whole for turn in (exact[0].earlier, exact[0].later)):
-            yield InconclusiveFinding(_finding(ORDER, loop, exact[0]), None, loop.location)
+        if not all(
+            turn.access.region.whole for turn in (exact[0].earlier, exact[0].later)
+        ):
+            yield InconclusiveFinding(
+                _finding(ORDER, loop, exact[0]), None, loop.location
+            )
             return  # a row without readers, such as that of dummy indices, may have any value
         yield _finding(WRITTEN_TWICE, loop, exact[0])
         return
@@ -296,7 +342,9 @@ def _judged(
 
 def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
     """Return a read of a partial sum of other iterations: another order gives another number."""
-    canvas = ElementMap([turns[0].access.region.allocation], [turn.access.region for turn in turns])
+    canvas = ElementMap(
+        [turns[0].access.region.allocation], [turn.access.region for turn in turns]
+    )
     first = canvas.filled(_NOBODY)
     """The place in ``turns`` of the first contribution to each cell's present value."""
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
@@ -306,13 +354,17 @@ def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
         cells = canvas.read(first, region)
         if turn.access.writes:
             anew = canvas.is_exact(region) and not is_read_modify_write(event)
-            canvas.write(first, region, np.where(anew | (cells == _NOBODY), place, cells))
+            canvas.write(
+                first, region, np.where(anew | (cells == _NOBODY), place, cells)
+            )
         elif canvas.is_exact(region) and not is_read_modify_write(event):
             others = number[cells]
             foreign = (others != turn.number) & (others != _NOBODY)
             if foreign.any():
                 earlier = turns[int(cells[first_true(foreign)])]
-                return Conflict("carried", earlier, turn, canvas.element(region, foreign))
+                return Conflict(
+                    "carried", earlier, turn, canvas.element(region, foreign)
+                )
     return None
 
 
@@ -348,7 +400,9 @@ def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
     return contested
 
 
-def _is_read(contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]) -> bool | None:
+def _is_read(
+    contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]
+) -> bool | None:
     """Return whether an access reads a contested cell before a write; None if neither occurs."""
     for touch in later:
         if not touch.writes:

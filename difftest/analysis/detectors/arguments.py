@@ -16,7 +16,9 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Trace
 
 NOT_RETURNED = Hazard(
-    "argument-not-returned", WARNING, "the kernel writes an argument and does not return it"
+    "argument-not-returned",
+    WARNING,
+    "the kernel writes an argument and does not return it",
 )
 
 

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.detectors.access_index import access_index, is_within, register_reductions
+from difftest.analysis.detectors.access_index import (
+    access_index,
+    is_within,
+    register_reductions,
+)
 from difftest.analysis.detectors.affine_loops import affine_depth, is_read_modify_write
-from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, deduplicated
+from difftest.analysis.finding import (
+    ERROR,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+)
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Event,
+    Iteration,
+    Location,
+    LoopKind,
+    Trace,
+)
 
 SCOPE = Hazard("tensor-scope", ERROR, "a tensor is used outside the loop that makes it")
 REDUCTION = Hazard(
-    "reduce-res-accumulated", WARNING, "reduce_res of an instruction is added up over iterations"
+    "reduce-res-accumulated",
+    WARNING,
+    "reduce_res of an instruction is added up over iterations",
 )
 
 
@@ -33,7 +53,9 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
         tensor = last.region.allocation
         scope = _scope(tensor)
         if scope and not is_within(scope, last.event):
-            first = next(touch.event for touch in touches if not is_within(scope, touch.event))
+            first = next(
+                touch.event for touch in touches if not is_within(scope, touch.event)
+            )
             loop = scope[-1].loop.location
             where = f" at line {loop.line}" if loop else ""
             yield SCOPE.finding(
@@ -91,9 +113,18 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     before: dict[tuple[object, ...], Event] = {}
     for event, command, key in register_reductions(trace):
         last = before.get(key)
-        again = last is not None and last.stack == event.stack and last.opcode == event.opcode
+        again = (
+            last is not None
+            and last.stack == event.stack
+            and last.opcode == event.opcode
+        )
         # The detector affine_loops reports iterations of an affine_range.
-        if command == "reduce" and again and last is not None and affine_depth(last, event) is None:
+        if (
+            command == "reduce"
+            and again
+            and last is not None
+            and affine_depth(last, event) is None
+        ):
             fate = f"goes on in the registers of the {event.engine.value} engine from turn to turn "
             remedy = "reset them in each turn (reduce_cmd.reset_reduce)"
             yield _spoilt(event, last, f"{fate}of a loop", remedy)

@@ -41,11 +41,15 @@ class ElementMap:
     regions : the accesses to map.
     """
 
-    def __init__(self, tensors: Sequence[Allocation], regions: Iterable[Region]) -> None:
+    def __init__(
+        self, tensors: Sequence[Allocation], regions: Iterable[Region]
+    ) -> None:
         regions = list(regions)
         self._edges: list[list[int]] | None = None
         self._begins = _begins(tensors)
-        sizes = {base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors}
+        sizes = {
+            base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors
+        }
         size = max(begin + sizes[number] for number, begin in self._begins.items())
         self._unit = tensors[0].dtype.itemsize
         """Bytes of a cell outside box mode."""
@@ -100,7 +104,9 @@ class ElementMap:
 
     def _view(self, cells: Cells, region: Region) -> Cells:
         if self._edges is not None:
-            box = _box(region.allocation.shape, region.offset, region.shape, region.strides)
+            box = _box(
+                region.allocation.shape, region.offset, region.shape, region.strides
+            )
             assert box is not None
             return cells[
                 tuple(
@@ -110,13 +116,17 @@ class ElementMap:
             ]
         offset, shape, strides = region.finer(region.dtype.itemsize // self._unit)
         offset += self._first(region)
-        return np.ndarray(shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides])
+        return np.ndarray(
+            shape, cells.dtype, cells, offset * 4, [stride * 4 for stride in strides]
+        )
 
     def element(self, region: Region, wrong: NDArray[np.bool_]) -> tuple[int, ...]:
         """Return the index of the first element where ``wrong``, in a view's shape, is true."""
         at = first_true(wrong)
         if self._edges is not None:
-            box = _box(region.allocation.shape, region.offset, region.shape, region.strides)
+            box = _box(
+                region.allocation.shape, region.offset, region.shape, region.strides
+            )
             assert box is not None
             return tuple(
                 edges[bisect_left(edges, low) + step]
@@ -137,7 +147,9 @@ def _begins(tensors: Sequence[Allocation]) -> dict[int, int]:
     """Return tensor id -> bytes from the lowest address to the tensor's own."""
     if len(tensors) == 1:
         return {tensors[0].id: 0}
-    lows = {tensor.id: tensor.address[1] for tensor in tensors if tensor.address is not None}
+    lows = {
+        tensor.id: tensor.address[1] for tensor in tensors if tensor.address is not None
+    }
     lowest = min(lows.values())
     return {number: low - lowest for number, low in lows.items()}
 
@@ -149,7 +161,9 @@ def element_index(element: int, allocation: Allocation) -> tuple[int, ...]:
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the first place where an array is true."""
-    return tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    return tuple(
+        int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape)
+    )
 
 
 def are_disjoint(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
@@ -179,7 +193,9 @@ def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
     return True
 
 
-def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
+def _are_parts_of_a_grid(
+    allocation: Allocation, owned: Iterable[tuple[int, Region]]
+) -> bool:
     """Return whether boxes of different owners differ and have equal or disjoint sides."""
     owners: dict[Box, int] = {}
     for owner, region in owned:
@@ -205,7 +221,10 @@ def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]]
 
 
 def _box(
-    whole: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    whole: tuple[int, ...],
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
 ) -> Box | None:
     """Return the box of the tensor's axes that equals a pattern; None if there is none."""
     sides = _sides(whole, shape, strides)

@@ -7,19 +7,35 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from difftest.analysis.detectors.happens_before import collective_calls
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard, unique_locations
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Hazard,
+    unique_locations,
+)
 from difftest.analysis.footprint import footprint
-from difftest.analysis.placement import LiveRange, Placement, overfull_placements, split_placement
+from difftest.analysis.placement import (
+    LiveRange,
+    Placement,
+    overfull_placements,
+    split_placement,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Region, Space, Trace
 
 SBUF = Hazard("sbuf-full", WARNING, "the live tensors do not fit SBUF")
 PSUM = Hazard("psum-full", ERROR, "the live tensors do not fit the banks of PSUM")
 ALIAS = Hazard(
-    "address-alias", WARNING, "a placed tensor is read after another one was written over it"
+    "address-alias",
+    WARNING,
+    "a placed tensor is read after another one was written over it",
 )
 UNORDERED = Hazard(
-    "address-unordered", WARNING, "a placed tensor is read after a write by another name"
+    "address-unordered",
+    WARNING,
+    "a placed tensor is read after a write by another name",
 )
 LARGE = Hazard("tensor-beyond-32-bits", WARNING, "a tensor in HBM has 4 GiB or more")
 OFFSETS = 2**32
@@ -39,10 +55,16 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
     """Return a finding on a full memory; ``parts`` gives each tensor several places."""
     space = placement.space
     peak = placement.peak
-    severity = ERROR if placement.needed > placement.limit and not parts.fits else WARNING
+    severity = (
+        ERROR if placement.needed > placement.limit and not parts.fits else WARNING
+    )
     if space is Space.SBUF:
         severity = NOTE if parts.fits else WARNING
-    spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
+    spills = (
+        " the compiler spills to HBM, which is slow"
+        if space is Space.SBUF
+        else " nothing"
+    )
     happened = _full_text(placement, parts, machine)
     return Finding(
         id=(SBUF if space is Space.SBUF else PSUM).id,
@@ -52,7 +74,9 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
         + spills
         + (" takes an accumulation" if space is Space.PSUM else ""),
-        locations=unique_locations(*(live.allocation.location for live in peak.live[:NAMED])),
+        locations=unique_locations(
+            *(live.allocation.location for live in peak.live[:NAMED])
+        ),
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
@@ -70,11 +94,12 @@ def _full_text(placement: Placement, parts: Placement, machine: Machine) -> str:
             f"no place was found for the live ranges{program}: the most that is live at one time "
             f"is {placement.needed}, but laid out they reach {placement.reached} bytes a "
         )
-    happened += f"partition of {placement.space.value}, which has {limit} ({machine.name})"
+    happened += (
+        f"partition of {placement.space.value}, which has {limit} ({machine.name})"
+    )
     if too_many and sum(live.size for live in placement.peak.live) <= limit:
-        happened += (
-            f"; of a bank ({machine.psum_bank_bytes} bytes) that no other can share all counts"
-        )
+        bank = f"a bank ({machine.psum_bank_bytes} bytes)"
+        happened += f"; of {bank} that no other can share all counts"
     if parts.fits:
         happened += (
             f"; what is read later takes {parts.needed} at most, for some are written anew before "
@@ -121,7 +146,11 @@ def find_aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def _tensors(trace: Trace) -> Iterator[Finding]:
-    placed = [base for base in trace.allocations if base.address is not None and base.last >= 0]
+    placed = [
+        base
+        for base in trace.allocations
+        if base.address is not None and base.last >= 0
+    ]
     if len(placed) < 2:
         return
     sent = _sent(trace)
@@ -192,13 +221,17 @@ def _read_first(trace: Trace) -> dict[int, int]:
     for event in trace.events:
         for region in event.reads:
             tensor = region.allocation
-            if tensor.address is not None and (tensor.first < 0 or event.number <= tensor.first):
+            if tensor.address is not None and (
+                tensor.first < 0 or event.number <= tensor.first
+            ):
                 numbers.setdefault(tensor.id, event.number)
     return numbers
 
 
 def _overlapping(
-    placed: list[Allocation], readers: dict[int, int], cores: Mapping[int, tuple[int, ...]]
+    placed: list[Allocation],
+    readers: dict[int, int],
+    cores: Mapping[int, tuple[int, ...]],
 ) -> dict[int, list[Allocation]]:
     """Return, for each placed tensor, the tensors with overlapping bytes and live ranges.
 
@@ -212,10 +245,18 @@ def _overlapping(
     for tensor in sorted(placed, key=lambda tensor: begins[tensor.id]):
         live = [other for other in live if other.last > begins[tensor.id]]
         for other in before if tensor.id in readers else live:
-            shared = tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
+            shared = (
+                tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
+            )
             area = tensor.area
             over = other.area
-            if other.space is tensor.space and shared and area and over and area.overlaps(over):
+            if (
+                other.space is tensor.space
+                and shared
+                and area
+                and over
+                and area.overlaps(over)
+            ):
                 overlaps.setdefault(tensor.id, []).append(other)
                 overlaps.setdefault(other.id, []).append(tensor)
         live.append(tensor)
@@ -223,7 +264,9 @@ def _overlapping(
     return overlaps
 
 
-def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
+def _last(
+    writes: list[tuple[Event, Region]], read: Region, reader: Event
+) -> Event | None:
     """Return the last write before a read, by its program, that shares a byte with it."""
     mark = footprint(read)
     writer: Event | None = None
@@ -250,7 +293,11 @@ class _Block(NamedTuple):
         return Area(first, first + self.tensor.partitions, low, low + size)
 
     def __str__(self) -> str:
-        return f"block {self.number} of {self.tensor}" if self.tensor.places else str(self.tensor)
+        return (
+            f"block {self.number} of {self.tensor}"
+            if self.tensor.places
+            else str(self.tensor)
+        )
 
 
 def _blocks(trace: Trace) -> Iterator[Finding]:
@@ -298,7 +345,9 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
         yield _Block(tensor, number)
 
 
-def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
+def _through(
+    tensor: Allocation, other: Allocation, over: Event, reader: Event
+) -> Finding:
     """Return a finding on a read of data that only another tensor's name wrote."""
     lines = (reader.location, over.location, tensor.location, other.location)
     return UNORDERED.finding(
@@ -316,10 +365,14 @@ def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) 
 def _overwritten(
     tensor: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
 ) -> Finding:
-    tensors = [each.tensor if isinstance(each, _Block) else each for each in (tensor, other)]
+    tensors = [
+        each.tensor if isinstance(each, _Block) else each for each in (tensor, other)
+    ]
     lines = (reader.location, over.location, *(each.location for each in tensors))
     places = [
-        each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
+        each.address
+        if isinstance(each, Allocation)
+        else (each.area.first, each.area.low)
         for each in (tensor, other)
     ]
     return ALIAS.finding(

@@ -25,17 +25,32 @@ from difftest.analysis.finding import (
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Anomaly, AnomalyKind, Event, Purpose, Region, Trace
 
-NAN_MADE = Hazard("nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts")
+NAN_MADE = Hazard(
+    "nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts"
+)
 INFINITY_MADE = Hazard(
     "infinity-made", WARNING, "an instruction makes an infinity of finite numbers"
 )
 ACTIVATION_RANGE = Hazard(
     "activation-range", WARNING, "an activation gets an argument outside its range"
 )
-INTEGER_ROUNDED = Hazard("integer-rounded", WARNING, "an integer beyond 2**24 goes through float32")
-FLOAT8_CODES = Hazard("float8-codes", ERROR, "float8 codes that trn1 and trn2 do not have")
-NAN_SEARCHED = Hazard("nan-searched", ERROR, "a search for the largest values gets a NaN")
-HAZARDS = (NAN_MADE, INFINITY_MADE, ACTIVATION_RANGE, INTEGER_ROUNDED, FLOAT8_CODES, NAN_SEARCHED)
+INTEGER_ROUNDED = Hazard(
+    "integer-rounded", WARNING, "an integer beyond 2**24 goes through float32"
+)
+FLOAT8_CODES = Hazard(
+    "float8-codes", ERROR, "float8 codes that trn1 and trn2 do not have"
+)
+NAN_SEARCHED = Hazard(
+    "nan-searched", ERROR, "a search for the largest values gets a NaN"
+)
+HAZARDS = (
+    NAN_MADE,
+    INFINITY_MADE,
+    ACTIVATION_RANGE,
+    INTEGER_ROUNDED,
+    FLOAT8_CODES,
+    NAN_SEARCHED,
+)
 
 _WIDE = 4
 """Bytes of an integer that float32 may be unable to represent."""
@@ -45,14 +60,18 @@ Noted = list[tuple[Event, Anomaly]]
 
 def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on hazards in the values of a launch."""
-    sights = ((event, sight) for event in access_index(trace).seen for sight in event.seen)
+    sights = (
+        (event, sight) for event in access_index(trace).seen for sight in event.seen
+    )
     noted = group_by(sights, lambda pair: pair[1].what)
     if not noted:
         return
     nans = noted.get(AnomalyKind.NAN_MADE, [])
     infinities = noted.get(AnomalyKind.INFINITY_MADE, [])
     compared = noted.get(AnomalyKind.NAN_COMPARED, [])
-    yield from _made(NAN_MADE, "NaN", nans, noted.get(AnomalyKind.NAN_STORED, []) + compared)
+    yield from _made(
+        NAN_MADE, "NaN", nans, noted.get(AnomalyKind.NAN_STORED, []) + compared
+    )
     stored = noted.get(AnomalyKind.INFINITY_STORED, [])
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
@@ -60,11 +79,15 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
         made = [pair for pair in infinities if pair[0].purpose not in constants]
         lost = [pair for pair in made if pair[1].value is not None]
         yield from map(_lost, anomalies_by_line(_that_count(lost, trace)))
-    yield from map(_out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, [])))
+    yield from map(
+        _out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, []))
+    )
     if AnomalyKind.INTEGER_ROUNDED in noted:
         harmless = _random(trace) | _products_of_floats(trace)
         counted = [
-            pair for pair in noted[AnomalyKind.INTEGER_ROUNDED] if pair[0].number not in harmless
+            pair
+            for pair in noted[AnomalyKind.INTEGER_ROUNDED]
+            if pair[0].number not in harmless
         ]
         yield from map(_rounded, anomalies_by_line(counted))
     for events in anomalies_by_line(noted.get(AnomalyKind.FLOAT8_CODE, [])):
@@ -92,7 +115,9 @@ def is_output(event: Event) -> bool:
 def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
     """Yield a finding on the first NaN or infinity if one reaches an output afterwards."""
     outputs = [
-        pair for pair in stores if is_output(pair[0]) or pair[1].what is AnomalyKind.NAN_COMPARED
+        pair
+        for pair in stores
+        if is_output(pair[0]) or pair[1].what is AnomalyKind.NAN_COMPARED
     ]
     if not makers or not outputs:
         return
@@ -106,7 +131,9 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
         end += str(store.writes[0].allocation)
     origin = "" if sight.value is None else f", of {sight.value:g}"
     # exp of a large number is intended; a number that a cast loses is not
-    expected = hazard is INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
+    expected = hazard is INFINITY_MADE and (
+        sight.value is None or _is_fill(maker, sight)
+    )
     yield hazard.finding(
         f"{_named(maker)} made the first {what} of {operands} "
         f"({describe_share(sight)}{origin}), and {end}",
@@ -125,7 +152,9 @@ def _that_count(lost: Noted, trace: Trace) -> Noted:
     tensors = [event.writes[0].allocation.id for event, _ in lost]
     ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
     for event in trace.events if ends else ():
-        reduces = str(event.attributes.op)[:3] if event.opcode == "tensor_reduce" else ""
+        reduces = (
+            str(event.attributes.op)[:3] if event.opcode == "tensor_reduce" else ""
+        )
         for region in event.reads:
             if region.allocation.id in ends:
                 ends[region.allocation.id].add(reduces)
@@ -149,7 +178,9 @@ def _lost(noted: Noted) -> Finding:
 
 def _is_fill(event: Event, sight: Anomaly) -> bool:
     """Return whether an infinity is range_select's fill in a narrow dtype, which is fixed."""
-    return event.purpose is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
+    return event.purpose is Purpose.SELECT and sight.value == float(
+        np.finfo(np.float32).min
+    )
 
 
 def _out_of_range(noted: Noted) -> Finding:
@@ -211,7 +242,9 @@ def _products_of_floats(trace: Trace) -> set[int]:
             held = set()
         for region in event.writes:
             before = sums.get(region.allocation.id, set())
-            sums[region.allocation.id] = held and before | held  # tiles are written in parts
+            sums[region.allocation.id] = (
+                held and before | held
+            )  # tiles are written in parts
             dtype = region.allocation.dtype
             if dtype.kind in "iu" and dtype.itemsize == _WIDE:
                 floats -= held
@@ -268,9 +301,17 @@ def _named(event: Event) -> str:
     return f"{event.opcode}({op})" if op else event.opcode
 
 
-NARROW = Hazard("narrow-accumulation", WARNING, "a running sum is kept in a narrow dtype")
+NARROW = Hazard(
+    "narrow-accumulation", WARNING, "a running sum is kept in a narrow dtype"
+)
 
-LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
+LONGEST = {
+    "bfloat16": 16,
+    "float16": 128,
+    "float8_e4m3": 4,
+    "float8_e5m2": 4,
+    "float8_e4m3fn": 4,
+}
 """The number of additions in a row whose roundings may reach a sixteenth of the sum, and at least
 four. Each rounding is half a unit in the last place."""
 _longest = functools.cache(lambda dtype: LONGEST.get(dtype.name))
@@ -281,7 +322,11 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 @deduplicated
 def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
     """Yield findings on chains of additions with a running sum in a narrow dtype."""
-    narrow = {base.id: longest for base in trace.allocations if (longest := _longest(base.dtype))}
+    narrow = {
+        base.id: longest
+        for base in trace.allocations
+        if (longest := _longest(base.dtype))
+    }
     if not narrow:
         return
     sums: dict[Part, int] = {}
@@ -309,7 +354,11 @@ def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
     elements = written.elements
     longest = 0
     for term in event.reads:
-        if term.allocation.dtype == dtype and term.elements == elements and term.view is None:
+        if (
+            term.allocation.dtype == dtype
+            and term.elements == elements
+            and term.view is None
+        ):
             longest = max(longest, 1 + sums.get(_part(term), 0))
     return longest
 

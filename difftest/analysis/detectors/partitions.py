@@ -14,18 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, deduplicated
+from difftest.analysis.finding import (
+    ERROR,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+)
 from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Purpose, Region, Space, Trace
 
-START = Hazard("partition-start", ERROR, "an operand begins where an engine does not reach so far")
+START = Hazard(
+    "partition-start", ERROR, "an operand begins where an engine does not reach so far"
+)
 UNEQUAL = Hazard(
-    "partition-unequal", WARNING, "two operands of a tensor_tensor begin at different partitions"
+    "partition-unequal",
+    WARNING,
+    "two operands of a tensor_tensor begin at different partitions",
 )
 HAZARDS = (START, UNEQUAL)
 
-_COMPUTE = frozenset({Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.UNKNOWN})
+_COMPUTE = frozenset(
+    {Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.UNKNOWN}
+)
 _MOVES = frozenset({Purpose.REGISTER, Purpose.BARRIER, Purpose.SEND, Purpose.EXCHANGE})
 """Instructions whose operands are addresses of a sequencer or of a transfer."""
 _SCALES = frozenset({"dst_scale", "stationary_scale", "moving_scale"})
@@ -43,7 +56,9 @@ def partitions(trace: Trace, machine: Machine) -> Found:
             continue
         for region in (*event.writes, *event.reads):
             if not _begins_its_tensor(region):
-                yield from _of_operand(trace, event, region, machine.start_partition_step)
+                yield from _of_operand(
+                    trace, event, region, machine.start_partition_step
+                )
         if trace.dialect == "nki" and event.opcode == "tensor_tensor":
             yield from _of_pair(event)
 
@@ -54,7 +69,9 @@ def _begins_its_tensor(region: Region) -> bool:
     return not tensor.address and region.offset < tensor.partition_step
 
 
-def _of_operand(trace: Trace, event: Event, region: Region, step: int) -> Iterator[Finding]:
+def _of_operand(
+    trace: Trace, event: Event, region: Region, step: int
+) -> Iterator[Finding]:
     if region.allocation.space.is_hbm or _is_gathered(event, region):
         return
     first = footprint(region).first
@@ -114,7 +131,11 @@ def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Fin
 def _of_pair(event: Event) -> Iterator[Finding]:
     """Yield a finding if a tensor_tensor reads SBUF operands from different partitions."""
     operands = [event.operand(role) for role in ("data1", "data2")]
-    pair = [one for one in operands if one is not None and one.allocation.space is Space.SBUF]
+    pair = [
+        one
+        for one in operands
+        if one is not None and one.allocation.space is Space.SBUF
+    ]
     if len(pair) < 2 or any(_is_gathered(event, one) for one in pair):
         return
     first, other = (footprint(one).first for one in pair)

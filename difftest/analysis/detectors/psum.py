@@ -12,13 +12,25 @@ from dataclasses import dataclass
 
 from difftest.analysis.detectors.access_index import OperandAccess, access_index
 from difftest.analysis.detectors.element_map import ElementMap, first_true
-from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, deduplicated, group_by
+from difftest.analysis.finding import (
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+    group_by,
+)
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Purpose, Space, Trace
 
-CHAINS = Hazard("psum-chains", WARNING, "several accumulation chains in one PSUM tensor")
-START = Hazard("psum-start", WARNING, "a chain on a tensor used again leaves its start open")
+CHAINS = Hazard(
+    "psum-chains", WARNING, "several accumulation chains in one PSUM tensor"
+)
+START = Hazard(
+    "psum-start", WARNING, "a chain on a tensor used again leaves its start open"
+)
 FOREIGN = Hazard("psum-foreign", WARNING, "a matmul adds to what no matmul wrote")
 ADDITION = Hazard("psum-addition", WARNING, "+= in PSUM of anything but a matmul")
 HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
@@ -69,7 +81,9 @@ def _blocks(touches: list[OperandAccess]) -> Iterable[list[OperandAccess]]:
     return group_by(touches, lambda touch: touch.region.offset // size).values()
 
 
-def _chains(touches: list[OperandAccess], machine: Machine, *, seen: bool) -> Iterator[Finding]:
+def _chains(
+    touches: list[OperandAccess], machine: Machine, *, seen: bool
+) -> Iterator[Finding]:
     """Yield findings on pairs of unread chains of several steps in one bank of one tensor.
 
     ``seen`` says whether such chains failed on this machine, in this dialect.
@@ -93,7 +107,12 @@ def _chains(touches: list[OperandAccess], machine: Machine, *, seen: bool) -> It
         mine.steps += 1
         for other in chains.values():
             apart = other.place.high <= place.low or place.high <= other.place.low
-            if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
+            if (
+                apart
+                and other.bank == mine.bank
+                and other.steps > 1
+                and not other.is_read
+            ):
                 yield CHAINS.finding(
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
@@ -131,21 +150,27 @@ def _starts(touches: list[OperandAccess]) -> Iterator[Finding]:
         done[place] = False
 
 
-def _foreign(touches: list[OperandAccess], machine: Machine, *, modern: bool) -> Iterator[Finding]:
+def _foreign(
+    touches: list[OperandAccess], machine: Machine, *, modern: bool
+) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
     others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
     if not modern:  # the classic compiler supports tiles that are cleared and added to
         others = [touch for touch in others if not touch.event.clears]
     if not others or (modern and machine.nc_version >= 4):
         return
-    canvas = ElementMap([touches[0].region.allocation], [touch.region for touch in touches])
+    canvas = ElementMap(
+        [touches[0].region.allocation], [touch.region for touch in touches]
+    )
     cells = canvas.filled(0)  # position of the last write, from 1, if it is foreign
     foreign = {touch.event for touch in others}
     for number, touch in enumerate(touches, 1):
         if not touch.writes:
             continue
         if not _is_product(touch):
-            canvas.write(cells, touch.region, 0 if touch.event not in foreign else number)
+            canvas.write(
+                cells, touch.region, 0 if touch.event not in foreign else number
+            )
             continue
         view = canvas.read(cells, touch.region)
         if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
@@ -174,7 +199,8 @@ def _additions(touches: list[OperandAccess]) -> Iterator[Finding]:
         if not touch.writes or event.attributes.op not in _SUMS:
             continue
         if any(
-            region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]
+            region.allocation is touch.region.allocation
+            and region[1:4] == touch.region[1:4]
             for region in event.reads
         ):
             yield ADDITION.finding(

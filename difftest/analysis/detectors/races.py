@@ -45,24 +45,46 @@ from difftest.analysis.finding import (
 )
 from difftest.analysis.footprint import footprint
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Purpose, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Event,
+    Loop,
+    LoopKind,
+    Purpose,
+    Space,
+    Trace,
+)
 
-RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
-WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")
+RACE = Hazard(
+    "program-race", ERROR, "a program touches what another one writes, unordered"
+)
+WRITTEN_TWICE = Hazard(
+    "program-written-twice", WARNING, "several programs write one element"
+)
 IGNORED_ID = Hazard(
     "program-id-ignored", WARNING, "all programs write one place by one instruction"
 )
-ORDER = Hazard("program-order", ERROR, "outputs depend on the order of programs, through indices")
+ORDER = Hazard(
+    "program-order", ERROR, "outputs depend on the order of programs, through indices"
+)
 OTHER_BARRIER = Hazard(
-    "program-other-barrier", WARNING, "the barrier between two programs is on another tensor"
+    "program-other-barrier",
+    WARNING,
+    "the barrier between two programs is on another tensor",
 )
 TRIP_COUNTS = Hazard(
-    "program-trip-counts", ERROR, "a device loop turns differently often in two programs"
+    "program-trip-counts",
+    ERROR,
+    "a device loop turns differently often in two programs",
 )
 ADDRESSES = Hazard(
-    "program-other-address", WARNING, "two programs exchange tensors that lie at other addresses"
+    "program-other-address",
+    WARNING,
+    "two programs exchange tensors that lie at other addresses",
 )
-NAME_TWICE = Hazard("shared-name-twice", WARNING, "two tensors in shared HBM have one name")
+NAME_TWICE = Hazard(
+    "shared-name-twice", WARNING, "two tensors in shared HBM have one name"
+)
 HAZARDS = (
     RACE,
     WRITTEN_TWICE,
@@ -110,7 +132,9 @@ def find_races(trace: Trace, machine: Machine) -> Found:
         yield from _names(trace)
 
 
-def _without_barriers(race: Finding | InconclusiveFinding) -> Finding | InconclusiveFinding:
+def _without_barriers(
+    race: Finding | InconclusiveFinding,
+) -> Finding | InconclusiveFinding:
     """Return the race with a remedy that exists in the classic dialect."""
     if isinstance(race, InconclusiveFinding):
         return race._replace(differs=replace(race.differs, remedy=_PARTS))
@@ -124,9 +148,13 @@ def _told_once(results: Found) -> Found:
     write the same data in any order, and no run is necessary.
     """
     races = list(results)
-    agreements = [race.agrees for race in races if isinstance(race, InconclusiveFinding)]
+    agreements = [
+        race.agrees for race in races if isinstance(race, InconclusiveFinding)
+    ]
     ignored = [
-        finding for finding in agreements if finding is not None and finding.id == IGNORED_ID.id
+        finding
+        for finding in agreements
+        if finding is not None and finding.id == IGNORED_ID.id
     ]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
@@ -142,7 +170,9 @@ def _all_races(trace: Trace) -> Found:
     epochs = _epochs(trace)
     chains = HappensBefore(trace)
     accesses = access_index(trace).accesses
-    facts = _RaceFacts(trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1)
+    facts = _RaceFacts(
+        trace.divided, at_once=trace.dialect == "nki" or len(set(trace.cores)) > 1
+    )
     for tensors in _memories(trace):
         touched = [touch for tensor in tensors for touch in accesses.get(tensor.id, ())]
         touches = [touch for touch in touched if not is_synchronization(touch.event)]
@@ -251,12 +281,18 @@ def _behind_other_barriers(
 
     ``said`` are the pairs of lines that already have a finding.
     """
-    for write in (touch for touch in touches if touch.writes and canvas.is_exact(touch.region)):
+    for write in (
+        touch for touch in touches if touch.writes and canvas.is_exact(touch.region)
+    ):
         cells = canvas.filled(0)
         canvas.write(cells, write.region, 1)
         for touch in touches:
             lines = write.event.location, touch.event.location
-            is_known = lines in said or lines[::-1] in said or not canvas.is_exact(touch.region)
+            is_known = (
+                lines in said
+                or lines[::-1] in said
+                or not canvas.is_exact(touch.region)
+            )
             if is_known or touch.event.program == write.event.program:
                 continue
             common = canvas.read(cells, touch.region) == 1
@@ -272,7 +308,9 @@ def _grouped(
 ) -> Iterable[list[OperandAccess]]:
     """Yield the accesses of each epoch with several programs."""
     together = group_by(touches, epoch).values()
-    return (group for group in together if len({touch.event.program for touch in group}) > 1)
+    return (
+        group for group in together if len({touch.event.program for touch in group}) > 1
+    )
 
 
 class _Epoch:
@@ -282,7 +320,9 @@ class _Epoch:
         self.canvas = canvas
         self.writes = [touch for touch in touches if touch.writes]
         self.by_program = group_by(touches, lambda touch: touch.event.program)
-        self.number = {program: number for number, program in enumerate(self.by_program)}
+        self.number = {
+            program: number for number, program in enumerate(self.by_program)
+        }
         programs = [self.number[touch.event.program] for touch in self.writes]
         self.program = np.array([*programs, _NOBODY], np.int32)
         self.adds = np.array([*map(is_psum_accumulation, self.writes), False])
@@ -318,7 +358,9 @@ class _Epoch:
                 written = self.canvas.read(own, touch.region)
                 others = self.canvas.read(foreign, touch.region)
                 yield from self._race("read", touch, np.where(written, _NOBODY, others))
-                yield from self._race("read", touch, np.where(written, others, _NOBODY), own=True)
+                yield from self._race(
+                    "read", touch, np.where(written, others, _NOBODY), own=True
+                )
             elif self.canvas.is_exact(touch.region):
                 self.canvas.write(own, touch.region, 1)
 
@@ -332,7 +374,9 @@ class _Epoch:
         if wrong.any():
             first = self.writes[int(others[first_true(wrong)])]
             exact = self._knows(first, touch)
-            yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
+            yield Race(
+                kind, first, touch, self.canvas.element(touch.region, wrong), own, exact
+            )
 
     def _additions(self, touch: OperandAccess, others: Cells) -> Iterator[Race]:
         """Yield races of additions with another program's additions: ``others`` has its writes."""
@@ -342,7 +386,9 @@ class _Epoch:
         if wrong.any():
             first = self.writes[int(others[first_true(wrong)])]
             if self._knows(first, touch):
-                yield Race("added", first, touch, self.canvas.element(touch.region, wrong))
+                yield Race(
+                    "added", first, touch, self.canvas.element(touch.region, wrong)
+                )
 
     def _knows(self, *touches: OperandAccess) -> bool:
         """Return whether the map has exactly the touched elements."""
@@ -400,10 +446,14 @@ def _finding(hazard: Hazard, race: Race) -> Finding:
         f"{second.region.allocation}, which program {_named(first.event)} {other}"
     )
     if first.region.allocation is not second.region.allocation:
-        happened += f" by the name of {first.region.allocation}, placed on the same bytes"
+        happened += (
+            f" by the name of {first.region.allocation}, placed on the same bytes"
+        )
     if hazard is OTHER_BARRIER:
         happened += "; the barrier or sendrecv between them is on another tensor"
-    finding = hazard.finding(happened, _RULE, _REMEDIES[hazard], second.event, first.event)
+    finding = hazard.finding(
+        happened, _RULE, _REMEDIES[hazard], second.event, first.event
+    )
     return replace(finding, evidence=(first.event.number, second.event.number))
 
 
@@ -421,7 +471,9 @@ def _trip_counts(trace: Trace) -> Found:
     for loop, by_program in _iteration_counts(trace).items():
         counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
         on_device = loop.kind is LoopKind.DYNAMIC
-        if len(set(counts.values())) == 1 and (len(counts) == len(programs) or not on_device):
+        if len(set(counts.values())) == 1 and (
+            len(counts) == len(programs) or not on_device
+        ):
             continue
         if not on_device and noted:
             continue
@@ -441,12 +493,16 @@ def _trip_counts(trace: Trace) -> Found:
         )
 
 
-def _iteration_counts(trace: Trace) -> dict[Loop, dict[tuple[int, ...], dict[int, int]]]:
+def _iteration_counts(
+    trace: Trace,
+) -> dict[Loop, dict[tuple[int, ...], dict[int, int]]]:
     """Return loop kind and line -> program -> run of the loop -> its iterations."""
     counts: dict[Loop, dict[tuple[int, ...], dict[int, int]]] = {}
     for event in trace.events:
         for loop, number, _ in event.loops:
-            runs = counts.setdefault(loop._replace(id=0), {}).setdefault(event.program, {})
+            runs = counts.setdefault(loop._replace(id=0), {}).setdefault(
+                event.program, {}
+            )
             runs[loop.id] = max(runs.get(loop.id, 0), number + 1)
     return counts
 
@@ -457,7 +513,9 @@ def _addresses(trace: Trace) -> Found:
     for pair in collective_calls(trace):
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
-            placed = {region.allocation.address for region in regions if region is not None}
+            placed = {
+                region.allocation.address for region in regions if region is not None
+            }
             lines = unique_locations(*(event.location for event in pair))
             if None in placed or len(placed) == 1 or (*lines, role) in reported:
                 continue
@@ -480,7 +538,11 @@ def _names(trace: Trace) -> Found:
 
     All programs make each tensor together, so that it is in the trace once.
     """
-    shared = (base for base in trace.allocations if base.space is Space.SHARED_HBM and base.name)
+    shared = (
+        base
+        for base in trace.allocations
+        if base.space is Space.SHARED_HBM and base.name
+    )
     for name, (first, *others) in group_by(shared, lambda base: base.name).items():
         for other in others:
             yield NAME_TWICE.finding(
@@ -492,7 +554,9 @@ def _names(trace: Trace) -> Found:
             )
 
 
-SHARED = Hazard("exchange-buffer-shared", WARNING, "two exchanges of ranks share a buffer")
+SHARED = Hazard(
+    "exchange-buffer-shared", WARNING, "two exchanges of ranks share a buffer"
+)
 
 
 @deduplicated

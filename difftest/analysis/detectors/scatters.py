@@ -18,9 +18,21 @@ from difftest.analysis.detectors.access_index import (
     is_psum_accumulation,
     loses_additions,
 )
-from difftest.analysis.detectors.element_map import ElementMap, element_index, first_true
+from difftest.analysis.detectors.element_map import (
+    ElementMap,
+    element_index,
+    first_true,
+)
 from difftest.analysis.detectors.happens_before import is_synchronization
-from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, deduplicated
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    deduplicated,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -33,19 +45,29 @@ from difftest.simulator.trace import (
     Trace,
 )
 
-ADDED_TWICE = Hazard("scatter-added-twice", ERROR, "a scatter adds to one place more than once")
-TWICE = Hazard("scatter-twice", WARNING, "a scatter writes values that differ to one place")
-AFTER_WRITE = Hazard(
-    "scatter-after-write", WARNING, "a scatter adds to what a plain write has just written"
+ADDED_TWICE = Hazard(
+    "scatter-added-twice", ERROR, "a scatter adds to one place more than once"
 )
-SKIPPED = Hazard("scatter-skipped", WARNING, "a scatter that adds skips indices out of bounds")
+TWICE = Hazard(
+    "scatter-twice", WARNING, "a scatter writes values that differ to one place"
+)
+AFTER_WRITE = Hazard(
+    "scatter-after-write",
+    WARNING,
+    "a scatter adds to what a plain write has just written",
+)
+SKIPPED = Hazard(
+    "scatter-skipped", WARNING, "a scatter that adds skips indices out of bounds"
+)
 VIEW = Hazard(
     "scatter-skipped-view",
     NOTE,
     "a scatter that skips indices has a part of a tensor as its source",
 )
 PATTERN = Hazard(
-    "skipped-pattern", NOTE, "an index in bounds is skipped because its pattern leaves the tensor"
+    "skipped-pattern",
+    NOTE,
+    "an index in bounds is skipped because its pattern leaves the tensor",
 )
 OFFSET = Hazard("offset-in-view", NOTE, "a DMA's offset is read from inside a tensor")
 HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW, PATTERN)
@@ -146,11 +168,17 @@ def _additions(trace: Trace) -> Iterator[Finding]:
     if not index.has_scatter:
         return
     for touches in index.accesses.values():
-        if touches[0].region.allocation.space.is_hbm and any(map(is_psum_accumulation, touches)):
-            yield from _of_tensor([t for t in touches if t.writes], touches[0].region.allocation)
+        if touches[0].region.allocation.space.is_hbm and any(
+            map(is_psum_accumulation, touches)
+        ):
+            yield from _of_tensor(
+                [t for t in touches if t.writes], touches[0].region.allocation
+            )
 
 
-def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[Finding]:
+def _of_tensor(
+    writes: list[OperandAccess], allocation: Allocation
+) -> Iterator[Finding]:
     """Yield findings on additions to a tensor, except races between two programs."""
     canvas = ElementMap([allocation], [touch.region for touch in writes])
     plain = canvas.filled(_NOBODY)
@@ -164,7 +192,9 @@ def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
         elif not is_psum_accumulation(touch):
-            if canvas.is_exact(region):  # a plain scatter takes the same queue as an adding one
+            if canvas.is_exact(
+                region
+            ):  # a plain scatter takes the same queue as an adding one
                 scattered = event.purpose is Purpose.SCATTER
                 canvas.write(plain, region, _NOBODY if scattered else place)
         elif loses_additions(touch):
@@ -176,7 +206,11 @@ def _of_tensor(writes: list[OperandAccess], allocation: Allocation) -> Iterator[
                 if wrong.any() and (cells is plain or canvas.is_exact(region)):
                     other = writes[int(before[first_true(wrong)])].event
                     at = f"element {list(canvas.element(region, wrong))}"
-                    yield _again(event, other, at) if cells is own else _after(event, other, at)
+                    yield (
+                        _again(event, other, at)
+                        if cells is own
+                        else _after(event, other, at)
+                    )
             canvas.write(own, region, place)
 
 

@@ -46,16 +46,32 @@ DETECTORS: tuple[Detector, ...] = tuple(
         ("Memory", memory.find_overflows, (memory.SBUF, memory.PSUM)),
         ("Memory", memory.large, (memory.LARGE,)),
         ("Memory", memory.find_aliases, (memory.ALIAS, memory.UNORDERED)),
-        ("Uninitialised memory", uninitialised.find_uninitialised_reads, uninitialised.HAZARDS),
+        (
+            "Uninitialised memory",
+            uninitialised.find_uninitialised_reads,
+            uninitialised.HAZARDS,
+        ),
         (
             "Uninitialised memory",
             uninitialised.find_uninitialised_registers,
             (uninitialised.REGISTER,),
         ),
-        ("Uninitialised memory", uninitialised.find_unwritten_outputs, (uninitialised.UNWRITTEN,)),
+        (
+            "Uninitialised memory",
+            uninitialised.find_unwritten_outputs,
+            (uninitialised.UNWRITTEN,),
+        ),
         ("Arguments", arguments.arguments, (arguments.NOT_RETURNED,)),
-        ("Numbers", numeric_anomalies.find_numeric_anomalies, numeric_anomalies.HAZARDS),
-        ("Numbers", numeric_anomalies.find_narrow_accumulation, (numeric_anomalies.NARROW,)),
+        (
+            "Numbers",
+            numeric_anomalies.find_numeric_anomalies,
+            numeric_anomalies.HAZARDS,
+        ),
+        (
+            "Numbers",
+            numeric_anomalies.find_narrow_accumulation,
+            (numeric_anomalies.NARROW,),
+        ),
     )
     for hazard in hazards
 )
@@ -81,7 +97,8 @@ class DetectionResult(NamedTuple):
     def resolved(self, differs: Callable[[Location | None], bool]) -> DetectionResult:
         """Return the result with its doubtful cases settled by ``differs``, by loop."""
         findings = (
-            case.differs if differs(case.loop) else case.agrees for case in self.inconclusive
+            case.differs if differs(case.loop) else case.agrees
+            for case in self.inconclusive
         )
         return _detected([*self.findings, *self.suppressed, *filter(None, findings)])
 

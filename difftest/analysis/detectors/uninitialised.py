@@ -29,13 +29,17 @@ from difftest.analysis.finding import (
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import AnomalyKind, Origin, Trace
 
-OUTPUT = Hazard("uninitialised-output", ERROR, "an output depends on what nothing wrote")
+OUTPUT = Hazard(
+    "uninitialised-output", ERROR, "an output depends on what nothing wrote"
+)
 INDEX = Hazard("uninitialised-index", ERROR, "an index depends on what nothing wrote")
 UNWRITTEN = Hazard(
     "output-unwritten", WARNING, "the kernel returns a tensor of which it wrote a part"
 )
 REGISTER = Hazard(
-    "uninitialised-register", ERROR, "a reduction goes on in registers that nothing has reset"
+    "uninitialised-register",
+    ERROR,
+    "a reduction goes on in registers that nothing has reset",
 )
 HAZARDS = (OUTPUT, INDEX)
 
@@ -51,8 +55,14 @@ def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding
             elif sight.what is AnomalyKind.UNDEFINED_INDEX:
                 indices.append((event, sight))
     for noted in anomalies_by_line(stored):
-        event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
-        hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
+        event, sight = next(
+            (pair for pair in noted if pair[1].value is not None), noted[0]
+        )
+        hidden = (
+            ""
+            if sight.value is None
+            else f"; as {sight.value:g} it looks like a result"
+        )
         finding = OUTPUT.finding(
             f"an output depends on elements that nothing wrote: {describe_share(sight)}, of what "
             f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
@@ -115,5 +125,7 @@ def _from_origin(finding: Finding, origin: Origin | None) -> Finding:
     if origin is None:
         return finding
     happened = f"{finding.happened}; it comes from {origin}"
-    lines = unique_locations(*finding.locations, origin.allocation.location, origin.location)
+    lines = unique_locations(
+        *finding.locations, origin.allocation.location, origin.location
+    )
     return replace(finding, happened=happened, locations=lines)

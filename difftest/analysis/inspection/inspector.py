@@ -60,7 +60,9 @@ def depends_on_order(
     return any(_differs(record, order, sums=sums) for order in orders)
 
 
-def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[ExecutionOrder]:
+def informative_orders(
+    trace: Trace, held: Iterable[Location | None]
+) -> list[ExecutionOrder]:
     """Return the orders of programs worth a run; each costs as much as the launch itself."""
     late = frozenset(held)
     programs = {event.program for event in trace.events}
@@ -69,7 +71,11 @@ def informative_orders(trace: Trace, held: Iterable[Location | None]) -> list[Ex
         ExecutionOrder(held=late, reversed=True),
         ExecutionOrder(held=late, serial=True),
     ]
-    plain = [REVERSED, *[SHUFFLED] * (len(programs) > 2), *[SERIAL] * (trace.dialect == "nki")]
+    plain = [
+        REVERSED,
+        *[SHUFFLED] * (len(programs) > 2),
+        *[SERIAL] * (trace.dialect == "nki"),
+    ]
     return [*lates, *plain] if late else plain
 
 
@@ -77,7 +83,9 @@ def _adds_up(event: Event, loop: Location | None) -> bool:
     """Return whether an instruction adds to data of other iterations of the loop, or programs."""
     if loop is not None and all(turn.loop.location != loop for turn in event.loops):
         return False
-    return is_accumulating_dma(event) or (loop is not None and event.attributes.accumulate)
+    return is_accumulating_dma(event) or (
+        loop is not None and event.attributes.accumulate
+    )
 
 
 def _differs(record: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
@@ -87,7 +95,8 @@ def _differs(record: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool
         except (NkiError, AssertionError):  # it ran in the simulator's order
             return True
     made, before = (
-        [(array.shape, array.tobytes()) for array in arrays] for arrays in (outputs, record.outputs)
+        [(array.shape, array.tobytes()) for array in arrays]
+        for arrays in (outputs, record.outputs)
     )
     if made == before:
         return False
@@ -101,7 +110,9 @@ def _is_rounding(record: LaunchRecord, order: ExecutionOrder) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         first = record.exactly(FORWARD)
         other = record.exactly(order)
-    if not first:  # without exact runs, such as with random numbers, the answer is unknown
+    if (
+        not first
+    ):  # without exact runs, such as with random numbers, the answer is unknown
         random = Purpose.BITS, Purpose.DRAW
         return any(event.purpose in random for event in record.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))
@@ -115,7 +126,9 @@ def _agree(first: ExactOutput, other: ExactOutput) -> bool:
     limit = _FLOAT64 * np.maximum.reduce(errors) if errors else 0.0
     with np.errstate(invalid="ignore"):
         near = np.abs(first.value - other.value) <= limit
-    same = (first.value == other.value) | (np.isnan(first.value) & np.isnan(other.value))
+    same = (first.value == other.value) | (
+        np.isnan(first.value) & np.isnan(other.value)
+    )
     return bool(np.all(near | same))
 
 
@@ -136,7 +149,9 @@ def finding_text(finding: Finding) -> str:
         ("more", more),
     ]
     head = f"{finding.severity.value} {finding.id}: {finding.happened}"
-    return "\n".join([head, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
+    return "\n".join(
+        [head, *(f"  {name + ':':<10}{text}" for name, text in rows if text)]
+    )
 
 
 @dataclass
@@ -166,7 +181,10 @@ class Inspector:
     def _look(self, record: LaunchRecord) -> None:
         detected = inspect(record)
         self.suppressed += len(detected.suppressed)
-        before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
+        before = {
+            (finding.id, finding.severity, finding.location)
+            for finding in self.findings
+        }
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said and (*key[:2], finding.location) not in before:
@@ -179,7 +197,9 @@ class Inspector:
     @property
     def failures(self) -> list[Finding]:
         """The findings that fail a test."""
-        return [finding for finding in self.findings if fails(finding, strict=self.strict)]
+        return [
+            finding for finding in self.findings if fails(finding, strict=self.strict)
+        ]
 
 
 def inspect(record: LaunchRecord) -> DetectionResult:
@@ -187,8 +207,12 @@ def inspect(record: LaunchRecord) -> DetectionResult:
     detected = detect(record.trace, record.machine)
     if not detected.inconclusive:
         return detected
-    held = {case.differs.location for case in detected.inconclusive if case.loop is None} - {None}
-    return detected.resolved(functools.cache(functools.partial(depends_on_order, record, held)))
+    held = {
+        case.differs.location for case in detected.inconclusive if case.loop is None
+    } - {None}
+    return detected.resolved(
+        functools.cache(functools.partial(depends_on_order, record, held))
+    )
 
 
 def fails(finding: Finding, *, strict: bool) -> bool:

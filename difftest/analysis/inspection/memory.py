@@ -23,7 +23,9 @@ _SIZE = 9
 """Columns of a number of bytes."""
 
 
-def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float = 0.0) -> str:
+def memory_text(
+    trace: Trace, machine: Machine, width: int = 100, share: float = 0.0
+) -> str:
     """Return a chart of each memory, with the bytes at the peak and the free bytes.
 
     ::
@@ -107,9 +109,13 @@ class _Chart:
         if len(groups) > ROWS:
             rest = sum(group.bytes for group in groups[ROWS:])
             count = sum(len(group.lives) for group in groups[ROWS:])
-            yield self._row(f"{rest:,}", "", f"{count:,} more, of {len(groups) - ROWS} lines")
+            yield self._row(
+                f"{rest:,}", "", f"{count:,} more, of {len(groups) - ROWS} lines"
+            )
         yield self._row(
-            "", " " * self._place(peak.event) + "^", f"the peak, at event {peak.event:,}"
+            "",
+            " " * self._place(peak.event) + "^",
+            f"the peak, at event {peak.event:,}",
         )
 
     def _head(self) -> Iterator[str]:
@@ -140,10 +146,14 @@ class _Chart:
         lines = group_by(self.placement.lives, kind)
         when = self.placement.peak.event
         groups = [
-            _AllocationGroup(tuple(lives), sum(life.first <= when <= life.last for life in lives))
+            _AllocationGroup(
+                tuple(lives), sum(life.first <= when <= life.last for life in lives)
+            )
             for lives in lines.values()
         ]
-        groups.sort(key=lambda item: (-item.bytes, -item.lives[0].size, item.lives[0].first))
+        groups.sort(
+            key=lambda item: (-item.bytes, -item.lives[0].size, item.lives[0].first)
+        )
         return groups
 
     def _place(self, event: int) -> int:
@@ -156,7 +166,13 @@ class _Chart:
         changes.subtract(live.last + 1 for live in lives)
         counts = self._highest(sorted(changes.items()), total=True)
         return "".join(
-            " " if not count else "─" if count == 1 else str(count) if count < 10 else _MANY
+            " "
+            if not count
+            else "─"
+            if count == 1
+            else str(count)
+            if count < 10
+            else _MANY
             for count in counts
         )
 
@@ -167,7 +183,9 @@ class _Chart:
         highest = self._highest(self.placement.peak.history)
         return "".join(_BARS[min(steps, -(-peak * steps // limit))] for peak in highest)
 
-    def _highest(self, steps: Sequence[tuple[int, int]], *, total: bool = False) -> list[int]:
+    def _highest(
+        self, steps: Sequence[tuple[int, int]], *, total: bool = False
+    ) -> list[int]:
         """Return each column's largest value; steps set it or, with ``total``, add to it."""
         highest = [0] * self.columns
         since = 0

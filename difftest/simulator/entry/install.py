@@ -15,7 +15,12 @@ from types import ModuleType
 
 from difftest.simulator.entry import kernel
 from difftest.simulator.entry import nki_kernel as newer
-from difftest.simulator.entry.kernel import Predictor, baremetal_with, benchmark_with, profile_with
+from difftest.simulator.entry.kernel import (
+    Predictor,
+    baremetal_with,
+    benchmark_with,
+    profile_with,
+)
 from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
@@ -72,10 +77,14 @@ def _inner_modules() -> dict[str, ModuleType]:
     return table
 
 
-def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:
+def modules(
+    predictor: Predictor | None = None, level: str | None = None
+) -> dict[str, ModuleType]:
     """Return the embedded modules by the names that kernels import."""
     nki = _nki(predictor)
-    root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
+    root = _package(
+        ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK."
+    )
     root.nki = nki  # type: ignore[attr-defined]
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
     names |= {f"{ROOT}.nki.{name}": part for name, part in _PARTS.items()}
@@ -107,7 +116,9 @@ class embedded:
     ``installation = embedded(); installation.install(); installation.uninstall()``.
     """
 
-    def __init__(self, predictor: Predictor | None = None, level: str | None = None) -> None:
+    def __init__(
+        self, predictor: Predictor | None = None, level: str | None = None
+    ) -> None:
         self._predictor = predictor
         self._level = level
         self._saved: dict[str, ModuleType] | None = None
@@ -122,7 +133,9 @@ class embedded:
         RuntimeError : this installation is already in place.
         """
         if self._saved is not None:
-            raise RuntimeError("the embedded modules are already installed by this object")
+            raise RuntimeError(
+                "the embedded modules are already installed by this object"
+            )
         # first, because it rejects a wrong level
         self._placed = modules(self._predictor, self._level)
         self._saved = _stood_for()
@@ -142,7 +155,9 @@ class embedded:
         RuntimeError : nothing is installed, or another installation is on top of this one.
         """
         if self._saved is None:
-            raise RuntimeError("the embedded neuronxcc modules are not installed by this object")
+            raise RuntimeError(
+                "the embedded neuronxcc modules are not installed by this object"
+            )
         if sys.modules.get(ROOT) is not self._placed[ROOT]:
             raise RuntimeError(
                 "another neuronxcc was installed on top of the embedded one; uninstall that first"

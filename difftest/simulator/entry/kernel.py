@@ -21,7 +21,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
-from difftest.simulator.frontend.arguments import as_argument, not_taken, undocumented_argument
+from difftest.simulator.frontend.arguments import (
+    as_argument,
+    not_taken,
+    undocumented_argument,
+)
 from difftest.simulator.frontend.launchable import Launchable, grid_shape, need_function
 from difftest.simulator.index import as_choice
 from difftest.simulator.instructions.checks import wrong_kind
@@ -94,7 +98,9 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         remedy = f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}"
         takes = "a framework's mode where the framework is"
         got = f"mode={mode!r} on the simulator"
-        report_violation(not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy))
+        report_violation(
+            not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy)
+        )
     elif not isinstance(mode, str) or mode not in MODES:
         remedy = f"use one of {', '.join((*MODES, *FRAMEWORKS))}"
         raise not_modelled(f"nki.jit(mode={mode!r})", f"mode={mode!r}", remedy)
@@ -102,7 +108,9 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
     by_reference = mode == "trace"
-    return Kernel(as_kernel(func).function, machine=MACHINES[target], by_reference=by_reference)
+    return Kernel(
+        as_kernel(func).function, machine=MACHINES[target], by_reference=by_reference
+    )
 
 
 def trace(func: Any = None, **kwargs: Any) -> Any:
@@ -144,7 +152,9 @@ class Artifacts(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.traces or self.profiles)
 
-    def write(self, trace: Trace, profile: Callable[[], Mapping[str, object]] | None) -> None:
+    def write(
+        self, trace: Trace, profile: Callable[[], Mapping[str, object]] | None
+    ) -> None:
         """Write the files of the launch.
 
         Parameters
@@ -166,14 +176,18 @@ class Artifacts(NamedTuple):
                     path.write_text(document, encoding="utf-8")
             if self.profiles and profile is not None:
                 head = {**_PROFILE_HEAD, "kernel": trace.kernel}
-                document = json.dumps({**head, **profile()}, separators=(",", ":")) + "\n"
+                document = (
+                    json.dumps({**head, **profile()}, separators=(",", ":")) + "\n"
+                )
                 for path in self.profiles:
                     path.write_text(document, encoding="utf-8")
         except OSError as error:
             got = f"{error.filename}: {error.strerror}"
             remedy = "make its folder, or name another"
             received = str(error.filename)
-            raise not_taken("a decorator", "files to write", got, received, remedy=remedy) from None
+            raise not_taken(
+                "a decorator", "files to write", got, received, remedy=remedy
+            ) from None
 
 
 _PROFILE_HEAD = {
@@ -183,7 +197,9 @@ _PROFILE_HEAD = {
 }
 
 
-def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> Artifacts:
+def artifacts_of(
+    where: str, options: Mapping[str, Any], *, predicts: bool
+) -> Artifacts:
     """Return the files that the options of ``where`` name, and note their contents.
 
     A file of another origin is never replaced. ``nki.profile`` replaces the simulator's own files
@@ -245,14 +261,21 @@ def _stays(path: Path, replace_own: bool) -> bool:
         return file.read(len(_OURS)) not in (_OURS, b"")
 
 
-def _say(where: str, named: Mapping[str, Any], left: list[Path], predicts: bool) -> None:
+def _say(
+    where: str, named: Mapping[str, Any], left: list[Path], predicts: bool
+) -> None:
     """Note that the files differ from those of a compiler and a device."""
-    written = "the trace of the simulation, and a predicted profile" if predicts else "the trace"
+    written = (
+        "the trace of the simulation, and a predicted profile"
+        if predicts
+        else "the trace"
+    )
     kept = f"; not written: {', '.join(map(str, left))}" if left else ""
     error = KernelError(
         f"a compiler writes a NEFF and a device a profile; here it is {written}, as JSON",
         happened=f"files were asked for that only a compiler and a device can write ({where})",
-        received=", ".join(f"{name}={str(value)!r}" for name, value in named.items()) + kept,
+        received=", ".join(f"{name}={str(value)!r}" for name, value in named.items())
+        + kept,
         remedy="name files that are not there yet; difftest trace and difftest profile write the "
         "same"
         if kept
@@ -360,7 +383,9 @@ class RunAs(Kernel):
                 if name in RUN_HINTS:
                     undocumented_argument(cls.where, name, value)
                 elif name not in cls.documented:
-                    raise not_modelled(f"{cls.where}'s argument {name!r}", f"{name}={value!r}")
+                    raise not_modelled(
+                        f"{cls.where}'s argument {name!r}", f"{name}={value!r}"
+                    )
                 else:
                     settings[name] = value
             if kernel is None:
@@ -415,7 +440,9 @@ class Benchmark(RunAs):
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.predictor is None:
             remedy = "use difftest run, or embedded(predictor=...); a Trainium instance measures"
-            raise not_modelled("nki.benchmark without a timing model", "a latency", remedy)
+            raise not_modelled(
+                "nki.benchmark without a timing model", "a latency", remedy
+            )
         artifacts = artifacts_of(self.where, self.options, predicts=True)
         result = launch_call(self, args, kwargs, record=True)
         predicted = self.predicted(result.trace)

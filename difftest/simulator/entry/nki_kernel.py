@@ -20,7 +20,12 @@ from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import kernel_location, missing_name, not_modelled
 from difftest.simulator.frontend.arguments import Annotation, Unmodelled, not_taken
-from difftest.simulator.frontend.launchable import PARAMETER, NkiLaunchable, Target, need_function
+from difftest.simulator.frontend.launchable import (
+    PARAMETER,
+    NkiLaunchable,
+    Target,
+    need_function,
+)
 from difftest.simulator.frontend.levels import ending, known_level
 from difftest.simulator.frontend.nki import collectives, constants, isa, language
 from difftest.simulator.frontend.nki.tensor import NkiTensor
@@ -31,7 +36,14 @@ MOST_CORES = 2
 """The limit on cores for one kernel: a logical NeuronCore has 1 or 2."""
 
 _HINTS = ("debug", "debug_kernel", "enable_out_of_bound_checks", "experimental_flags")
-_IGNORED = ("mode", "show_compiler_tb", "additional_compile_opt", "opt_level", "schedule", *_HINTS)
+_IGNORED = (
+    "mode",
+    "show_compiler_tb",
+    "additional_compile_opt",
+    "opt_level",
+    "schedule",
+    *_HINTS,
+)
 """Keywords of ``nki.jit`` for a compiler or a framework, which change no value."""
 
 
@@ -61,7 +73,9 @@ class NkiKernel(NkiLaunchable):
         return outputs_of(launch_call(self, args, kwargs), [args, kwargs])
 
 
-def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
+def as_nki_kernel(
+    kernel: Any, level: str | None = None, target: Target | None = None
+) -> NkiKernel:
     """Return ``kernel`` itself, or a plain function as a kernel of a level and for a machine."""
     if isinstance(kernel, NkiKernel):
         return kernel
@@ -118,7 +132,10 @@ def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``nki.simulator.simulate_kernel``, which vLLM's Neuron plugin calls."""
 
     def simulate_kernel(
-        func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, _lnc: int = 1
+        func: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        _lnc: int = 1,
     ) -> Any:
         """Return ``nki.simulate(func)[_lnc](*args, **kwargs)``."""
         simulation = simulate(func)
@@ -148,7 +165,9 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
     """
     functions = functions_of(known_level(level))
     table = {"isa.constants": _module("isa.constants", constants.NAMES, constants)}
-    table["isa"] = _module("isa", {**isa.NAMES, "constants": table["isa.constants"]}, isa)
+    table["isa"] = _module(
+        "isa", {**isa.NAMES, "constants": table["isa.constants"]}, isa
+    )
     table |= {
         "language": _module("language", language.NAMES, language),
         "language.tensor": _module("language.tensor", {"NkiTensor": NkiTensor}),
@@ -158,7 +177,9 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
             "simulator", {"simulate_kernel": simulation_of(functions["simulate"])}
         ),
     }
-    table |= {name: _module(name, {}, Unmodelled(f"{ROOT}.{name}")) for name in _UNMODELLED}
+    table |= {
+        name: _module(name, {}, Unmodelled(f"{ROOT}.{name}")) for name in _UNMODELLED
+    }
     root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
     root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
     root.__path__ = []
@@ -179,7 +200,9 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
 
 def _module(name: str, names: Mapping[str, Any], source: Any = None) -> ModuleType:
     """Return a module of some names; ``source`` handles access to other names."""
-    module = types.ModuleType(f"{ROOT}.{name}", (source and source.__doc__) or "Names of NKI.")
+    module = types.ModuleType(
+        f"{ROOT}.{name}", (source and source.__doc__) or "Names of NKI."
+    )
     vars(module).update(names, __all__=sorted(names))
     other: Callable[[str], Any] | None = getattr(source, "__getattr__", None)
     if other is not None:

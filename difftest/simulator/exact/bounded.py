@@ -67,9 +67,13 @@ class Rounding(NamedTuple):
 def _rounding(dtype: DType) -> Rounding:
     if dtype == TFLOAT32:
         unit = 2.0 ** -(_TFLOAT32_MANTISSA + 1)
-        return Rounding(unit, float(np.finfo(np.float32).tiny) * unit, (1 - unit) * 2.0**128)
+        return Rounding(
+            unit, float(np.finfo(np.float32).tiny) * unit, (1 - unit) * 2.0**128
+        )
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return Rounding(float(info.eps) / 2, float(info.smallest_subnormal) / 2, float(info.max))
+    return Rounding(
+        float(info.eps) / 2, float(info.smallest_subnormal) / 2, float(info.max)
+    )
 
 
 ROUNDINGS = {dtype: _rounding(dtype) for dtype in (*FLOATS, FLOAT8_E4M3FN)}
@@ -160,7 +164,9 @@ def number(value: Any) -> Bounded:
     wide = np.asarray(exact)
     near = float(np.float32(exact))
     given = int(value) if isinstance(value, np.integer) else value
-    if near == given or math.isnan(exact) or math.isinf(near):  # Python compares integers exactly
+    if (
+        near == given or math.isnan(exact) or math.isinf(near)
+    ):  # Python compares integers exactly
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
@@ -207,7 +213,9 @@ def magnitudes(value: Float64, error: Float64 | None) -> Float64:
 def defined(value: Float64, error: Float64) -> Float64:
     """Return a bound without NaN: 0 where the value is infinite or NaN, else infinity."""
     if math.isnan(error.max(initial=0.0)):
-        error = np.where(np.isnan(error), np.where(np.isfinite(value), np.inf, 0.0), error)
+        error = np.where(
+            np.isnan(error), np.where(np.isfinite(value), np.inf, 0.0), error
+        )
     return error
 
 
@@ -261,7 +269,9 @@ def cancelled(error: Any, left: Bounded, right: Bounded, *, opposite: bool) -> A
     return np.where(same & (theirs != 0), 0.0, error)
 
 
-def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
+def added_at(
+    before: Bounded, terms: Bounded, places: Any, growth: Callable[..., float]
+) -> Bounded:
     """Return the values at ``places`` after additions; a repeated place is added to repeatedly.
 
     ``growth`` returns the relative error of a number of roundings, as :func:`gamma` does.
@@ -291,7 +301,9 @@ def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[...,
     error = error + growth(most, value.size) * (sizes + error)
     sums = max(before.sums, terms.sums) + most - 1
     again = before.partial or terms.partial or most > 1
-    return Bounded(value[places], error[places], FLOAT32, sums, adds=True, partial=again)
+    return Bounded(
+        value[places], error[places], FLOAT32, sums, adds=True, partial=again
+    )
 
 
 def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
@@ -300,7 +312,9 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
     total = add(held, added)
     if missing is None:
         return total
-    fresh, other = (np.zeros(()) if part.error is None else part.error for part in (added, total))
+    fresh, other = (
+        np.zeros(()) if part.error is None else part.error for part in (added, total)
+    )
     value = np.where(missing, added.value, total.value)
     error = np.where(missing, fresh, other)
     return Bounded(value, error, FLOAT32, total.sums, total.adds, total.partial)
@@ -326,7 +340,9 @@ def multiply(left: Bounded, right: Bounded) -> Bounded:
         sign = float(right.value)
         if abs(sign) == 1.0:
             ids = left.ids if sign > 0 else with_ids(left.ids, np.negative)
-            return Bounded(left.value * sign, left.error, left.dtype, left.sums, ids=ids)
+            return Bounded(
+                left.value * sign, left.error, left.dtype, left.sums, ids=ids
+            )
     error = None if left.error is None else left.error * np.abs(right.value)
     if right.error is not None:
         error = sum_bounds(error, magnitudes(left.value, left.error) * right.error)
@@ -394,13 +410,19 @@ def power(base: Bounded, exponent: Bounded) -> Bounded:
     for corner in (low**few, low**many, high**few, high**many):
         error = np.maximum(error, np.abs(corner - value))
     crosses = (low < 0) & (high > 0)
-    error = np.where(crosses, np.maximum(error, np.abs(0.0**exponent.value - value)), error)
+    error = np.where(
+        crosses, np.maximum(error, np.abs(0.0**exponent.value - value)), error
+    )
     return round_bounded(value, error, base, exponent, times=8.0)
 
 
 def ends(x: Bounded) -> tuple[Float64, Float64]:
     """Return the smallest and the largest value that a correct machine may have."""
-    return (x.value, x.value) if x.error is None else (x.value - x.error, x.value + x.error)
+    return (
+        (x.value, x.value)
+        if x.error is None
+        else (x.value - x.error, x.value + x.error)
+    )
 
 
 def gamma(n: int, elements: int, *, random: bool, unit: float = UNIT) -> float:
@@ -462,8 +484,12 @@ def low_bits(value: Array, about: Bounded | None) -> Bounded:
     exact = value.astype(np.float64)
     if about is None:
         return Bounded(exact, None, FLOAT32)
-    low, high = (np.rint(end).astype(np.int64).astype(value.dtype) for end in ends(about))
-    return Bounded(exact, np.maximum(np.abs(high - exact), np.abs(low - exact)), FLOAT32)
+    low, high = (
+        np.rint(end).astype(np.int64).astype(value.dtype) for end in ends(about)
+    )
+    return Bounded(
+        exact, np.maximum(np.abs(high - exact), np.abs(low - exact)), FLOAT32
+    )
 
 
 def _whole(value: Float64, dtype: DType) -> Float64:
@@ -530,7 +556,9 @@ def exponential(x: Bounded) -> Bounded:
     if x.error is not None:
         error = np.expm1(element_bounds(x))
         error *= value
-        if x.error.max(initial=0.0) > 1.0:  # far below 0 the power stays 0 whatever the error
+        if (
+            x.error.max(initial=0.0) > 1.0
+        ):  # far below 0 the power stays 0 whatever the error
             error = np.where(x.error > 1.0, np.exp(x.value + x.error) - value, error)
     return round_bounded(value, error, times=FUNCTION_ROUNDINGS)
 
@@ -550,7 +578,9 @@ def monotone(name: str) -> Callable[[Bounded], Bounded]:
         low, high = ends(x)
         if name == "sqrt":
             low = np.maximum(low, 0.0)
-        error = np.maximum(np.abs(function(low) - value), np.abs(function(high) - value))
+        error = np.maximum(
+            np.abs(function(low) - value), np.abs(function(high) - value)
+        )
         if name != "sqrt":
             error = np.where((low > 0) | (high < 0), error, np.inf)
         return round_bounded(value, error, times=times)

@@ -23,7 +23,14 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, DType, as_nki_dtype
 from difftest.simulator.errors import Location, Stack, kernel_location, kernel_stack
-from difftest.simulator.exact.bounded import ROUNDINGS, UNIT, Bounded, Rounding, into, representable
+from difftest.simulator.exact.bounded import (
+    ROUNDINGS,
+    UNIT,
+    Bounded,
+    Rounding,
+    into,
+    representable,
+)
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.tile import Tile
 
@@ -60,7 +67,9 @@ class Chain(NamedTuple):
 
     def loops(self, line: Location | None, *, adds: bool) -> bool:
         """Return whether a line adds to its own rounded result, or multiplies it."""
-        return (adds and line in self.lines) or (self.multiplies and line in self.products)
+        return (adds and line in self.lines) or (
+            self.multiplies and line in self.products
+        )
 
 
 NO_CHAIN = Chain((), wide=False)
@@ -74,7 +83,9 @@ def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
     if not (lines or multiplies):
         return NO_CHAIN
     products = tuple(exact.product for exact in held if exact.product is not None)
-    return Chain(tuple(lines), any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies)
+    return Chain(
+        tuple(lines), any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies
+    )
 
 
 def narrowed_of(operands: Sequence[Any]) -> frozenset[Stack]:
@@ -176,7 +187,9 @@ class Contract:
         for result in results:
             self._allow(result)
         self._again = (
-            self._coarsest if any(_rounding_of(result).unit for result in results) else math.inf
+            self._coarsest
+            if any(_rounding_of(result).unit for result in results)
+            else math.inf
         )
         self._own = Rounding(self._coarsest, self._floor, math.inf)
         """The rounding that the outputs and ``dtypes`` alone allow; unknown outputs count as
@@ -215,7 +228,9 @@ class Contract:
         """
         units = [_rounding_of(output).unit for output in outputs]
         own = max([self._own.unit, *units])
-        calls = {call for call, unit in self._followed.items() if unit > own} - self.excused
+        calls = {
+            call for call, unit in self._followed.items() if unit > own
+        } - self.excused
         unexcused = self.settings.unexcused | calls
         most = max([self._sure, *units])
         known = self._coarsest <= most and (self.settings.results or not self.narrowed)
@@ -232,9 +247,15 @@ class Contract:
         narrow = rounding.unit > UNIT
         adds = narrow and numbers.adds
         sums = min(numbers.sums + adds, 255)
-        loops = narrow and chain is not NO_CHAIN and chain.loops(kernel_location(), adds=adds)
+        loops = (
+            narrow
+            and chain is not NO_CHAIN
+            and chain.loops(kernel_location(), adds=adds)
+        )
         if loops and adds and chain.wide:
-            sums = max(sums, FREE_SUMS + 1)  # a loop that adds up partial sums of float32
+            sums = max(
+                sums, FREE_SUMS + 1
+            )  # a loop that adds up partial sums of float32
         if narrow and dtype != numbers.dtype:
             limit = self._coarsest if sums <= FREE_SUMS else self.sums
             if loops or numbers.partial:
@@ -245,7 +266,9 @@ class Contract:
         result = into(numbers, dtype, rounding)
         partial = adds or numbers.partial
         if result.sums != sums or result.adds or result.partial != partial:
-            result = Bounded(result.value, result.error, result.dtype, sums, partial=partial)
+            result = Bounded(
+                result.value, result.error, result.dtype, sums, partial=partial
+            )
         return result
 
     def _counted(self, dtype: DType, limit: float, chain: Chain, name: str) -> Rounding:

@@ -15,7 +15,12 @@ from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.errors import Location, Stack
-from difftest.simulator.exact.bounded import Bounded, ExactValues, Float64, element_bounds
+from difftest.simulator.exact.bounded import (
+    Bounded,
+    ExactValues,
+    Float64,
+    element_bounds,
+)
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.gate import fit
 from difftest.simulator.lifted import broadcast_mask as over
@@ -78,7 +83,9 @@ class ByteOwners:
         area = Area(0, machine.partitions, 0, size)
         pattern = tile._pattern.finer(tile.dtype.itemsize)
         like = storage.placed(owners, area, pattern, _BYTE)
-        first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
+        first = (
+            like.ctypes.data - owners.ctypes.data
+        )  # counted as if an owner took one byte
         steps = [step * _OWNER.itemsize for step in like.strides]
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
@@ -103,7 +110,9 @@ def holding(
     ``first`` is the id of the tensor's first element, if its elements get ids of their own.
     """
     error = np.zeros(()) if numbers.error is None else element_bounds(numbers)
-    planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
+    planes = [
+        p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)
+    ]
     if where is not None or not tile._is_whole():
         before = tile._storage.exact
         ids = numbers.ids
@@ -152,7 +161,9 @@ def _own_ids(ids: Array, tile: Tile) -> Array:
     return np.array(ids if ids.shape == tile.shape else fit(ids, tile))
 
 
-def _ids_in_part(tile: Tile, before: ExactValues | None, ids: Any, where: Array | None) -> Array:
+def _ids_in_part(
+    tile: Tile, before: ExactValues | None, ids: Any, where: Array | None
+) -> Array:
     """Return a tensor's ids after a write to a part of it: 0 if the new numbers are without ids."""
     shape = tile._storage.allocation.shape
     plane = np.zeros(shape, np.int64) if before is None else _ids_plane(before).copy()
@@ -180,7 +191,9 @@ def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> ExactVal
             tile._scatter(plane, part, where)
     partial, lines = last
     narrowed = lines.narrowed | exact.narrowed
-    return ExactValues(*planes, lines.sum or exact.line, lines.product, partial, narrowed=narrowed)
+    return ExactValues(
+        *planes, lines.sum or exact.line, lines.product, partial, narrowed=narrowed
+    )
 
 
 def _own(array: Float64, shape: tuple[int, ...]) -> Float64:

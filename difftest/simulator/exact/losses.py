@@ -82,7 +82,9 @@ class Losses:
 
     def take(self, operands: Sequence[Bounded]) -> None:
         """Note the values of all its tiles, rounded or not."""
-        self._arguments = [operand.value for operand in operands if operand.value.size > 1]
+        self._arguments = [
+            operand.value for operand in operands if operand.value.size > 1
+        ]
 
     def read(self, machine: Array, exact: Bounded) -> None:
         """Note the errors of an operand."""
@@ -90,7 +92,9 @@ class Losses:
         self._bound = max(self._bound, bound)
         self._error = max(self._error, error)
 
-    def wrote(self, tile: Tile, machine: Array, exact: Bounded, where: Array | None) -> None:
+    def wrote(
+        self, tile: Tile, machine: Array, exact: Bounded, where: Array | None
+    ) -> None:
         """Note the errors of a result."""
         bound, error, size = _relative(machine, exact, where)
         location = kernel_location()
@@ -121,11 +125,17 @@ class Losses:
         argument = None
         if len(self._arguments) == 1 and self._arguments[0].size == value.size:
             argument = float(np.ravel(self._arguments[0])[place])
-        tensor = dtype_name(tile.dtype) + (" in PSUM" if tile._space is Space.PSUM else "")
-        return Overflow(float(value[place]), argument, tensor, ROUNDINGS[tile.dtype].largest)
+        tensor = dtype_name(tile.dtype) + (
+            " in PSUM" if tile._space is Space.PSUM else ""
+        )
+        return Overflow(
+            float(value[place]), argument, tensor, ROUNDINGS[tile.dtype].largest
+        )
 
 
-def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[float, float, float]:
+def _relative(
+    machine: Array, exact: Bounded, where: Array | None
+) -> tuple[float, float, float]:
     """Return the largest bound and error, relative to the largest value, and that value."""
     value = exact.value
     if value.size == machine.size:
@@ -141,4 +151,8 @@ def _relative(machine: Array, exact: Bounded, where: Array | None) -> tuple[floa
     bound = np.zeros(()) if exact.error is None else exact.error
     largest = np.max(np.broadcast_to(bound, value.shape), initial=0.0, where=finite)
     met = finite & np.isfinite(error)
-    return float(largest) / size, float(np.max(error, initial=0.0, where=met)) / size, size
+    return (
+        float(largest) / size,
+        float(np.max(error, initial=0.0, where=met)) / size,
+        size,
+    )

@@ -22,7 +22,13 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded, places
-from difftest.simulator.exact.bounded import FUNCTIONS, Bounded, Float64, element_bounds, magnitudes
+from difftest.simulator.exact.bounded import (
+    FUNCTIONS,
+    Bounded,
+    Float64,
+    element_bounds,
+    magnitudes,
+)
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
@@ -58,12 +64,27 @@ ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.maximum: bounded.exact_extreme(np.maximum),
     np.minimum: bounded.exact_extreme(np.minimum),
     np.negative: lambda x: Bounded(
-        -x.value, x.error, x.dtype, x.sums, x.adds, ids=bounded.with_ids(x.ids, np.negative)
+        -x.value,
+        x.error,
+        x.dtype,
+        x.sums,
+        x.adds,
+        ids=bounded.with_ids(x.ids, np.negative),
     ),
-    **{getattr(np, name): FUNCTIONS[name] for name in ("abs", "square", "reciprocal", "exp")},
+    **{
+        getattr(np, name): FUNCTIONS[name]
+        for name in ("abs", "square", "reciprocal", "exp")
+    },
 }
 """Ufuncs that decide nothing."""
-_COMPARISONS = (np.equal, np.not_equal, np.greater, np.greater_equal, np.less, np.less_equal)
+_COMPARISONS = (
+    np.equal,
+    np.not_equal,
+    np.greater,
+    np.greater_equal,
+    np.less,
+    np.less_equal,
+)
 _LOGIC = (np.logical_not, np.logical_and, np.logical_or, np.logical_xor)
 
 
@@ -101,7 +122,9 @@ class Numbers(Lifted):
         """Return ``self != other``, immediately for a single number that the bounds decide."""
         value = self.held.value
         error = self.held.error
-        if self.shape or not (error is None or (type(other) is int and abs(value - other) > error)):
+        if self.shape or not (
+            error is None or (type(other) is int and abs(value - other) > error)
+        ):
             return self.computed(np.not_equal, self, other)
         return value != other
 
@@ -134,29 +157,40 @@ class Numbers(Lifted):
         """Return an array to be filled in; until then it has the properties of these numbers."""
         like = self.held
         planes = np.zeros(shape), np.zeros(shape)
-        return Filled(self.run, Bounded(*planes, like.dtype, like.sums, like.adds, like.partial))
+        return Filled(
+            self.run, Bounded(*planes, like.dtype, like.sums, like.adds, like.partial)
+        )
 
     def do_full_like(self, like: Any, number: float) -> Numbers:
-        return self._made(Bounded(np.full(like.shape, float(number)), None, like.held.dtype))
+        return self._made(
+            Bounded(np.full(like.shape, float(number)), None, like.held.dtype)
+        )
 
     def do_concatenate(self, parts: Sequence[Any], axis: int) -> Numbers:
         values = [self._of(part) for part in parts]
         value = np.concatenate([part.value for part in values], axis=axis)
         if all(part.error is None for part in values):
             return self._made(Bounded(value, None, FLOAT32))
-        errors = [np.zeros_like(p.value) if p.error is None else element_bounds(p) for p in values]
+        errors = [
+            np.zeros_like(p.value) if p.error is None else element_bounds(p)
+            for p in values
+        ]
         error = np.concatenate(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
 
     def do_sort(self, numbers: Numbers, axis: int, kind: Any = None) -> Numbers:
         """Sort the numbers: the k-th smallest of all ends is an end of the k-th smallest number."""
         held = numbers.held
-        value, low, high = (np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held)))
+        value, low, high = (
+            np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held))
+        )
         error = None if held.error is None else bounded.between(value, low, high)
         ids = None
         if needs_ids(held) and axis == 1:
             order, is_sure = places.sure_order(held)
-            ids = np.where(is_sure, np.take_along_axis(bounded.made_ids(held.ids), order, 1), 0)
+            ids = np.where(
+                is_sure, np.take_along_axis(bounded.made_ids(held.ids), order, 1), 0
+            )
         return self._made(Bounded(value, error, held.dtype, held.sums, ids=ids))
 
     def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Numbers:
@@ -166,18 +200,24 @@ class Numbers(Lifted):
     # -- steps -------------------------------------------------------------------------------------
 
     def do_sum_in_order(self, lines: Numbers, start: Numbers | None = None) -> Any:
-        if start is not None and (start.held.error is not None or start.held.value.any()):
+        if start is not None and (
+            start.held.error is not None or start.held.value.any()
+        ):
             lines = self.do_concatenate([start[:, None], lines], 1)
         return lines.sum(1)
 
     def do_multiply_add(self, values: Numbers, factor: Any, shift: Any) -> Any:
         return values * factor + shift
 
-    def do_in_integers(self, left: Numbers, right: Numbers, op: AluOp, dtype: Any) -> Any:
+    def do_in_integers(
+        self, left: Numbers, right: Numbers, op: AluOp, dtype: Any
+    ) -> Any:
         """Compute in integers without rounding; results out of range wrap around in the dtype."""
         value = in_integers(left.held.value, right.held.value, op, dtype)
         sure = left.held.error is right.held.error is None
-        return self._made(bounded.low_bits(value, None if sure else op.compute(left, right).held))
+        return self._made(
+            bounded.low_bits(value, None if sure else op.compute(left, right).held)
+        )
 
     def do_rsqrt(self, values: Numbers) -> Numbers:
         return self._made(FUNCTIONS["rsqrt"](values.held))
@@ -189,7 +229,9 @@ class Numbers(Lifted):
         held = values.held
         if name != "sign":
             return self._made(FUNCTIONS[name](held))
-        return self._made(decided(self.run, np.sign(held.value), doubtful_truth(held), 2.0))
+        return self._made(
+            decided(self.run, np.sign(held.value), doubtful_truth(held), 2.0)
+        )
 
 
 class Filled(Numbers):
@@ -197,7 +239,9 @@ class Filled(Numbers):
 
     __slots__ = ("_array", "_part", "_rounded")
 
-    def __init__(self, run: ExactContext, part: Bounded, array: Filled | None = None) -> None:
+    def __init__(
+        self, run: ExactContext, part: Bounded, array: Filled | None = None
+    ) -> None:
         self.run = run
         self._part = part
         self.shape = part.value.shape
@@ -217,7 +261,9 @@ class Filled(Numbers):
         rounded = array._rounded
         rounded = part.error.any() if rounded is None else rounded
         error = part.error if rounded else None
-        return Bounded(part.value, error, about.dtype, about.sums, about.adds, about.partial)
+        return Bounded(
+            part.value, error, about.dtype, about.sums, about.adds, about.partial
+        )
 
     def moved(self, change: Callable[[Any], Any]) -> Filled:
         return Filled(self.run, self._part.shaped(change), self._whole())
@@ -256,7 +302,11 @@ def decided(run: ExactContext, value: Any, unsure: Any, apart: float = 1.0) -> B
 def compared(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """Compare exact values. The result is unsure where the bounds allow the machine another one."""
     error = bounded.sum_bounds(left.error, right.error)
-    unsure = error if error is None else doubtful_truth(Bounded(left.value - right.value, error))
+    unsure = (
+        error
+        if error is None
+        else doubtful_truth(Bounded(left.value - right.value, error))
+    )
     return decided(run, ufunc(left.value, right.value), unsure)
 
 
@@ -275,7 +325,9 @@ def _remainder(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> 
     """Return ``left - k * right`` for an integer k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
-        rest = np.fmod(left.value, right.value)  # float64 holds it; np.mod may add the divisor
+        rest = np.fmod(
+            left.value, right.value
+        )  # float64 holds it; np.mod may add the divisor
         kept = np.where(value == rest, 0.0, right.value)
         certain = functools.partial(bounded.is_sum, value, rest, kept)
         return bounded.round_bounded(value, None, left, right, certain=certain)
@@ -320,7 +372,9 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _total(
+    run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
+) -> Bounded:
     """Return a sum in float32, in any order."""
     value = x.value
     total = functools.partial(np.add.reduce, axis=axes, keepdims=keepdims)
@@ -331,20 +385,30 @@ def _total(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
     errors = 0.0
     if error is not None:
         errors = total(error)
-    elif n == 1 or (sizes.max(initial=0.0) <= bounded.LARGEST_SUM and bounded.is_integral(value)):
+    elif n == 1 or (
+        sizes.max(initial=0.0) <= bounded.LARGEST_SUM and bounded.is_integral(value)
+    ):
         return Bounded(summed, None, FLOAT32, adds=True)
     carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
-def _extreme(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _extreme(
+    run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
+) -> Bounded:
     value = extreme_along(ufunc, x.value, axes)
     error = element_bounds(x)
     if error is not None:
-        error = bounded.between(value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x)))
+        error = bounded.between(
+            value, *(extreme_along(ufunc, e, axes) for e in bounded.ends(x))
+        )
     ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
     extreme = Bounded(np.asarray(value), error, x.dtype, x.sums, ids=ids)
-    return extreme.shaped(lambda array: np.expand_dims(array, axes)) if keepdims else extreme
+    return (
+        extreme.shaped(lambda array: np.expand_dims(array, axes))
+        if keepdims
+        else extreme
+    )
 
 
 WORTH_IDS = 2.0**-10
@@ -355,7 +419,11 @@ exponential turns an absolute error into a relative one.
 
 def needs_ids(x: Bounded) -> bool:
     """Return whether the numbers have ids, and errors large enough to make ids worthwhile."""
-    return x.ids is not None and x.error is not None and float(x.error.max(initial=0)) > WORTH_IDS
+    return (
+        x.ids is not None
+        and x.error is not None
+        and float(x.error.max(initial=0)) > WORTH_IDS
+    )
 
 
 def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
@@ -375,15 +443,21 @@ def ids_of_extremes(ufunc: Any, x: Bounded, axes: Axes) -> Array:
     return np.where(may_be == 1, found, 0)
 
 
-def _all_or_any(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _all_or_any(
+    run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
+) -> Bounded:
     value = ufunc.reduce(x.value != 0, axis=axes, keepdims=keepdims)
     unsure = doubtful_truth(x)
     if unsure is not None:
-        unsure = element_bounds(Bounded(x.value, unsure)).any(axis=axes, keepdims=keepdims)
+        unsure = element_bounds(Bounded(x.value, unsure)).any(
+            axis=axes, keepdims=keepdims
+        )
     return decided(run, value, unsure)
 
 
-def _product(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _product(
+    run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
+) -> Bounded:
     value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
     largest: Any = magnitudes(x.value, x.error)
     most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
@@ -395,7 +469,9 @@ def _product(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bo
     return Bounded(value, bounded.defined(value, carried), FLOAT32)
 
 
-def _difference(run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _difference(
+    run: ExactContext, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool
+) -> Bounded:
     """Return the first element along an axis minus the others."""
     (axis,) = axes
     signs = np.where(np.arange(x.value.shape[axis]) == 0, 1.0, -1.0)
@@ -455,7 +531,10 @@ def matrix_product(run: ExactContext, left: Bounded, right: Bounded) -> Bounded:
     value = values[0].T @ values[1]
     depth = len(left.value)
     growth = run.gamma(depth, value.size)
-    wide = [v if e is None else magnitudes(v, e) for v, e in zip(values, errors, strict=True)]
+    wide = [
+        v if e is None else magnitudes(v, e)
+        for v, e in zip(values, errors, strict=True)
+    ]
     whole = left.error is right.error is None and all(map(bounded.is_integral, values))
     if whole and _sizes_product(*values).max(initial=0.0) <= bounded.LARGEST_SUM:
         return Bounded(value, None, FLOAT32)
@@ -492,7 +571,9 @@ def _sizes_product(left: Float64, right: Float64, times: float = 1.0) -> Any:
 # -- microscaling ---------------------------------------------------------------------------------
 
 
-def quantize_mx(run: ExactContext, call: CheckedCall, src: Bounded) -> tuple[None, None]:
+def quantize_mx(
+    run: ExactContext, call: CheckedCall, src: Bounded
+) -> tuple[None, None]:
     """Leave packed elements and scales to the machine; note a doubt if rounding may change them."""
     if src.error is not None and not _is_sure(call, src):
         run.doubt("rounded values are quantized to MX", lost=True)
@@ -513,7 +594,10 @@ def _is_sure(call: CheckedCall, src: Bounded) -> bool:
     )
     assert isinstance(scales, MaskedValues)
     assert isinstance(others, MaskedValues)
-    return most.tobytes() == least.tobytes() and scales.values.tobytes() == others.values.tobytes()
+    return (
+        most.tobytes() == least.tobytes()
+        and scales.values.tobytes() == others.values.tobytes()
+    )
 
 
 def nc_matmul_mx(run: ExactContext, call: CheckedCall, *tiles: Tile) -> Bounded:
@@ -527,7 +611,9 @@ def nc_matmul_mx(run: ExactContext, call: CheckedCall, *tiles: Tile) -> Bounded:
 def _scaled(run: ExactContext, tile: Tile, scale: Tile, name: str) -> Float64:
     """Return elements times their scales, the contraction axis first: [4 P, F]."""
     run.sure(run.take(scale))
-    packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(np.float64)
+    packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(
+        np.float64
+    )
     exponents = spread_over_groups(scale_codes(scale, len(packed), name))
     values = np.ldexp(packed, exponents[..., None])
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

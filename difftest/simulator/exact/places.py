@@ -72,7 +72,9 @@ def look_up(data: Bounded, vals: Bounded, *, backwards: bool = False) -> PlacesO
     return PlacesOfEight(place, apart, possible)
 
 
-def find_index8(run: Doubting, call: CheckedCall, data: Bounded, vals: Bounded) -> Bounded | None:
+def find_index8(
+    run: Doubting, call: CheckedCall, data: Bounded, vals: Bounded
+) -> Bounded | None:
     """Return the places that ``nc_find_index8`` writes; None if all are sure."""
     if data.error is None and vals.error is None:
         return None
@@ -96,7 +98,11 @@ def match_replace8(
     number = bounded.number(imm)
     value = rows(data.value).copy()
     kept = rows(data.value)
-    error = np.zeros(value.shape) if data.error is None else rows(element_bounds(data)).copy()
+    error = (
+        np.zeros(value.shape)
+        if data.error is None
+        else rows(element_bounds(data)).copy()
+    )
     by_number = 0.0 if number.error is None else float(number.error)
     row, k = np.nonzero(found.place >= 0)
     column = found.place[row, k]
@@ -104,7 +110,9 @@ def match_replace8(
     value[row, column] = number.value
     error[row, column] = by_number
     error = np.where(found.possible, either, error)
-    made = Bounded(value.reshape(data.value.shape), error.reshape(data.value.shape), data.dtype)
+    made = Bounded(
+        value.reshape(data.value.shape), error.reshape(data.value.shape), data.dtype
+    )
     return made, places
 
 
@@ -188,7 +196,9 @@ def _dtype(call: CheckedCall, role: str) -> DType:
     return call.result.dtype if dst is None else dst.dtype
 
 
-def _places(run: Doubting, place: Array, apart: Float64, dtype: DType) -> Bounded | None:
+def _places(
+    run: Doubting, place: Array, apart: Float64, dtype: DType
+) -> Bounded | None:
     if not apart.any():
         return None
     run.doubt(LOOKED_UP, lost=False)

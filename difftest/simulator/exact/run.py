@@ -69,7 +69,12 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.dma import turned
 from difftest.simulator.instructions.irregular_masks import meaning_by_dependence
-from difftest.simulator.instructions.record import CheckedCall, InstructionUse, MaskedValues, moved
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    InstructionUse,
+    MaskedValues,
+    moved,
+)
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -106,7 +111,9 @@ class Plan:
         self.title = call.title
         self.rule = RULES.get(call.name)
         self.of_tiles = self.rule is nc_matmul_mx
-        products = self.rule in (nc_matmul, nc_matmul_mx) and "product" not in call.operands
+        products = (
+            self.rule in (nc_matmul, nc_matmul_mx) and "product" not in call.operands
+        )
         self.feeds_product = products or self.rule is quantize_mx
         """True if a matrix product takes its operands, now or after quantization."""
         self.by_dma = call.engine is Engine.DMA
@@ -181,15 +188,21 @@ class Shadow(Follower):
             results = self._add_to_dst(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
-            first, where = self._resolve_indices(plan, call, (first, dst, operands), where)
+            first, where = self._resolve_indices(
+                plan, call, (first, dst, operands), where
+            )
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
         if others:
             rows = zip_longest(others, rest)
-            self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
+            self._pending += [
+                _pending(tile, part, None) for tile, part in rows if tile is not None
+            ]
 
-    def _note_operands(self, plan: Plan, operands: Sequence[Any], values: list[Any]) -> None:
+    def _note_operands(
+        self, plan: Plan, operands: Sequence[Any], values: list[Any]
+    ) -> None:
         """Note the operands for the losses, and the running sums and products among them."""
         if self.losses is not None:
             self.losses.take([value for value in values if isinstance(value, Bounded)])
@@ -207,7 +220,9 @@ class Shadow(Follower):
             return plan.rule(self, call, *values)
         return self._run_meaning(call, values, issued)
 
-    def _note_narrowed(self, plan: Plan, call: CheckedCall, issued: InstructionUse) -> None:
+    def _note_narrowed(
+        self, plan: Plan, call: CheckedCall, issued: InstructionUse
+    ) -> None:
         """Note the roundings of wider values that an instruction's operands depend on.
 
         Roundings behind the operands of a matrix product are excused: it needs operands of one
@@ -225,7 +240,9 @@ class Shadow(Follower):
         finest = finest_of(issued.operands)
         self._chain = self._chain._replace(narrowed=narrowed, finest=finest)
 
-    def _run_meaning(self, call: CheckedCall, values: list[Any], issued: InstructionUse) -> Any:
+    def _run_meaning(
+        self, call: CheckedCall, values: list[Any], issued: InstructionUse
+    ) -> Any:
         """Return the results of the record's own meaning, applied to numbers with bounds."""
         instruction = call.instruction
         inner = issued.inner
@@ -240,16 +257,24 @@ class Shadow(Follower):
         ]
         registers = current().registers if call.reduces else None
         if registers is not None:
-            registers.accumulators, registers.exact = registers.exact, registers.accumulators
+            registers.accumulators, registers.exact = (
+                registers.exact,
+                registers.accumulators,
+            )
         try:
             results = compute(call, *operands)
         finally:
             if registers is not None:
-                registers.accumulators, registers.exact = registers.exact, registers.accumulators
+                registers.accumulators, registers.exact = (
+                    registers.exact,
+                    registers.accumulators,
+                )
         if type(results) is MaskedValues:
             return self._masked(results, issued.dst)
         return (
-            tuple(map(_held_numbers, results)) if type(results) is tuple else _held_numbers(results)
+            tuple(map(_held_numbers, results))
+            if type(results) is tuple
+            else _held_numbers(results)
         )
 
     def _masked(self, result: MaskedValues, dst: Any) -> MaskedValues:
@@ -276,19 +301,29 @@ class Shadow(Follower):
                 return numbers
         return added_or_put(self.stored(dst), numbers, missing)
 
-    def _read(self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None) -> Any:
+    def _read(
+        self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None
+    ) -> Any:
         """Return an operand as its rule takes it: the numbers of a tile, or the operand itself."""
         if isinstance(operand, Tile):
             if plan.of_tiles:
                 return operand
-            return (self.stored if plan.by_dma else self.take)(operand, computed=plan.computed)
+            return (self.stored if plan.by_dma else self.take)(
+                operand, computed=plan.computed
+            )
         if isinstance(operand, IndirectTile):
             self.name_elements(*map(self.take, operand._index_tiles))
-            operand._resolve(skip=plan.skips, where=None if call.instruction.walk else where)
-            return self.stored(operand._base, computed=plan.computed).shaped(operand._take)
+            operand._resolve(
+                skip=plan.skips, where=None if call.instruction.walk else where
+            )
+            return self.stored(operand._base, computed=plan.computed).shaped(
+                operand._take
+            )
         return operand
 
-    def _resolve_indices(self, plan: Plan, call: CheckedCall, moved: Any, where: Any) -> Any:
+    def _resolve_indices(
+        self, plan: Plan, call: CheckedCall, moved: Any, where: Any
+    ) -> Any:
         """Return the numbers for a destination, and the elements written.
 
         Indices may be out of bounds, or name a place twice.
@@ -339,7 +374,9 @@ class Shadow(Follower):
         for written in pending or ():
             self.put(*written)
 
-    def happened(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
+    def happened(
+        self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]
+    ) -> None:
         """Store an effect's foreseen results; note a doubt if rounded values leave."""
         if not writes and any(tile._storage.exact is not None for tile in reads):
             self._begin(opcode)
@@ -367,7 +404,9 @@ class Shadow(Follower):
 
     def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
         """Return a tile's numbers in its own shape, whether or not all of them were written."""
-        return self.held(tile) or as_bounded(raw_values(tile), tile.dtype, computed=computed)
+        return self.held(tile) or as_bounded(
+            raw_values(tile), tile.dtype, computed=computed
+        )
 
     def held(self, tile: Tile) -> Bounded | None:
         """Return a tile's numbers in its own shape; None if the machine's values are exact."""
@@ -382,7 +421,9 @@ class Shadow(Follower):
         if exact is None or (own is not None and not own.any()):
             return None
         if tile.dtype != storage.dtype:
-            self.doubt("the bits of rounded values are read as another dtype", lost=True)
+            self.doubt(
+                "the bits of rounded values are read as another dtype", lost=True
+            )
             return None
         planes: Any = exact[:2]
         if tile._strided and tile._pattern is storage.whole:  # as most tiles are
@@ -399,7 +440,11 @@ class Shadow(Follower):
         result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
         if error is not None and own is None:
             is_known = isinstance(exact.ids, np.ndarray)
-            result.ids = ids_of(tile, exact) if is_known else functools.partial(ids_of, tile, exact)
+            result.ids = (
+                ids_of(tile, exact)
+                if is_known
+                else functools.partial(ids_of, tile, exact)
+            )
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -417,17 +462,23 @@ class Shadow(Follower):
             numbers = self.written(numbers, tile.dtype)
             narrowed |= self.contract.rounded
             if self._chain.multiplies and is_float(tile.dtype):
-                product = kernel_location() if ROUNDINGS[tile.dtype].unit > UNIT else None
+                product = (
+                    kernel_location() if ROUNDINGS[tile.dtype].unit > UNIT else None
+                )
             if numbers is not None and numbers.sums:
                 self._sums = True
-                line = kernel_location() if adds else next(iter(self._chain.lines), None)
+                line = (
+                    kernel_location() if adds else next(iter(self._chain.lines), None)
+                )
         clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
         if clean and (storage.exact is None or storage.shared):
             return
         if tile.dtype != storage.dtype:
-            self.doubt("the bits of rounded values are written as another dtype", lost=True)
+            self.doubt(
+                "the bits of rounded values are written as another dtype", lost=True
+            )
             storage.exact = None
             return
         if clean and where is None and tile._is_whole():
@@ -445,11 +496,17 @@ class Shadow(Follower):
         """Return numbers as a tensor of ``dtype`` holds them; None if the machine's are exact."""
         if is_float(dtype):
             return self.contract.into(numbers, dtype, self._chain, self._name)
-        if numbers.error is None or dtype not in (*INTEGERS, BOOL) or numbers.dtype == dtype:
+        if (
+            numbers.error is None
+            or dtype not in (*INTEGERS, BOOL)
+            or numbers.dtype == dtype
+        ):
             return None if numbers.error is None or numbers.dtype != dtype else numbers
         whole = into_integers(numbers, dtype)
         if whole is not None:
-            self.doubt(f"a rounded value is converted to {dtype_name(dtype)}", lost=False)
+            self.doubt(
+                f"a rounded value is converted to {dtype_name(dtype)}", lost=False
+            )
         return whole
 
     def sure(self, *numbers: Bounded) -> None:
@@ -467,7 +524,9 @@ class Shadow(Follower):
     def doubt(self, reason: str, *, lost: bool, is_open: bool = False) -> None:
         """Note that the exact run is less certain, or meaningless, from this line on."""
         location = kernel_location()
-        self.doubts.setdefault((reason, location), Doubt(reason, location, lost, is_open))
+        self.doubts.setdefault(
+            (reason, location), Doubt(reason, location, lost, is_open)
+        )
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
         """Return the relative error of a sum with n roundings, one of ``elements`` such sums.
@@ -479,11 +538,15 @@ class Shadow(Follower):
         return gamma(n, elements, random=self.random, unit=self.contract.sums)
 
 
-def _is_plain(call: CheckedCall, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
+def _is_plain(
+    call: CheckedCall, src: Tile | IndirectTile, dst: Tile | IndirectTile
+) -> bool:
     """Return whether a copy changes no value, and neither side has exact values of its own."""
     if is_float(dst.dtype):
         wider = dst.dtype == FLOAT32 and is_float(src.dtype)
-        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # the host's bits
+        rounds = (
+            src.dtype == TFLOAT32 and call.engine is not Engine.DMA
+        )  # the host's bits
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
     ours = src._storage
@@ -580,7 +643,8 @@ class ExactRun(NamedTuple):
         left = {id(array): output for array, output in self.arguments}
         outputs = [self.outputs[number] for number in returned]
         outputs += [
-            left.get(id(array)) or ExactOutput(array.astype(np.float64), None) for array in arrays
+            left.get(id(array)) or ExactOutput(array.astype(np.float64), None)
+            for array in arrays
         ]
         return self._replace(outputs=tuple(outputs))
 

@@ -14,7 +14,9 @@ _MUTABLE = ("mutable_tensor", "mutable")
 """Names of ``neuronxcc.nki.typing`` that let a kernel write."""
 
 
-def mutable_parameters(function: Callable[..., Any], signature: inspect.Signature) -> set[str]:
+def mutable_parameters(
+    function: Callable[..., Any], signature: inspect.Signature
+) -> set[str]:
     """Return the names of the parameters whose annotations let a kernel write to them."""
     names = getattr(inspect.unwrap(function), "__globals__", {})
     parameters = signature.parameters.items()

@@ -41,7 +41,9 @@ class Annotation:
     ``nt.mutable`` in the brackets, alone or with a shape, makes the tensor mutable.
     """
 
-    def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
+    def __init__(
+        self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None
+    ) -> None:
         self.name = name
         self.mutable = mutable
         self.shape = shape
@@ -80,7 +82,11 @@ class Annotation:
 
 def as_argument(value: Any) -> Any:
     """Return an argument; an annotation ``nt.tensor[shape, dtype]`` becomes an array of zeros."""
-    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
+    if (
+        not isinstance(value, Annotation)
+        or value.shape is None
+        or len(value.shape) != 2
+    ):
         return value
     shape, dtype = value.shape
     return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
@@ -89,7 +95,9 @@ def as_argument(value: Any) -> Any:
 class Members(EnumMeta):
     """An enumeration that suggests a member for a misspelt one."""
 
-    def __getattr__(cls, name: str) -> Any:  # before Python 3.12, members are looked up here, too
+    def __getattr__(
+        cls, name: str
+    ) -> Any:  # before Python 3.12, members are looked up here, too
         if name.startswith("_"):
             raise AttributeError(name)
         if name in cls.__members__:
@@ -99,9 +107,12 @@ class Members(EnumMeta):
 
 Numbered: Any = new_class("Numbered", (IntEnum,), {"metaclass": Members})
 engine: Any = Numbered(
-    "engine", {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "sync": 6, "unknown": 0}
+    "engine",
+    {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "sync": 6, "unknown": 0},
 )
-reduce_cmd: Any = Numbered("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3})
+reduce_cmd: Any = Numbered(
+    "reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3}
+)
 oob_mode: Any = Numbered("oob_mode", {"error": 0, "skip": 1})
 dge_mode: Any = Numbered("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
 nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3})
@@ -148,8 +159,13 @@ class Unmodelled:
         """The name by which instructions know operators. They reject this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        values = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
-        raise not_modelled(self.name, ", ".join(f"{text:.60}" for text in values) or "()", self.why)
+        values = [
+            *map(repr, args),
+            *(f"{name}={value!r}" for name, value in kwargs.items()),
+        ]
+        raise not_modelled(
+            self.name, ", ".join(f"{text:.60}" for text in values) or "()", self.why
+        )
 
     def __getattr__(self, name: str) -> Unmodelled:
         if name.startswith("__") or name in self.__slots__:
@@ -174,7 +190,9 @@ def no_attribute(tensor: Any, name: str) -> Any:
     if name.startswith("_") or hasattr(type(tensor), name):
         return object.__getattribute__(tensor, name)
     if name == "as_tile":
-        return Unmodelled("as_tile of a tensor", "use the tensor itself, which is a tile")
+        return Unmodelled(
+            "as_tile of a tensor", "use the tensor itself, which is a tile"
+        )
     public = [attribute for attribute in dir(tensor) if not attribute.startswith("_")]
     ended = ", as NumPy's arrays have: use nki.language" * hasattr(np.ndarray, name)
     raise missing_name(type(tensor).__name__, name, public, ended=ended, kind="class")
@@ -200,7 +218,9 @@ def absent(
     return __getattr__
 
 
-def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def fits(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Return whether a function of this signature accepts these arguments."""
     try:
         signature.bind(*args, **kwargs)
@@ -218,7 +238,9 @@ def undocumented_argument(where: str, name: str, value: object) -> None:
     takes = "the arguments that AWS documents"
     got = f"the undocumented argument {name!r}"
     remedy = f"leave {name} out, if nothing needs it"
-    report_violation(not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy))
+    report_violation(
+        not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy)
+    )
 
 
 def no_extras(where: str, extras: Mapping[str, object]) -> None:
@@ -336,7 +358,9 @@ def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     """Return ``axis``, one or several, as ascending axes counted from the front."""
     ndim = len(data._tile_shape())
     axes = as_integers(axis, f"{where}'s axis")
-    return tuple(sorted(number + ndim if -ndim <= number < 0 else number for number in axes))
+    return tuple(
+        sorted(number + ndim if -ndim <= number < 0 else number for number in axes)
+    )
 
 
 def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
@@ -369,10 +393,15 @@ def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     return axes
 
 
-def as_pairs(pattern: Any, where: str, first: str, second: str) -> list[tuple[int, int]]:
+def as_pairs(
+    pattern: Any, where: str, first: str, second: str
+) -> list[tuple[int, int]]:
     """Return the pattern of an access or of numbers, as a list of pairs of integers."""
     try:
-        return [(as_integer(stride, first), as_integer(other, second)) for stride, other in pattern]
+        return [
+            (as_integer(stride, first), as_integer(other, second))
+            for stride, other in pattern
+        ]
     except (TypeError, ValueError):
         takes = f"pattern as a list of [{first}, {second}]"
         got = "a pattern that is not a list of pairs"
@@ -395,7 +424,9 @@ def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> A
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
     """Return the error for a value that is no member of an enumeration, or none of ``names``."""
     name = kind.__name__
-    limit = ", ".join(f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind))
+    limit = ", ".join(
+        f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind)
+    )
     takes = f"{name} as a member of nki.isa.{name}"
     got = f"{value!r:.40} as {name}"
     return not_taken(where, takes, got, f"{name}={value!r}", limit=limit)

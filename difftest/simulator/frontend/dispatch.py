@@ -41,8 +41,20 @@ _CURRENT_ONLY = frozenset({"dst", "offset", "channel_multiplier"})
 _HOMES = {"classic": "neuronxcc.nki"}
 CLOSED = frozenset(
     (
-        *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
-        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.nc", "nl.num_programs", "nl.program_id"),
+        *(
+            "nisa.dma_copy",
+            "nisa.get_nc_version",
+            "nisa.local_gather",
+            "nisa.sequence_bounds",
+        ),
+        *(
+            "nl.arange",
+            "nl.ds",
+            "nl.expand_dims",
+            "nl.nc",
+            "nl.num_programs",
+            "nl.program_id",
+        ),
         *("nl.program_ndim", "nl.spmd_dim", "nl.static_cast", "nl.static_range"),
     )
 )
@@ -64,8 +76,12 @@ def entering(
         core = _running(None)
         if core is not None:
             if core.trace.dialect != dialect:
-                called, own = (_HOMES.get(name, name) for name in (dialect, core.trace.dialect))
-                raise MIXED_DIALECTS(f"{called}'s {function.__name__} in a kernel of {own}")
+                called, own = (
+                    _HOMES.get(name, name) for name in (dialect, core.trace.dialect)
+                )
+                raise MIXED_DIALECTS(
+                    f"{called}'s {function.__name__} in a kernel of {own}"
+                )
             lines = core.lines
             outer = lines.caller
             lines.caller = _frame(1)
@@ -96,7 +112,9 @@ def dispatching(
     """
     refit = _refitting(name, function, closed or name in CLOSED)
     updated = () if isinstance(function, type) else ("__dict__",)
-    return functools.update_wrapper(entering(function, refit), function, updated=updated)
+    return functools.update_wrapper(
+        entering(function, refit), function, updated=updated
+    )
 
 
 fitting = functools.partial(dispatching, closed=True)
@@ -105,29 +123,42 @@ fitting = functools.partial(dispatching, closed=True)
 def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
     """Return a function that replaces arguments that do not fit the signature, or raises."""
 
-    def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def refit(
+        error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments:
         own = inspect.signature(function).parameters.values()
-        signature = inspect.Signature([one.replace(annotation=one.empty) for one in own])
+        signature = inspect.Signature(
+            [one.replace(annotation=one.empty) for one in own]
+        )
         if fits(signature, args, kwargs):
             raise error
-        for keyword in _CURRENT_ONLY.intersection(kwargs).difference(signature.parameters):
+        for keyword in _CURRENT_ONLY.intersection(kwargs).difference(
+            signature.parameters
+        ):
             got = f"{keyword}=..., which belongs to nki.isa"
             raise not_taken(name, f"{signature}", got, got, error=SignatureError)
         kwargs = _documented(name, signature, kwargs)
         if fits(signature, args, kwargs):
             return args, kwargs
         if not closed:
-            no_extras(name, {key: kwargs[key] for key in kwargs if key not in signature.parameters})
+            no_extras(
+                name,
+                {key: kwargs[key] for key in kwargs if key not in signature.parameters},
+            )
         arguments = _by_name(name, signature, args, kwargs)
         if arguments is None:
             got = "arguments that do not fit it"
-            raise not_taken(name, f"{signature}", got, f"{error}", error=SignatureError) from None
+            raise not_taken(
+                name, f"{signature}", got, f"{error}", error=SignatureError
+            ) from None
         return arguments
 
     return refit
 
 
-def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _documented(
+    where: str, signature: inspect.Signature, kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Rename arguments to their documented names; drop hints that the function does not accept."""
     others = ALSO_CALLED.get(where, {})
     arguments = {}
@@ -140,11 +171,18 @@ def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]
 
 
 def _by_name(
-    where: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    where: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Arguments | None:
     """Return arguments with keyword-only ones that were passed by position moved; else None."""
     parameters = signature.parameters.values()
-    placed = sum(1 for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD)
+    placed = sum(
+        1
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    )
     needed = [
         p.name
         for p in parameters
@@ -152,12 +190,18 @@ def _by_name(
     ]
     beyond = args[placed:]
     named = dict(zip(needed, beyond, strict=False)) | kwargs
-    if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], named):
+    if (
+        not beyond
+        or len(beyond) > len(needed)
+        or not fits(signature, args[:placed], named)
+    ):
         return None
     takes = f"{', '.join(needed)} by name"
     got = "arguments in place that AWS documents by name"
     remedy = ", ".join(f"{name}=..." for name in needed)
-    report_violation(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
+    report_violation(
+        not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy)
+    )
     return args[:placed], named
 
 
@@ -184,7 +228,9 @@ def publish(names: dict[str, Any], public: Mapping[str, Any]) -> None:
 Converter = Callable[[Any, str], Any]
 """Converts an argument to a record's option. The second argument is for errors."""
 _OF_ARGUMENT: dict[str, Converter] = {
-    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
+    **dict.fromkeys(
+        ("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer
+    ),
     **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
     **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
     **dict.fromkeys(("axes", "shuffle_mask", "cores", "channel_ids"), as_integers),
@@ -192,7 +238,9 @@ _OF_ARGUMENT: dict[str, Converter] = {
 """Converters whose errors name the argument. Those of a dialect or a call name the call."""
 
 
-_FIRST = compile("lambda *args, **kwargs: _made()(*args, **kwargs)", __file__, "eval").co_consts[0]
+_FIRST = compile(
+    "lambda *args, **kwargs: _made()(*args, **kwargs)", __file__, "eval"
+).co_consts[0]
 """The code of a call before it is compiled. Most calls are never used."""
 
 
@@ -228,19 +276,37 @@ class Binder:
             stub.__doc__ = doc if "dst" in parameters else doc.replace("dst = ", "")
         has_body = "locals" in code.co_names
         self.known = code.co_varnames if has_body else parameters
-        unsaid = {name: value for name, value in record.defaults.items() if name not in self.known}
-        constants = {n: v for n, v in {**unsaid, **settings}.items() if n not in self.known}
+        unsaid = {
+            name: value
+            for name, value in record.defaults.items()
+            if name not in self.known
+        }
+        constants = {
+            n: v for n, v in {**unsaid, **settings}.items() if n not in self.known
+        }
         self.roles = [role.name for role in record.operands]
         self.dst, *self.further = [role.name for role in record.destinations] or [""]
         needed = {*self.roles, *record.options, *self.further}
-        if wrong := (needed - {*self.known, *constants}) | (constants.keys() - {*needed, self.dst}):
-            raise TypeError(f"{self.where} and {record.name} differ in {', '.join(sorted(wrong))}")
+        if wrong := (needed - {*self.known, *constants}) | (
+            constants.keys() - {*needed, self.dst}
+        ):
+            raise TypeError(
+                f"{self.where} and {record.name} differ in {', '.join(sorted(wrong))}"
+            )
         self.by_call = {**dialect, **settings}
         self.given = (
-            self.known if has_body else () if prepare is None else {*needed, self.dst, *self.known}
+            self.known
+            if has_body
+            else ()
+            if prepare is None
+            else {*needed, self.dst, *self.known}
         )
-        self.scope: dict[str, Any] = {f"_{name}": value for name, value in constants.items()}
-        self.scope.update(_record=record, _where=self.where, _stub=stub, _prepare=prepare)
+        self.scope: dict[str, Any] = {
+            f"_{name}": value for name, value in constants.items()
+        }
+        self.scope.update(
+            _record=record, _where=self.where, _stub=stub, _prepare=prepare
+        )
         self.scope["_constants"] = constants
 
     @functools.cached_property
@@ -272,7 +338,9 @@ class Binder:
         if default is parameter.empty:
             return f"_as_{name}({text}, {said!r})"
         self.scope[f"_default_{name}"] = default
-        self.scope[f"_usual_{name}"] = None if default is None else convert(default, said)
+        self.scope[f"_usual_{name}"] = (
+            None if default is None else convert(default, said)
+        )
         code = f"_usual_{name} if {text} is _default_{name} else _as_{name}({text}, {said!r})"
         return f"({code})"
 
@@ -291,7 +359,9 @@ class Binder:
             head = ", ".join([*placed, *(["*"] if named else []), *named])
             prepares = ""
             if self.scope["_prepare"] is not None:
-                prepares = "given = {**_constants, **locals()}; _prepare(given, _where); "
+                prepares = (
+                    "given = {**_constants, **locals()}; _prepare(given, _where); "
+                )
             elif self.given:
                 arguments = [*placed, *(f"{name}={name}" for name in named)]
                 prepares = f"given = _stub({', '.join(arguments)}); "
@@ -303,7 +373,9 @@ class Binder:
             return entry
 
         self.scope["_made"] = made
-        entry: Any = functools.update_wrapper(FunctionType(_FIRST, self.scope), self.stub)
+        entry: Any = functools.update_wrapper(
+            FunctionType(_FIRST, self.scope), self.stub
+        )
         entry.__defaults__ = self.stub.__defaults__
         entry.__kwdefaults__ = self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]

@@ -168,7 +168,9 @@ def function_in(kernel: Any) -> FunctionType | None:
     if not callable(kernel):
         return None
     while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
-        inner = getattr(kernel, "__wrapped__", None) or getattr(kernel, "__func__", None)
+        inner = getattr(kernel, "__wrapped__", None) or getattr(
+            kernel, "__func__", None
+        )
         if isinstance(kernel, functools.partial):
             inner = kernel.func
         called = inspect.getattr_static(type(kernel), "__call__", None)
@@ -211,7 +213,9 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
         return named
     seen.add(function)
     used = [function.__globals__.get(name) for name in _names(function.__code__)]
-    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    used += [
+        cell.cell_contents for cell in function.__closure__ or () if cell != CellType()
+    ]
     kinds = {_is_named_nki(item) for item in used} - {None}
     kinds = kinds or {_is_nki(item, seen) for item in used} - {None}
     return True in kinds if kinds else None
@@ -221,7 +225,11 @@ def _is_named_nki(value: Any) -> bool | None:
     """Return the dialect of a value as :func:`_is_nki` does, by its origin alone."""
     if isinstance(value, Launchable):
         return value.dialect == "nki"
-    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    home = (
+        value.__name__
+        if isinstance(value, ModuleType)
+        else getattr(value, "__module__", None)
+    )
     return _is_home_of_nki(home) if isinstance(home, str) else None
 
 
@@ -257,7 +265,9 @@ class GridDim(int):
         size = math.prod(size for size, _ in parts)
         if size < 1:
             happened = f"a grid has a dimension of {size}"
-            raise KernelError("a grid dimension is positive", happened=happened, received=f"{size}")
+            raise KernelError(
+                "a grid dimension is positive", happened=happened, received=f"{size}"
+            )
         dim = super().__new__(cls, size)
         dim.parts = parts
         return dim
@@ -279,7 +289,9 @@ def nc(size: Any) -> GridDim:
 
 def spmd_dim(*parts: Any) -> GridDim:
     """Return a dimension made of sub-dimensions: the product of their sizes."""
-    return GridDim(*itertools.chain.from_iterable(grid_dim(part).parts for part in parts))
+    return GridDim(
+        *itertools.chain.from_iterable(grid_dim(part).parts for part in parts)
+    )
 
 
 def grid_dim(dim: Any) -> GridDim:

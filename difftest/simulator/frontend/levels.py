@@ -25,7 +25,13 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import KernelError, Location, SignatureError, kernel_location, warn
+from difftest.simulator.errors import (
+    KernelError,
+    Location,
+    SignatureError,
+    kernel_location,
+    warn,
+)
 from difftest.simulator.frontend.arguments import fits, same_dtype
 from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.index import as_choice
@@ -55,11 +61,18 @@ _ORDER = tuple(RELEASES)
 
 _COLLECTIVES = (
     *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
-    *("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce"),
+    *(
+        "collective_permute",
+        "collective_permute_implicit",
+        "collective_permute_implicit_reduce",
+    ),
 )
 _PROCESSING = "collective_permute_implicit_current_processing_rank_id"
 _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
-    ("0.2", "0.3"): {  # idioms of 0.2 that public code still has, and their replacements since 0.3
+    (
+        "0.2",
+        "0.3",
+    ): {  # idioms of 0.2 that public code still has, and their replacements since 0.3
         "nl.par_dim": "leave it out: the first dimension is the partitions'",
         "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
         "buffer=None": "leave buffer out, or write nl.sbuf",
@@ -83,7 +96,10 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         "nl.NkiTensor.reshape(new_shape)": "write shape=",
         "nl.rsqrt of a tile in PSUM": "nisa.activation(op=nl.rsqrt)",
     },
-    ("0.2", "0.7"): {"nl.dynamic_range": "nl.fori_loop", "while with a register": "nl.while_loop"},
+    ("0.2", "0.7"): {
+        "nl.dynamic_range": "nl.fori_loop",
+        "while with a register": "nl.while_loop",
+    },
     ("0.4", None): {
         "nl.abs_max": "nl.maximum of nl.abs of both",
         "nl.abs_min": "nl.minimum of nl.abs of both",
@@ -110,14 +126,30 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         **{
             f"nl.NkiTensor.{name}": "indexing, reshape or ap"
             for name in (
-                *("broadcast", "expand_dim", "flatten_dims", "is_contiguous", "is_indirect"),
-                *("permute", "rearrange", "reshape_dim", "select", "slice", "squeeze_dim"),
+                *(
+                    "broadcast",
+                    "expand_dim",
+                    "flatten_dims",
+                    "is_contiguous",
+                    "is_indirect",
+                ),
+                *(
+                    "permute",
+                    "rearrange",
+                    "reshape_dim",
+                    "select",
+                    "slice",
+                    "squeeze_dim",
+                ),
             )
         },
         "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",
         "nl.NkiTensor.reinterpret_cast": "view",
         "nl.NkiTensor.vector_select": "ap(vector_offset=...)",
-        **{f"ncc.{name}(name)": "no name" for name in (*_COLLECTIVES, _PROCESSING, "rank_id")},
+        **{
+            f"ncc.{name}(name)": "no name"
+            for name in (*_COLLECTIVES, _PROCESSING, "rank_id")
+        },
     },
     ("0.6", None): {
         "nl.fori_loop": "nl.dynamic_range",
@@ -153,9 +185,15 @@ LIFETIMES = {
 }
 """Features that some levels lack: a name, ``name(argument)``, or a use in words."""
 GONE = {
-    "nl.mgrid": ("there are no index grids", "index with slices, `.ap(...)` or `.permute(...)`"),
+    "nl.mgrid": (
+        "there are no index grids",
+        "index with slices, `.ap(...)` or `.permute(...)`",
+    ),
     "nl.arange": ("there are no index tensors", "index with slices or `.ap(...)`"),
-    "nl.loop_reduce": ("there is no loop_reduce", "accumulate in PSUM, or add in a loop"),
+    "nl.loop_reduce": (
+        "there is no loop_reduce",
+        "accumulate in PSUM, or add in a loop",
+    ),
     "nl.atomic_rmw": ("there is no atomic_rmw", "use nisa.dma_compute"),
     "nl.par_dim": (
         "the first dimension of a tile is its partitions; there are no block dimensions",
@@ -163,7 +201,10 @@ GONE = {
     ),
     "nki.compiler": ("nki.compiler is gone", "leave it out"),
     "nki.baremetal": ("nki.baremetal is gone", "use @nki.jit"),
-    "nki.benchmark": ("nki.benchmark is gone", "use @nki.jit, and the profiler of the SDK"),
+    "nki.benchmark": (
+        "nki.benchmark is gone",
+        "use @nki.jit, and the profiler of the SDK",
+    ),
     "nki.profile": ("nki.profile is gone", "use @nki.jit, and the profiler of the SDK"),
     "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
     "nl.program_id": (
@@ -209,7 +250,8 @@ def check_level(name: str, location: Location | None = None) -> None:
     at = _ORDER.index(level)
     if at < _ORDER.index(since) or (ended is not None and at >= _ORDER.index(ended)):
         raise LevelError(
-            f"{name} exists " + (f"until NKI {ended}" if ended else f"since NKI {since}"),
+            f"{name} exists "
+            + (f"until NKI {ended}" if ended else f"since NKI {since}"),
             happened=f"{name} was used at level {level}, which does not have it",
             received=f"{name} at level {level}",
             remedy=f"{_remedy(name)}, or launch with another level=",
@@ -341,7 +383,9 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
             raise _misfit(function.__name__, signature, error, args, kwargs) from None
         return args, options
 
-    wrapper = functools.wraps(function)(entering(leveled if rows else run, refit, "nki"))
+    wrapper = functools.wraps(function)(
+        entering(leveled if rows else run, refit, "nki")
+    )
     if of_module:
         API[module][own] = wrapper
     return cast(Function, wrapper)
@@ -394,24 +438,39 @@ def _current_arguments(
 
 
 def _misfit(
-    name: str, signature: inspect.Signature, error: TypeError, args: Arguments, kwargs: Any
+    name: str,
+    signature: inspect.Signature,
+    error: TypeError,
+    args: Arguments,
+    kwargs: Any,
 ) -> SignatureError:
-    extra = next((argument for argument in kwargs if argument not in signature.parameters), None)
+    extra = next(
+        (argument for argument in kwargs if argument not in signature.parameters), None
+    )
     remedies = [_ENDED[extra]] if extra in _ENDED else []
     if _lacks_dst(signature, args, kwargs):
-        remedies.insert(0, _WITH_DST.format(buffer=_PRODUCED_IN.get(name, "nl.sbuf"), name=name))
-    given = [*(("", value) for value in args), *((f"{k}=", v) for k, v in kwargs.items())]
+        remedies.insert(
+            0, _WITH_DST.format(buffer=_PRODUCED_IN.get(name, "nl.sbuf"), name=name)
+        )
+    given = [
+        *(("", value) for value in args),
+        *((f"{k}=", v) for k, v in kwargs.items()),
+    ]
     return SignatureError(
         "a call takes the parameters that its function is documented with",
         happened=str(error),
-        received=", ".join(f"{k}{getattr(v, '__name__', repr(v)):.60}" for k, v in given)
+        received=", ".join(
+            f"{k}{getattr(v, '__name__', repr(v)):.60}" for k, v in given
+        )
         or "no arguments",
         limit=f"{name}({', '.join(signature.parameters)})",
         remedy="; ".join(remedies) or None,
     )
 
 
-def _lacks_dst(signature: inspect.Signature, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
+def _lacks_dst(
+    signature: inspect.Signature, args: Arguments, kwargs: Mapping[str, Any]
+) -> bool:
     """Return whether the arguments fit with a ``dst`` before them, which classic calls lack."""
     kept = {name: value for name, value in kwargs.items() if name not in _ENDED}
     first = next(iter(signature.parameters), "")

@@ -48,19 +48,28 @@ def kernel_frame() -> FrameType:
 @lru_cache(maxsize=64)
 def instructions_of(code: CodeType) -> tuple[dis.Instruction, ...]:
     """Return the instructions of a code object, without fillers."""
-    return tuple(step for step in dis.get_instructions(code) if step.opname not in _FILLERS)
+    return tuple(
+        step for step in dis.get_instructions(code) if step.opname not in _FILLERS
+    )
 
 
 def _behind(frame: FrameType) -> list[dis.Instruction]:
     """Return the instructions after a frame's current one, in the order of the code."""
-    return [step for step in instructions_of(frame.f_code) if step.offset > frame.f_lasti]
+    return [
+        step for step in instructions_of(frame.f_code) if step.offset > frame.f_lasti
+    ]
 
 
 # AWS's examples write this (test_nki_isa_nc_match_replace8.py at tag v2.26.0). Python evaluates the
 # truth of the first comparison, and returns the second one. The bytecode after the test shows where
 # the second comparison is complete. There both are joined, as ``&`` would join them.
 
-_ASKS = ("TO_BOOL", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "JUMP_IF_FALSE_OR_POP")
+_ASKS = (
+    "TO_BOOL",
+    "POP_JUMP_IF_FALSE",
+    "POP_JUMP_FORWARD_IF_FALSE",
+    "JUMP_IF_FALSE_OR_POP",
+)
 _waiting: dict[int, tuple[Any, int]] = {}
 """By the id of a live kernel frame: the comparison on the left of an ``and``, and the offset of the
 instruction that runs once the right side is complete.
@@ -108,7 +117,13 @@ def joined(mask: T) -> T:
 # result to a part of a tile. A name, or an item of a list or a dictionary, is evaluated before
 # Python does it. Code of the kernel must therefore not run.
 
-_TO_A_NAME = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
+_TO_A_NAME = (
+    "STORE_FAST",
+    "STORE_FAST_LOAD_FAST",
+    "STORE_NAME",
+    "STORE_GLOBAL",
+    "STORE_DEREF",
+)
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     **dict.fromkeys(("+", "BINARY_ADD"), operator.add),
     **dict.fromkeys(("-", "BINARY_SUBTRACT"), operator.sub),
@@ -215,7 +230,11 @@ def _item(container: Any, key: Any) -> Any:
 def _named(name: str, frame: FrameType) -> Any:
     """Return the value of a name in a frame; None for an unbound name."""
     code = frame.f_code
-    if name in frame.f_locals or name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+    if name in frame.f_locals or name in (
+        *code.co_varnames,
+        *code.co_cellvars,
+        *code.co_freevars,
+    ):
         return frame.f_locals.get(name)
     return frame.f_globals.get(name)
 
@@ -244,7 +263,9 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
             if step.opname.startswith(_STORES):
                 bound.update(names[:1] if is_both else names)
             # A comprehension saves a name's value by clearing it.
-            is_read = step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR"
+            is_read = (
+                step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR"
+            )
             if is_read or is_both:
                 read.update(name for name in names[is_both:] if name not in bound)
     return tuple(sorted(read & bound)), tuple(sorted(read - bound))
@@ -281,11 +302,17 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
     """Return the values inside an object of the kernel, with their places."""
     kind = type(value)
     if kind in (list, tuple):
-        return [(f"len({place})", len(value)), *((f"{place}[{n}]", v) for n, v in enumerate(value))]
+        return [
+            (f"len({place})", len(value)),
+            *((f"{place}[{n}]", v) for n, v in enumerate(value)),
+        ]
     if kind is FunctionType:
         own = value.__closure__ and not is_inside(value.__code__)
         return inspect.getclosurevars(value).nonlocals.items() if own else []
-    return [(f"{k} of {place}", v) for k, v in (value if kind is dict else vars(value)).items()]
+    return [
+        (f"{k} of {place}", v)
+        for k, v in (value if kind is dict else vars(value)).items()
+    ]
 
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
@@ -293,7 +320,9 @@ def _names(step: dis.Instruction) -> tuple[str, ...]:
     return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
-_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each iteration
+_make = (
+    tuple.__new__
+)  # a NamedTuple's own __new__ takes twice the time, for each iteration
 
 
 class LoopRange:
@@ -308,7 +337,9 @@ class LoopRange:
         if not fits or numbers[2:] == [0]:
             takes = "integers: ([start,] stop[, step])"
             got = "a step of 0, or what is not an integer"
-            received = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+            received = (
+                ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+            )
             remedy = "use // instead of / for a trip count"
             raise not_taken(where, takes, got, received, remedy=remedy)
         self.kind = kind
@@ -354,7 +385,9 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
             if once:
                 loops.made_by_lines = counts.copy()
             now = numbers_of(names, others, frame, body) if first else {}
-            if moved := [f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)]:
+            if moved := [
+                f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)
+            ]:
                 report_violation(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
             yield value
             loops.carried = anew
@@ -383,7 +416,9 @@ def of_first_turn(make: Callable[[], T]) -> T:
     line = core.lines.stack()
     at = line, loops.made_by_lines[line]
     loops.made_by_lines[line] += 1
-    again = any(turn.number for turn in loops.turns if is_traced_once(turn.loop.kind, core))
+    again = any(
+        turn.number for turn in loops.turns if is_traced_once(turn.loop.kind, core)
+    )
     if not again or at not in loops.made_first:
         loops.made_first[at] = make()
     return loops.made_first[at]  # type: ignore[no-any-return]
@@ -404,7 +439,9 @@ def explained() -> Iterator[None]:
             bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
             error.happened = f"{bound}, and {error.happened}"
             tile = f"a tile that was made before the loop: {name}[...] = ..."
-            error.remedy = f"give the new value another name than {name}, or write it into {tile}"
+            error.remedy = (
+                f"give the new value another name than {name}, or write it into {tile}"
+            )
         raise
 
 

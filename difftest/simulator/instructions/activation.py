@@ -119,7 +119,11 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
 
 
 _ADDS = one_of(
-    "reduce_op", "add", says="reduces with add only", do="reduce with", error=NotModelledError
+    "reduce_op",
+    "add",
+    says="reduces with add only",
+    do="reduce with",
+    error=NotModelledError,
 )
 
 
@@ -144,12 +148,16 @@ _ADDS = one_of(
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
     purpose=Purpose.FUNCTION,
 )
-def activation(call: CheckedCall, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
+def activation(
+    call: CheckedCall, data: Array, scale: Any, bias: Any
+) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
     values = scaled(as_float(data), scale, bias)
     check_range(values, call["op"])
     result = activated(values, call["op"])
-    return result, reduce_into_register("scalar", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register(
+        "scalar", result, call["reduce_op"], call["reduce_cmd"]
+    )
 
 
 # -- activate2 -------------------------------------------------------------------------------------
@@ -162,12 +170,16 @@ def _first_stage(call: CheckedCall) -> None:
         shown = [f"{a or 'bypass'} and {b or 'bypass'}" for a, b in (names, *_PAIRS)]
         rule = "takes operators that are one of six pairs"
         limit = "; ".join(shown[1:])
-        raise call.refused(rule, f"got {shown[0]}", f"op0 and op1: {shown[0]}", limit=limit)
+        raise call.refused(
+            rule, f"got {shown[0]}", f"op0 and op1: {shown[0]}", limit=limit
+        )
     for number, op in enumerate(ops):
         if op is None and call[f"reverse{number}"]:
             rule = f"takes reverse{number} with an op{number}"
             did = f"got reverse{number} without"
-            raise call.refused(rule, did, f"reverse{number}=True with op{number}=bypass")
+            raise call.refused(
+                rule, did, f"reverse{number}=True with op{number}=bypass"
+            )
 
 
 def _reduces(call: CheckedCall) -> None:
@@ -176,7 +188,9 @@ def _reduces(call: CheckedCall) -> None:
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
         rule = "reduces with few operators"
         did = f"was to reduce with {op.name if op else 'no operator'}"
-        received = f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
+        received = (
+            f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
+        )
         raise call.refused(rule, did, received, limit=", ".join(_REDUCTIONS))
 
 
@@ -223,7 +237,9 @@ def activate2(
     else:
         check_range(values, name)
         result = activated(values, name)
-    return result, reduce_into_register("scalar", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register(
+        "scalar", result, call["reduce_op"], call["reduce_cmd"]
+    )
 
 
 # -- Vector Engine ---------------------------------------------------------------------------------
@@ -262,7 +278,10 @@ def _dimensions(call: CheckedCall) -> None:
         needs_generation(4),
         _dimensions,
         commands(
-            Accumulate.IDLE, Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE
+            Accumulate.IDLE,
+            Accumulate.RESET_REDUCE,
+            Accumulate.REDUCE,
+            Accumulate.LOAD_REDUCE,
         ),
         read_if_used,
         loads("reduce_init"),
@@ -275,7 +294,11 @@ def exponential(
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
     values = as_float(src)
-    top = column(max_value, values.ndim) if is_array(max_value) else as_constant(max_value)
+    top = (
+        column(max_value, values.ndim)
+        if is_array(max_value)
+        else as_constant(max_value)
+    )
     result = np.exp(values - top)
     return result, reduce_into_register(
         "vector", result, ALU_OPS["add"], call["reduce_cmd"], reduce_init
@@ -297,13 +320,23 @@ def _loads_imm1(call: CheckedCall) -> None:
     operands=(
         Role(name="src", by_offsets=True, dtypes=CUMULATED),
         Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="imm1", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
+        Role(
+            name="imm1",
+            takes=OperandKind.VECTOR_OR_NUMBER,
+            dtypes=(FLOAT32,),
+            optional=True,
+        ),
     ),
     options=("op0", "op1", "reduce_cmd"),
     destinations=(Role(name="dst", dtypes=CUMULATED),),
     rules=(
         arithmetic("op0"),
-        one_of("op1", *CUMULATIVE_OPS, says="accumulates with few operators", do="accumulate with"),
+        one_of(
+            "op1",
+            *CUMULATIVE_OPS,
+            says="accumulates with few operators",
+            do="accumulate with",
+        ),
         vector_ops("op0"),
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         _loads_imm1,
@@ -312,9 +345,13 @@ def _loads_imm1(call: CheckedCall) -> None:
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
     classic=False,
 )
-def tensor_scalar_cumulative(call: CheckedCall, src: Array, imm0: Any, imm1: Any) -> Array:
+def tensor_scalar_cumulative(
+    call: CheckedCall, src: Array, imm0: Any, imm1: Any
+) -> Array:
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes, reg of the engine."""
-    lines = rows(as_float(apply_scalar(call["op0"], as_float(src), imm0, reverse=False)))
+    lines = rows(
+        as_float(apply_scalar(call["op0"], as_float(src), imm0, reverse=False))
+    )
     op = call["op1"]
     held = held_before("vector", lines, op.name, call["reduce_cmd"], imm1)
     state = held[:, 0]

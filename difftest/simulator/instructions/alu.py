@@ -90,14 +90,21 @@ _OPS = (
     AluOp(name="divide", compute=np.divide),
     AluOp(name="maximum", compute=np.maximum, reduction=True),
     AluOp(name="minimum", compute=np.minimum, reduction=True),
-    *(AluOp(name=name, compute=getattr(np, name), comparison=True) for name in _COMPARISONS),
+    *(
+        AluOp(name=name, compute=getattr(np, name), comparison=True)
+        for name in _COMPARISONS
+    ),
     AluOp(name="logical_not", compute=np.logical_not, unary=True, comparison=True),
     *(
         AluOp(name=name, compute=_float_logic(name), reduction=True, comparison=True)
         for name in ("logical_and", "logical_or", "logical_xor")
     ),
-    AluOp(name="rsqrt", compute=rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
-    AluOp(name="reciprocal", compute=np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD),
+    AluOp(
+        name="rsqrt", compute=rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)
+    ),
+    AluOp(
+        name="reciprocal", compute=np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD
+    ),
     AluOp(name="abs", compute=np.abs, unary=True, engines=_WITHOUT_GPSIMD),
     AluOp(name="power", compute=np.power, engines=(Engine.GPSIMD,)),
     AluOp(name="mod", compute=np.mod),
@@ -115,7 +122,12 @@ ALU_OPS = {op.name: op for op in _OPS}
 NKI_OPS = {**ALU_OPS, **{op.name: op for op in _NEW_OPS}}
 """The operators of the current dialect (release notes of NKI 0.4)."""
 
-_REDUCTION_NAMES = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}
+_REDUCTION_NAMES = {
+    "max": "maximum",
+    "min": "minimum",
+    "sum": "add",
+    "prod": "multiply",
+}
 
 _NUMPY_NAMES: dict[Any, str] = {
     **{getattr(np, name): name for name in ALU_OPS if hasattr(np, name)},
@@ -285,7 +297,17 @@ ACTIVATIONS: dict[str, Callable[[Array], Any]] = {
 
 _FUNCTION_NAMES: dict[Any, str] = {
     getattr(np, name): name
-    for name in ("copy", "square", "tanh", "exp", "log", "sin", "arctan", "sqrt", "reciprocal")
+    for name in (
+        "copy",
+        "square",
+        "tanh",
+        "exp",
+        "log",
+        "sin",
+        "arctan",
+        "sqrt",
+        "reciprocal",
+    )
 } | {np.sign: "sign", np.abs: "abs"}
 
 VALID_RANGES = {

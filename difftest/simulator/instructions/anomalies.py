@@ -20,7 +20,11 @@ from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.record import CheckedCall, InstructionUse, MaskedValues
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    InstructionUse,
+    MaskedValues,
+)
 from difftest.simulator.lifted import step
 from difftest.simulator.memory import FROM_MASKED, MASKED_OUT, POISON_INTEGER
 from difftest.simulator.strictness import muted
@@ -69,7 +73,11 @@ class Observer(Follower):
         if self.alarm and issued.inner is None:
             self.alarm = False
             _find_new(current(), issued, results, in_place=call.instruction.in_place)
-        if call.counts and issued.undefined is None and (self.anomalies or is_rounded(results)):
+        if (
+            call.counts
+            and issued.undefined is None
+            and (self.anomalies or is_rounded(results))
+        ):
             look_for_rounding(current(), call, issued, results)
 
     def note(self, what: AnomalyKind) -> None:
@@ -90,7 +98,9 @@ class Observer(Follower):
         if AnomalyKind.NAN_MADE in self.made:
             record_anomaly(current(), AnomalyKind.NAN_STORED, "dst", np.isnan(values))
         if AnomalyKind.INFINITY_MADE in self.made:
-            record_anomaly(current(), AnomalyKind.INFINITY_STORED, "dst", np.isinf(values))
+            record_anomaly(
+                current(), AnomalyKind.INFINITY_STORED, "dst", np.isinf(values)
+            )
 
 
 def anomaly_checks(call: CheckedCall) -> tuple[Watch, ...]:
@@ -98,12 +108,16 @@ def anomaly_checks(call: CheckedCall) -> tuple[Watch, ...]:
     watches: list[Watch] = []
     if call.instruction.orders:
         watches.append(_search)
-    if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
+    if any(
+        getattr(option, "name", None) in _ORDERINGS for option in call.options.values()
+    ):
         watches.append(_compare)
     tiles = call.tiles.values()
     if call.machine.nc_version < 4 and FLOAT8_E4M3FN in {tile.dtype for tile in tiles}:
         watches.append(_float8)
-    if any(getattr(tile, "indirect", "") for tile in (*tiles, *call.destinations.values())):
+    if any(
+        getattr(tile, "indirect", "") for tile in (*tiles, *call.destinations.values())
+    ):
         watches.append(_indices)
     return tuple(watches)
 
@@ -121,15 +135,21 @@ def record_anomaly(
     count = 0 if observer is None else int(np.count_nonzero(chosen))
     if not count:
         return
-    first = tuple(int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape))
+    first = tuple(
+        int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape)
+    )
     value = None if values is None else float(values[first])
-    observer.anomalies.append(Anomaly(what, role, count, chosen.size, first, value, origin))
+    observer.anomalies.append(
+        Anomaly(what, role, count, chosen.size, first, value, origin)
+    )
 
 
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def _find_new(core: Core, issued: InstructionUse, results: Any, *, in_place: bool) -> None:
+def _find_new(
+    core: Core, issued: InstructionUse, results: Any, *, in_place: bool
+) -> None:
     """Look, after an alarm, for NaN and infinities in the results but not in the operands.
 
     If the result is already written (``in_place``), it is checked only if all operands are finite.
@@ -153,19 +173,28 @@ def overflowed(values: Array, rounded: Array) -> None:
     mask = np.isinf(rounded) & np.isfinite(values)
     if core.followers.observer is not None and mask.any():
         record_anomaly(
-            core, AnomalyKind.INFINITY_MADE, "dst", mask, np.broadcast_to(values, mask.shape)
+            core,
+            AnomalyKind.INFINITY_MADE,
+            "dst",
+            mask,
+            np.broadcast_to(values, mask.shape),
         )
         core.followers.observer.note(AnomalyKind.INFINITY_MADE)
 
 
 def _record_new(core: Core, values: Array, read: list[Array]) -> None:
     """Record the NaN and infinities of ``values`` that the operands do not explain."""
-    for what, test in ((AnomalyKind.NAN_MADE, np.isnan), (AnomalyKind.INFINITY_MADE, np.isinf)):
+    for what, test in (
+        (AnomalyKind.NAN_MADE, np.isnan),
+        (AnomalyKind.INFINITY_MADE, np.isinf),
+    ):
         mask = test(values)
         if not mask.any():
             continue
         for operand in read:
-            causes = test(operand) if what is AnomalyKind.NAN_MADE else ~np.isfinite(operand)
+            causes = (
+                test(operand) if what is AnomalyKind.NAN_MADE else ~np.isfinite(operand)
+            )
             if not causes.any():
                 continue
             if causes.shape != mask.shape:
@@ -182,17 +211,25 @@ def _search(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
     for name, tile in _tiles(call, issued.operands):
         if is_float(tile.dtype):
             record_anomaly(
-                core, AnomalyKind.NAN_SEARCHED, name, np.isnan(tile._engine_values(unwritten=True))
+                core,
+                AnomalyKind.NAN_SEARCHED,
+                name,
+                np.isnan(tile._engine_values(unwritten=True)),
             )
 
 
 def _compare(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
     """Record NaN among compared values: it does not show in the result."""
     kinds = core.followers.observer.made
-    for name, tile in _tiles(call, issued.operands) if AnomalyKind.NAN_MADE in kinds else ():
+    for name, tile in (
+        _tiles(call, issued.operands) if AnomalyKind.NAN_MADE in kinds else ()
+    ):
         if is_float(tile.dtype):
             record_anomaly(
-                core, AnomalyKind.NAN_COMPARED, name, np.isnan(tile._engine_values(unwritten=True))
+                core,
+                AnomalyKind.NAN_COMPARED,
+                name,
+                np.isnan(tile._engine_values(unwritten=True)),
             )
 
 
@@ -212,7 +249,11 @@ def _float8(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
         if tile.dtype == FLOAT8_E4M3FN:
             values = tile._values(unwritten=True)
             record_anomaly(
-                core, AnomalyKind.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values
+                core,
+                AnomalyKind.FLOAT8_CODE,
+                name,
+                np.abs(values) > LARGEST_E4M3,
+                values,
             )
 
 
@@ -237,7 +278,11 @@ def rounded_sum(total: Array, exact: Array) -> None:
     """Record integers whose float32 sum differs from the exact one."""
     if is_running() and total.size and np.abs(exact).max() > EXACT_INTEGER:
         record_anomaly(
-            current(), AnomalyKind.INTEGER_ROUNDED, "dst", total.astype(np.float64) != exact, exact
+            current(),
+            AnomalyKind.INTEGER_ROUNDED,
+            "dst",
+            total.astype(np.float64) != exact,
+            exact,
         )
 
 
@@ -259,7 +304,11 @@ def look_at_counts(total: Array, exact: Array) -> None:
     total : the sums in float32.
     exact : the sums in float64, for integer operands.
     """
-    lost = (np.abs(exact) > EXACT_INTEGER) & (np.abs(exact) <= LARGEST_INTEGER) & (total != exact)
+    lost = (
+        (np.abs(exact) > EXACT_INTEGER)
+        & (np.abs(exact) <= LARGEST_INTEGER)
+        & (total != exact)
+    )
     record_anomaly(current(), AnomalyKind.INTEGER_ROUNDED, "dst", lost, exact)
 
 
@@ -268,13 +317,20 @@ def counts(call: CheckedCall) -> bool:
     written = (call.result.dtype, *(dst.dtype for dst in call.destinations.values()))
     read = [tile.dtype for tile in call.tiles.values()]
     wide = any(dtype in WIDE_INTEGERS for dtype in written)
-    return wide and bool(read) and not any(map(is_float, read)) and not call.instruction.in_place
+    return (
+        wide
+        and bool(read)
+        and not any(map(is_float, read))
+        and not call.instruction.in_place
+    )
 
 
 def is_rounded(results: Any) -> bool:
     """Return whether numbers in float32 exceed the range of its exact integers."""
     outputs = results if type(results) is tuple else (results,)
-    values = [output.values if type(output) is MaskedValues else output for output in outputs]
+    values = [
+        output.values if type(output) is MaskedValues else output for output in outputs
+    ]
     return any(
         isinstance(value, np.ndarray)
         and value.dtype == np.float32
@@ -306,7 +362,9 @@ def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
     where = issued.where
     accesses = (issued.dst, *issued.operands)
     indirect = [access for access in accesses if isinstance(access, IndirectTile)]
-    for tile in itertools.chain.from_iterable(access._index_tiles for access in indirect):
+    for tile in itertools.chain.from_iterable(
+        access._index_tiles for access in indirect
+    ):
         missing = tile._unwritten(FROM_MASKED, MASKED_OUT)
         if missing is None:
             continue
@@ -316,11 +374,18 @@ def _indices(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
             rows = where.reshape(len(where), -1).any(axis=1)
             missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
         record_anomaly(
-            core, AnomalyKind.UNDEFINED_INDEX, "index", missing, None, origin_of(call, tile)
+            core,
+            AnomalyKind.UNDEFINED_INDEX,
+            "index",
+            missing,
+            None,
+            origin_of(call, tile),
         )
 
 
-def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
+def record_lost_update(
+    core: Core, dst: IndirectTile, held: Array, moved: Array
+) -> None:
     """Record values that a scatter overwrote because its indices name one place twice.
 
     Parameters
@@ -330,11 +395,15 @@ def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array)
     if core.followers.observer is None:
         return
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
-    values = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
+    values = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(
+        held.dtype, copy=False
+    )
     lost = np.ascontiguousarray(held).view(bits) != values.view(bits)
     numbers = dst._numbers() if lost.any() else None
     if numbers is not None:
-        first = np.unravel_index(numbers[lost.argmax()], dst._base._storage.allocation.shape)
+        first = np.unravel_index(
+            numbers[lost.argmax()], dst._base._storage.allocation.shape
+        )
         place = tuple(int(index) for index in first)
         count = int(np.count_nonzero(lost))
         core.followers.observer.anomalies.append(
@@ -348,7 +417,9 @@ def record_lost_update(core: Core, dst: IndirectTile, held: Array, moved: Array)
 def _results_in_float64(core: Core, call: CheckedCall, issued: InstructionUse) -> Any:
     """Return the results of the meaning for the same operands in float64, without a trace."""
     values = [
-        tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
+        tile._engine_values(unwritten=True).astype(np.float64)
+        if isinstance(tile, Tile)
+        else tile
         for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
     with _without_trace(core):
@@ -359,7 +430,9 @@ def _results_in_float64(core: Core, call: CheckedCall, issued: InstructionUse) -
         return call.instruction.meaning(call, *values)
 
 
-def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, results: Any) -> None:
+def look_for_rounding(
+    core: Core, call: CheckedCall, issued: InstructionUse, results: Any
+) -> None:
     """Record the integers that an instruction computed in float32, which cannot hold them.
 
     The meaning, applied to the same numbers in float64, gives the exact integers. An operand that
@@ -372,15 +445,23 @@ def look_for_rounding(core: Core, call: CheckedCall, issued: InstructionUse, res
     harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
     both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
     for role, *pair in zip(call.instruction.destinations, *both, strict=False):
-        result, exact = (side.values if type(side) is MaskedValues else side for side in pair)
+        result, exact = (
+            side.values if type(side) is MaskedValues else side for side in pair
+        )
         if isinstance(result, np.ndarray) and result.dtype == np.float32:
             if (np.rint(result) != np.rint(exact)).any():
                 harmless = []
             whole = (
-                np.isfinite(result) & (exact == np.rint(exact)) & (np.abs(exact) <= LARGEST_INTEGER)
+                np.isfinite(result)
+                & (exact == np.rint(exact))
+                & (np.abs(exact) <= LARGEST_INTEGER)
             )
             record_anomaly(
-                core, AnomalyKind.INTEGER_ROUNDED, role.name, whole & (exact != result), exact
+                core,
+                AnomalyKind.INTEGER_ROUNDED,
+                role.name,
+                whole & (exact != result),
+                exact,
             )
     for sight in harmless:
         sights.remove(sight)

@@ -47,7 +47,9 @@ from difftest.simulator.trace import Attributes, EventKind, Space
 
 
 def _names(spaces: tuple[Space, ...]) -> str:
-    return " or ".join(space.value for space in spaces).replace("shared_hbm or private_hbm", "hbm")
+    return " or ".join(space.value for space in spaces).replace(
+        "shared_hbm or private_hbm", "hbm"
+    )
 
 
 def is_number(value: object) -> TypeGuard[Number]:
@@ -77,7 +79,9 @@ def need_number(value: object, name: str, where: str) -> Number:
     return value
 
 
-def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP) -> Tile:
+def need_tile(
+    value: object, name: str, where: str, spaces: tuple[Space, ...] = ON_CHIP
+) -> Tile:
     """Return ``value`` if it is a tile in one of ``spaces``.
 
     Raises
@@ -104,7 +108,10 @@ def check_indices(tile: Tile, what: str) -> None:
 
 
 def wrong_buffer(
-    tile: Tile | IndirectTile | Descriptor, name: str, where: str, spaces: tuple[Space, ...]
+    tile: Tile | IndirectTile | Descriptor,
+    name: str,
+    where: str,
+    spaces: tuple[Space, ...],
 ) -> BufferError:
     """Return the error for a tile in the wrong memory."""
     space = tile.space if isinstance(tile, Descriptor) else tile._space
@@ -125,7 +132,11 @@ def wrong_buffer(
 
 # -- checking a call -------------------------------------------------------------------------------
 
-_NUMBERS = (OperandKind.NUMBER, OperandKind.VECTOR_OR_NUMBER, OperandKind.TILE_OR_NUMBER)
+_NUMBERS = (
+    OperandKind.NUMBER,
+    OperandKind.VECTOR_OR_NUMBER,
+    OperandKind.TILE_OR_NUMBER,
+)
 _KINDS: dict[OperandKind, Any] = {
     OperandKind.INDIRECT: IndirectTile,
     OperandKind.TILE_OR_INDIRECT: (Tile, IndirectTile),
@@ -133,7 +144,9 @@ _KINDS: dict[OperandKind, Any] = {
 _VECTORS = (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
 
 
-def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = None) -> CheckedCall:
+def check_call(
+    core: Core, issued: InstructionUse, alike: CheckedCall | None = None
+) -> CheckedCall:
     """Return the checked call for these operands.
 
     If a call that differs only in shapes passed before (``alike``), only the shapes are checked.
@@ -144,7 +157,9 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     """
     instruction = issued.instruction
     operands = list(zip(instruction.operands, issued.operands, strict=True))
-    targets = list(zip(instruction.destinations, (issued.dst, *issued.others), strict=False))
+    targets = list(
+        zip(instruction.destinations, (issued.dst, *issued.others), strict=False)
+    )
     targets = [(role, tile) for role, tile in targets if tile is not None]
     # a call that differs in shapes may have read from HBM
     is_new = alike is None or alike.from_hbm
@@ -152,7 +167,10 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
     if alike is None:
         for role, tile in targets:
             _check_operand(instruction, role, tile)
-    sides = [{r.name: _descriptor_of(r, tile) for r, tile in side} for side in (operands, targets)]
+    sides = [
+        {r.name: _descriptor_of(r, tile) for r, tile in side}
+        for side in (operands, targets)
+    ]
     call = _new_call(core, issued, *sides) if alike is None else alike.alike(*sides)
     call.from_hbm = bool(from_hbm)
     for role in from_hbm:
@@ -169,7 +187,11 @@ def check_call(core: Core, issued: InstructionUse, alike: CheckedCall | None = N
 
 
 def _roles_from_hbm(
-    core: Core, instruction: Instruction, operands: Sequence[tuple[Role, Any]], *, is_new: bool
+    core: Core,
+    instruction: Instruction,
+    operands: Sequence[tuple[Role, Any]],
+    *,
+    is_new: bool,
 ) -> list[Role]:
     """Return the roles of operands in HBM; check the other operands if the call is new."""
     from_hbm = []
@@ -206,7 +228,11 @@ def _is_taken_from_hbm(core: Core, role: Role, operand: Any) -> bool:
     This holds in the current dialect, unless a descriptor moves the operand. A tensor of one
     dimension lacks partitions, and a dtype outside the role's is rejected.
     """
-    if core.trace.dialect != "nki" or not isinstance(operand, Tile) or not operand._in_hbm:
+    if (
+        core.trace.dialect != "nki"
+        or not isinstance(operand, Tile)
+        or not operand._in_hbm
+    ):
         return False
     takes_dtype = role.dtypes is None or operand.dtype in role.dtypes
     return operand._space not in role.buffers and operand.ndim > 1 and takes_dtype
@@ -217,12 +243,19 @@ def _from_hbm(call: CheckedCall, role: Role) -> BufferError:
     return wrong_buffer(call.operands[role.name], role.name, call.name, role.buffers)
 
 
-def _new_call(core: Core, issued: InstructionUse, operands: Any, destinations: Any) -> CheckedCall:
+def _new_call(
+    core: Core, issued: InstructionUse, operands: Any, destinations: Any
+) -> CheckedCall:
     """Return a call with its options and the engine that runs it."""
     instruction = issued.instruction
-    table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
+    table = {
+        **instruction.defaults,
+        **dict(zip(instruction.options, issued.options, strict=False)),
+    }
     options = {name: table[name] for name in instruction.options}
-    call = CheckedCall(instruction, core.machine, operands, options, destinations, issued.dtype)
+    call = CheckedCall(
+        instruction, core.machine, operands, options, destinations, issued.dtype
+    )
     call.dialect = core.trace.dialect
     call.into_existing = (issued.left_of or issued).dst is not None
     call.engine = instruction.engine(call, issued.engine)
@@ -235,14 +268,20 @@ def _new_call(core: Core, issued: InstructionUse, operands: Any, destinations: A
 def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
     """Store the parts of a simple call's event that do not depend on a use."""
     operands = issued.operands
-    call.is_indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
+    call.is_indirect = any(
+        isinstance(tile, IndirectTile) for tile in (issued.dst, *operands)
+    )
     further = any(other is not None for other in issued.others)
     call.is_simple = not (call.is_indirect or further)
     call.are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
     roles = [role.name for role in call.instruction.operands]
     names = issued.sources or list(compress(roles, call.are_tiles))
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
-    places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
+    places = [
+        k
+        for k, value in enumerate(operands)
+        if is_number(value) or isinstance(value, Index)
+    ]
     call.numbers = _number_getter(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
@@ -261,12 +300,18 @@ def _number_getter(
         return lambda values: tuple([plain_value(values[place]) for place in places])
     if not places:
         return None
-    return itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
+    return (
+        itemgetter(*places)
+        if places[1:]
+        else itemgetter(slice(places[0], places[0] + 1))
+    )
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as the trace holds them, without None."""
-    return {name: plain_value(value) for name, value in options.items() if value is not None}
+    return {
+        name: plain_value(value) for name, value in options.items() if value is not None
+    }
 
 
 def plain_value(value: Any) -> Any:
@@ -286,7 +331,9 @@ def plain_value(value: Any) -> Any:
         return tuple(map(plain_value, value))
     if isinstance(value, (AluOp, Enum)):
         return value.name.lower()
-    raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
+    raise wrong_kind(
+        value, "options that are numbers, names or tuples of them", "an instruction"
+    )
 
 
 def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
@@ -300,7 +347,10 @@ def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
     if role.takes in _NUMBERS and is_number(operand):
         return
     kind = _KINDS.get(role.takes, Tile)
-    if not isinstance(operand, kind) or role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
+    if not isinstance(operand, kind) or role.takes in (
+        OperandKind.NUMBER,
+        OperandKind.INDEX,
+    ):
         raise _wrong_operand(where, role, operand)
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
@@ -310,7 +360,9 @@ def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
         limit = ", ".join(map(dtype_name, role.dtypes))
         remedy = "cast it by nisa.tensor_copy"
         received = f"{name} = {operand!r}"
-        raise call_error(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
+        raise call_error(
+            where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy
+        )
 
 
 def _wrong_operand(where: str, role: Role, operand: object) -> NkiError:
@@ -338,14 +390,18 @@ def _check_vectors(call: CheckedCall) -> None:
         if role.takes not in _VECTORS or not isinstance(vector, Descriptor):
             continue
         first = call.operands[roles[0].name]
-        data: Descriptor = call.destinations["dst"] if roles[0].takes in _VECTORS else first
+        data: Descriptor = (
+            call.destinations["dst"] if roles[0].takes in _VECTORS else first
+        )
         if vector.partitions != data.partitions or vector.size != data.partitions:
             rule = f"takes {role.name} as {role.takes.value}"
             did = f"got {role.name} of the shape {list(vector.shape)}"
             received = f"{role.name} {list(vector.shape)} for data {list(data.shape)}"
             remedy = "use nisa.tensor_tensor for operands of the data's own shape"
             limit = f"a number, or shape {[data.partitions, 1]}"
-            raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
+            raise call.refused(
+                rule, did, received, error=ShapeError, limit=limit, remedy=remedy
+            )
 
 
 def _check_result(call: CheckedCall) -> None:
@@ -358,16 +414,22 @@ def _check_result(call: CheckedCall) -> None:
         remedy = "cast it afterwards by nisa.tensor_copy"
         received = f"the result of {dtype_name(dtype)}"
         limit = ", ".join(map(dtype_name, allowed))
-        raise call.refused(rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
+        raise call.refused(
+            rule, did, received, error=DtypeError, limit=limit, remedy=remedy
+        )
 
 
-def _check_shape(call: CheckedCall, role: Role, tile: Descriptor | None, verb: str) -> None:
+def _check_shape(
+    call: CheckedCall, role: Role, tile: Descriptor | None, verb: str
+) -> None:
     """Require the record's shape for the tile at a role, if there is one."""
     if tile is None:
         return
     wanted = call.result.shape if role.shape is None else role.shape(call)
     if not _fits(
-        tile.shape, wanted, call.instruction.fit if role.shape is None else DestinationFit.EXACT
+        tile.shape,
+        wanted,
+        call.instruction.fit if role.shape is None else DestinationFit.EXACT,
     ):
         raise ShapeError(
             f"{call.name} {verb} {role.name} of shape {list(wanted)}",

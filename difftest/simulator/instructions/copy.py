@@ -140,7 +140,9 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     An integer of more than 64 bits is clipped to 64 bits: it saturates anyway.
     """
     if dtype == FLOAT8_E8M0FNU or (dtype.names and value == 0):
-        return as_constant(value).astype(dtype)  # as a host casts: E8M0 lacks a zero, and gets NaN
+        return as_constant(value).astype(
+            dtype
+        )  # as a host casts: E8M0 lacks a zero, and gets NaN
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
         return as_constant(value)
@@ -159,10 +161,14 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         not_both_in_psum("src", "predicate"),
         one_dtype("src", "dst"),
     ),
-    result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    result=lambda call: Result(
+        call.destinations["dst"].shape, call.destinations["dst"].dtype
+    ),
     purpose=Purpose.PICK,
 )
-def tensor_copy_predicated(call: CheckedCall, src: Any, predicate: Array) -> MaskedValues:
+def tensor_copy_predicated(
+    call: CheckedCall, src: Any, predicate: Array
+) -> MaskedValues:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
     chosen = holds(call, predicate).reshape(shape)
@@ -176,7 +182,9 @@ def tensor_copy_predicated(call: CheckedCall, src: Any, predicate: Array) -> Mas
 def _of_shape(call: CheckedCall) -> Result:
     """Return an existing tile's result, or a result of the shape that the kernel names."""
     dst = call.destinations.get("dst")
-    return Result(call["shape"] if dst is None else dst.shape, call.wanted_dtype(FLOAT32))
+    return Result(
+        call["shape"] if dst is None else dst.shape, call.wanted_dtype(FLOAT32)
+    )
 
 
 @instruction(
@@ -200,7 +208,9 @@ def _two_dimensions(call: CheckedCall) -> None:
     if expr.ndim < 2:
         rule = "takes an expression of at least two dimensions, partition and free"
         did = f"got an expression of {expr.ndim} dimensions"
-        remedy = "give the index of partitions the shape [P, 1], and the free ones [1, F]"
+        remedy = (
+            "give the index of partitions the shape [P, 1], and the free ones [1, F]"
+        )
         raise call.refused(rule, did, f"{expr!r}", error=ShapeError, remedy=remedy)
 
 

@@ -28,7 +28,12 @@ from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.anomalies import origin_of, record_anomaly
 from difftest.simulator.instructions.irregular_masks import operand_mask
-from difftest.simulator.instructions.record import DST, CheckedCall, InstructionUse, MaskedValues
+from difftest.simulator.instructions.record import (
+    DST,
+    CheckedCall,
+    InstructionUse,
+    MaskedValues,
+)
 from difftest.simulator.instructions.taint import (
     MASKED_BITS,
     REGISTERS,
@@ -83,15 +88,24 @@ class UndefinedOperands:
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
                 index_tiles = operand._index_tiles
-                self._add_masked(place, undefined_places(operand), operand._base, *index_tiles)
-            if isinstance(operand, (Tile, IndirectTile)) and operand._storage.validity is not None:
+                self._add_masked(
+                    place, undefined_places(operand), operand._base, *index_tiles
+                )
+            if (
+                isinstance(operand, (Tile, IndirectTile))
+                and operand._storage.validity is not None
+            ):
                 operand._check_bounds()
                 never = self._kept(place, operand._unwritten(NOT_WRITTEN))
                 if never is not None:
                     self.never[place] = never
-                self._add_masked(place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand)
+                self._add_masked(
+                    place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand
+                )
         if call.reads_dst and isinstance(dst, Tile):
-            self._add_masked(len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst)
+            self._add_masked(
+                len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst
+            )
         for masks in (self.never, self.left):
             for place, mask in masks.items():
                 access = self.accesses[place]
@@ -105,14 +119,20 @@ class UndefinedOperands:
         if missing is None or inner is None or not isinstance(access, Tile):
             return missing
         role = (*self.call.instruction.operands, DST)[place]
-        kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(missing.shape)
+        kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(
+            missing.shape
+        )
         return kept if kept.any() else None
 
-    def _add_masked(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+    def _add_masked(
+        self, place: int, left: Array | None, *tiles: Tile | IndirectTile
+    ) -> None:
         left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
-            self.origins[UNDEFINED] = self.origins[UNDEFINED] or origin_of(self.call, *tiles)
+            self.origins[UNDEFINED] = self.origins[UNDEFINED] or origin_of(
+                self.call, *tiles
+            )
 
     def _marked(self, place: int, values: Any) -> Any:
         """Return an operand's values with marks on its undefined elements."""
@@ -121,7 +141,9 @@ class UndefinedOperands:
         plane = np.zeros(values.shape, TAINT_DTYPE)
         for masks, kind in ((self.never, UNWRITTEN_BITS), (self.left, MASKED_BITS)):
             if place in masks:
-                plane |= np.where(masks[place].reshape(values.shape), taint_bit(place, kind), 0)
+                plane |= np.where(
+                    masks[place].reshape(values.shape), taint_bit(place, kind), 0
+                )
         return TaintedArray(self, values, plane)
 
     # -- the instruction computes ------------------------------------------------------------------
@@ -152,12 +174,18 @@ class UndefinedOperands:
         try:
             self._mark_registers()
             try:
-                outcome = compute(self.call, *map(self._marked, range(len(values)), values))
-            except OutOfBoundsError:  # unwritten elements are the fault if they are indices
+                outcome = compute(
+                    self.call, *map(self._marked, range(len(values)), values)
+                )
+            except (
+                OutOfBoundsError
+            ):  # unwritten elements are the fault if they are indices
                 if not self.named & UNWRITTEN_BITS:
                     raise
                 outcome = None
-            apart = list(map(_split_marks, outcome if type(outcome) is tuple else (outcome,)))
+            apart = list(
+                map(_split_marks, outcome if type(outcome) is tuple else (outcome,))
+            )
             self.planes = [plane for _, plane in apart]
             done = self._may_propagate()
         finally:
@@ -179,7 +207,9 @@ class UndefinedOperands:
         held = operand._engine_values(unwritten=carries or place not in self.never)
         if place in self.never:
             missing = self.never[place]
-            held = np.where(missing, held.reshape(-1)[np.argmin(missing.reshape(-1))], held)
+            held = np.where(
+                missing, held.reshape(-1)[np.argmin(missing.reshape(-1))], held
+            )
         return held
 
     def predict(self) -> None:
@@ -205,7 +235,9 @@ class UndefinedOperands:
         own = len(self.issued.operands)
         for kind, missing in ((MASKED_BITS, self.left.get(own)), (UNWRITTEN_BITS, old)):
             if missing is not None and missing.any():
-                marks = np.where(missing.reshape(call.result.shape), taint_bit(own, kind), 0)
+                marks = np.where(
+                    missing.reshape(call.result.shape), taint_bit(own, kind), 0
+                )
                 self.planes = [self.planes[0] | marks]
                 if kind == UNWRITTEN_BITS:
                     self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
@@ -287,7 +319,9 @@ class UndefinedOperands:
         held: dict[str, Any] = self.core.registers.accumulators
         for engine in [name for name in held if not name.endswith(_MARKS_SUFFIX)]:
             plane = held.pop(engine + _MARKS_SUFFIX, None)
-            plane = np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
+            plane = (
+                np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
+            )
             held[engine] = TaintedArray(self, held[engine], plane)
 
     def _unmark_registers(self) -> None:
@@ -319,7 +353,12 @@ class UndefinedOperands:
             if self.named & taint_bit(place, MASKED_BITS):
                 role = call.instruction.operands[place].name
                 record_anomaly(
-                    core, AnomalyKind.UNDEFINED_INDEX, role, mask, None, self.origins[UNDEFINED]
+                    core,
+                    AnomalyKind.UNDEFINED_INDEX,
+                    role,
+                    mask,
+                    None,
+                    self.origins[UNDEFINED],
                 )
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
@@ -370,7 +409,9 @@ class UndefinedOperands:
                 shown = values == poison_array((), dst.dtype)
             hidden = elements & ~shown
             chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
-            record_anomaly(self.core, AnomalyKind.UNDEFINED_STORED, "dst", chosen, numbers, origin)
+            record_anomaly(
+                self.core, AnomalyKind.UNDEFINED_STORED, "dst", chosen, numbers, origin
+            )
         dst._doubt(elements, origin)
 
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
@@ -427,8 +468,12 @@ def undefined_places(access: IndirectTile) -> Array | None:
         missing = tile._unwritten(FROM_MASKED, LEFT_OUT)
         if missing is not None:
             try:
-                spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
-            except ValueError:  # an offset that is added to an index expression of another rank
+                spread = np.broadcast_to(
+                    missing if missing.size > 1 else True, access.shape
+                )
+            except (
+                ValueError
+            ):  # an offset that is added to an index expression of another rank
                 spread = np.full(access.shape, True)
             places = spread if places is None else places | spread
     return places
@@ -453,7 +498,9 @@ def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> Non
         if not (outside if kept is None else outside & kept).any():
             raise
         gaps = (tile._storage.validity for tile in access._index_tiles)
-        origin = next((gap.origin for gap in gaps if gap is not None and gap.origin), None)
+        origin = next(
+            (gap.origin for gap in gaps if gap is not None and gap.origin), None
+        )
         raise OutOfBoundsError(
             "an index that nothing wrote is whatever lay in the memory",
             happened="an index that nothing wrote left its tensor",

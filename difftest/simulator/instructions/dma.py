@@ -86,7 +86,11 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
     if src.dtype == dst.dtype:
         if src.dtype in _CAST_BY_ASSIGNMENT or src._holds_bits == dst._holds_bits:
             return values
-        return from_bits(values, src.dtype) if src._holds_bits else to_bits(values, dst.dtype)
+        return (
+            from_bits(values, src.dtype)
+            if src._holds_bits
+            else to_bits(values, dst.dtype)
+        )
     plain = as_float(_plain(values, src))
     rounded = round_to(plain, dst.dtype)
     if dst.dtype in NARROW and np.isinf(rounded).any():
@@ -117,7 +121,9 @@ def _hardware_casts_nothing(call: CheckedCall) -> None:
         rule = "with dge_mode.hwdge does not cast"
         did = "with dge_mode.hwdge got two dtypes"
         remedy = "give both one dtype, or leave dge_mode out"
-        raise call.refused(rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy)
+        raise call.refused(
+            rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy
+        )
 
 
 def _moved(call: CheckedCall) -> Result:
@@ -162,7 +168,11 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     """Return the event's name and purpose, by the side that has indices."""
     if call.destinations and call.destinations["dst"].indirect:
         return "dma_scatter", Purpose.SCATTER
-    return ("dma_gather", Purpose.GATHER) if call["src"].indirect else (call.name, Purpose.COPY)
+    return (
+        ("dma_gather", Purpose.GATHER)
+        if call["src"].indirect
+        else (call.name, Purpose.COPY)
+    )
 
 
 @instruction(
@@ -170,13 +180,18 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     operands=(EITHER,),
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
-    destinations=(Role(name="dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
+    destinations=(
+        Role(name="dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),
+    ),
     rules=(
         same_size("src", "dst"),
         one_of("dst_rmw_op", "add", says="adds", do="compute"),
         _hardware_descriptors,
     ),
-    only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
+    only={
+        "nki": (_software_descriptors, _hardware_casts_nothing),
+        "classic": (_one_thing,),
+    },
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     event=_gathers_or_scatters,
@@ -187,7 +202,11 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     purpose=Purpose.COPY,
 )
 def dma_copy(
-    call: CheckedCall, dst: Tile | IndirectTile, src: Tile | IndirectTile, *, where: Array | None
+    call: CheckedCall,
+    dst: Tile | IndirectTile,
+    src: Tile | IndirectTile,
+    *,
+    where: Array | None,
 ) -> None:
     """``dst = src``, or ``dst += src``, between HBM and SBUF, in row-major order.
 
@@ -271,7 +290,9 @@ def _permutation(call: CheckedCall) -> None:
         rule = "makes one permutation for each number of dimensions"
         did = f"was to permute {rank} dimensions by {tuple(axes)}"
         limit = f"{TRANSPOSE_AXES[rank]} for {rank} dimensions"
-        raise call.refused(rule, did, f"axes={axes}", error=NotModelledError, limit=limit)
+        raise call.refused(
+            rule, did, f"axes={axes}", error=NotModelledError, limit=limit
+        )
     partitions = call.machine.partitions
     size = src.shape[TRANSPOSE_AXES[rank][0]]
     if size > partitions:
@@ -296,11 +317,14 @@ def _offset_rules(call: CheckedCall, src: Descriptor) -> dict[str, bool]:
     return {
         "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
         "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
-        "src[1] or src[2] has one element if src has four dimensions": rank != 4 or 1 in shape[1:3],
+        "src[1] or src[2] has one element if src has four dimensions": rank != 4
+        or 1 in shape[1:3],
         f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
         "the indices have two dimensions": len(index.shape) == 2,
         "the indices are uint32": index.dtype == np.uint32,
-        f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
+        f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few
+        <= rows
+        <= most
         and rows % few == 0,
         f"the indices' shape[0] is {most} if they have several columns": rows == most
         or index.shape[-1] == 1,
@@ -355,7 +379,9 @@ def _source_iterations(call: CheckedCall) -> IterationSpace:
     """Return the source as a mask's range."""
     shape: Shape = call["src"].shape
     return IterationSpace(
-        shape, shape, {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]}
+        shape,
+        shape,
+        {"src": tuple(range(len(shape))), "dst": TRANSPOSE_AXES[len(shape)]},
     )
 
 
@@ -367,7 +393,9 @@ def _turned(call: CheckedCall) -> Result:
 
 def turned(call: CheckedCall, plane: Array) -> Array:
     """Return elements of the source, or properties of them, in the order of the result."""
-    shape: Shape = call["src"].shape  # for a row or an element of a tile it has two dimensions
+    shape: Shape = call[
+        "src"
+    ].shape  # for a row or an element of a tile it has two dimensions
     return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
 
 
@@ -426,7 +454,9 @@ def _scales(call: CheckedCall) -> None:
         rule = "scales each source by 1.0"
         did = f"got the scales {list(scales)}"
         received = f"scales={list(scales)} for {len(call.tiles)} sources"
-        raise call.refused(rule, did, received, limit=f"None, or {[1.0] * len(call.tiles)}")
+        raise call.refused(
+            rule, did, received, limit=f"None, or {[1.0] * len(call.tiles)}"
+        )
 
 
 @instruction(
@@ -451,7 +481,9 @@ def _scales(call: CheckedCall) -> None:
     classic=False,
     purpose=Purpose.SUM,
 )
-def dma_compute(call: CheckedCall, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
+def dma_compute(
+    call: CheckedCall, dst: Tile, *srcs: Tile | None, where: Array | None
+) -> None:
     """``dst = srcs[0] + srcs[1] + ...`` in float32, in this order, rounded once."""
     terms = [src._values().reshape(dst.shape) for src in srcs if src is not None]
     total = added(terms, dst.dtype)

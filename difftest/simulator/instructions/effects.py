@@ -48,7 +48,11 @@ from difftest.simulator.instructions.record import (
     choose_engine,
     instruction,
 )
-from difftest.simulator.instructions.rules import needs_generation, no_gpsimd_in_psum, rule_factory
+from difftest.simulator.instructions.rules import (
+    needs_generation,
+    no_gpsimd_in_psum,
+    rule_factory,
+)
 from difftest.simulator.instructions.values import column
 from difftest.simulator.lifted import is_array, settled
 from difftest.simulator.memory import UNWRITTEN, Shape
@@ -104,14 +108,19 @@ class EffectUse:
     meeting: Rendezvous
     messages: list[Any]
 
-    def __init__(self, call: CheckedCall, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
+    def __init__(
+        self, call: CheckedCall, operands: Sequence[Any], dsts: Sequence[Any]
+    ) -> None:
         record = call.instruction
         roles = zip(record.operands, operands, strict=True)
         self.call = call
         self.numbers = () if call.numbers is None else call.numbers(tuple(operands))
-        self.reads: dict[str, Any] = {r.name: tile for r, tile in roles if isinstance(tile, Tile)}
+        self.reads: dict[str, Any] = {
+            r.name: tile for r, tile in roles if isinstance(tile, Tile)
+        }
         self.writes: dict[str, Any] = {
-            role.name: tile for role, tile in zip(record.destinations, dsts, strict=True)
+            role.name: tile
+            for role, tile in zip(record.destinations, dsts, strict=True)
         }
         self.parts: list[Part] = []
 
@@ -128,7 +137,9 @@ class EffectUse:
         shadow = current().followers.shadow
         event = f"sent by {self.meeting.member} {self.meeting.me}"
         origin = None if missing is None else tile._origin(event)
-        return Message(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
+        return Message(
+            values, missing, origin, None if shadow is None else shadow.sent(tile), tile
+        )
 
     def send_all(self) -> list[Message]:
         """Return messages with the current values of the operands."""
@@ -160,7 +171,9 @@ def combined(
     origin = None
     for at, message in enumerate(messages):
         if message.missing is not None:
-            planes = [message.missing if n == at else none for n in range(len(messages))]
+            planes = [
+                message.missing if n == at else none for n in range(len(messages))
+            ]
             follows = make(planes, np.logical_or)
             if follows.any():
                 missing = follows if missing is None else follows | missing
@@ -181,7 +194,9 @@ def of_dst(call: CheckedCall) -> Result:
     return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
 
 
-def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
+def effect(
+    *engines: Engine, **record: Any
+) -> Callable[[Callable[..., Any]], Instruction]:
     """Register a function as the meaning of an effect: ``meaning(act)``, which writes by itself."""
     fields = {
         "operands": (),
@@ -232,7 +247,9 @@ def issue_effect(
         for tell in core.followers.happened:
             tell(first.call.kind.opcode, tiles, sources)
         core.count(
-            InstructionAccesses(first.call.kind, tiles, sources, roles, first.numbers, parts)
+            InstructionAccesses(
+                first.call.kind, tiles, sources, roles, first.numbers, parts
+            )
         )
     return results[-1]
 
@@ -250,7 +267,9 @@ def _act(
             raise wrong_kind(dst, "a tile", record.name, role.name)
     dst, *others = dsts or (None,)
     options, engine = chosen
-    issued = InstructionUse(record, tuple(operands), options, dst, tuple(others), engine=engine)
+    issued = InstructionUse(
+        record, tuple(operands), options, dst, tuple(others), engine=engine
+    )
     call = gate.checked_call(core, issued)
     for tile in dsts:
         check_destination(tile)
@@ -275,7 +294,10 @@ def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
 
 
 def _check_alike(name: str, ranks: Mapping[int, list[Message]]) -> None:
-    seen = {n: [(src.values.shape, src.values.dtype) for src in sent] for n, sent in ranks.items()}
+    seen = {
+        n: [(src.values.shape, src.values.dtype) for src in sent]
+        for n, sent in ranks.items()
+    }
     if len(set(map(tuple, seen.values()))) > 1:
         raise ShapeError(
             f"{name} takes srcs of the same shapes and dtypes on all ranks",
@@ -303,7 +325,9 @@ def one_element(call: CheckedCall, role: str) -> None:
     if tile.size != 1:
         rule = f"takes {role} of one element"
         did = f"got {role} of {tile.size} elements"
-        raise call.refused(rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]")
+        raise call.refused(
+            rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]"
+        )
 
 
 def _integer(role: str) -> tuple[Role, ...]:
@@ -378,7 +402,9 @@ def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
 )
 def rng(call: CheckedCall) -> Array:
     """Every element of ``dst`` becomes random bits: the lowest of 32."""
-    bits: Array = current().numbers().integers(0, 2**32, call.result.shape, dtype=np.uint32)
+    bits: Array = (
+        current().numbers().integers(0, 2**32, call.result.shape, dtype=np.uint32)
+    )
     dtype = call.result.dtype
     return bits.astype(f"u{dtype.itemsize}").view(dtype)
 
@@ -409,7 +435,9 @@ def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
     if not np.all(bottom < top):
         rule = "takes a min below its max"
         did = f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}"
-        raise call.refused(rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}")
+        raise call.refused(
+            rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}"
+        )
     share = current().numbers().random(shape, dtype=np.float32)
     between: Array = bottom + share * (top - bottom)
     return np.clip(between, bottom, top)
@@ -448,7 +476,14 @@ def _lanes(call: CheckedCall) -> Shape:
 @effect(
     Engine.GPSIMD,
     Engine.VECTOR,
-    operands=(Role(name="src_seeds", buffers=SBUF_ONLY, dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
+    operands=(
+        Role(
+            name="src_seeds",
+            buffers=SBUF_ONLY,
+            dtypes=(WIDE_INTEGERS[1],),
+            shape=_lanes,
+        ),
+    ),
     rules=(needs_generation(3),),
     engine=_lanes_engine,
 )
@@ -466,6 +501,8 @@ def rand_set_state(act: EffectUse) -> None:
 )
 def rand_get_state(act: EffectUse) -> None:
     """Get states for the lanes of an engine, from which its numbers continue: [P, words]."""
-    words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
+    words = (
+        current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
+    )
     act.take(Message(words))
     _begin(words)

@@ -42,7 +42,12 @@ from difftest.simulator.instructions.rules import (
     same_shape,
     vector_ops,
 )
-from difftest.simulator.instructions.values import FLOAT64, as_float, column, promote_dtypes
+from difftest.simulator.instructions.values import (
+    FLOAT64,
+    as_float,
+    column,
+    promote_dtypes,
+)
 from difftest.simulator.lifted import as_constant, is_array, step
 from difftest.simulator.trace import Engine, Purpose, Space
 
@@ -72,7 +77,9 @@ def result_like(role: str) -> Any:
 
 def _is_exact(call: CheckedCall) -> bool:
     """Return whether a call is an integer operation that the GpSimd Engine computes in 32 bits."""
-    if call["op"].name not in (_EXACT_OF_TODAY if call.into_existing else _EXACT_INTEGER_OPS):
+    if call["op"].name not in (
+        _EXACT_OF_TODAY if call.into_existing else _EXACT_INTEGER_OPS
+    ):
         return False
     dtypes = [tile.dtype for tile in call.tiles.values()]
     dtypes.append(call.wanted_dtype(promote_dtypes(*dtypes)))
@@ -80,11 +87,19 @@ def _is_exact(call: CheckedCall) -> bool:
 
 
 def _tensor_tensor_engine(call: CheckedCall, wanted: Engine) -> Engine:
-    if call.dialect == "nki" and wanted is Engine.UNKNOWN and Engine.VECTOR in call["op"].engines:
+    if (
+        call.dialect == "nki"
+        and wanted is Engine.UNKNOWN
+        and Engine.VECTOR in call["op"].engines
+    ):
         tiles = (*call.tiles.values(), *call.destinations.values())
         if any(tile.space is Space.PSUM for tile in tiles):
-            return Engine.VECTOR  # the GpSimd Engine, exact for integers, cannot access PSUM
-    if call["op"].engines == (Engine.GPSIMD,) or (_is_exact(call) and wanted is not Engine.VECTOR):
+            return (
+                Engine.VECTOR
+            )  # the GpSimd Engine, exact for integers, cannot access PSUM
+    if call["op"].engines == (Engine.GPSIMD,) or (
+        _is_exact(call) and wanted is not Engine.VECTOR
+    ):
         return choose_engine(call, wanted, (Engine.GPSIMD,))
     return choose_engine(call, wanted)
 
@@ -96,7 +111,11 @@ def _same_count(call: CheckedCall, first: str, second: str) -> bool:
     """
     left = call[first]
     right = call[second]
-    return call.into_existing and left.shape[0] == right.shape[0] and left.size == right.size
+    return (
+        call.into_existing
+        and left.shape[0] == right.shape[0]
+        and left.size == right.size
+    )
 
 
 def _one_rank(call: CheckedCall) -> None:
@@ -156,7 +175,8 @@ def apply_operator(op: AluOp, left: Array, right: Array) -> Array:
         left, right = as_float(left), as_float(right)
     elif not op.unary:
         left, right = (
-            side.view(np.uint8) if side.dtype == BOOL else side for side in (left, right)
+            side.view(np.uint8) if side.dtype == BOOL else side
+            for side in (left, right)
         )
     result: Array = op.compute(left) if op.unary else op.compute(left, right)
     return result
@@ -229,7 +249,9 @@ def _scalar_engine_pairs(call: CheckedCall) -> None:
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     purpose=Purpose.SCALE,
 )
-def tensor_scalar(call: CheckedCall, data: Array, operand0: Any, operand1: Any) -> Array:
+def tensor_scalar(
+    call: CheckedCall, data: Array, operand0: Any, operand1: Any
+) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
@@ -244,7 +266,11 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     elif op.bitvec:
         other = _bit_pattern(op, operand, values.dtype)
     else:
-        is_exact = type(operand) is int and type(values) is np.ndarray and values.dtype == FLOAT64
+        is_exact = (
+            type(operand) is int
+            and type(values) is np.ndarray
+            and values.dtype == FLOAT64
+        )
         other = as_constant(operand, FLOAT64 if is_exact else FLOAT32)
     if reverse and not op.unary:
         return apply_operator(op, other, values)
@@ -301,7 +327,9 @@ def _one_shape(call: CheckedCall) -> None:
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     purpose=Purpose.COMBINE,
 )
-def scalar_tensor_tensor(call: CheckedCall, data: Array, operand0: Any, operand1: Array) -> Array:
+def scalar_tensor_tensor(
+    call: CheckedCall, data: Array, operand0: Any, operand1: Array
+) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     operand1 = operand1.reshape(partial.shape)

@@ -19,7 +19,13 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError, call_error, warn
+from difftest.simulator.errors import (
+    KernelError,
+    OutOfBoundsError,
+    ShapeError,
+    call_error,
+    warn,
+)
 from difftest.simulator.instructions.effects import (
     EffectUse,
     Exchange,
@@ -75,7 +81,9 @@ def _pair(name: str, point: Any, call: str) -> Rendezvous:
         received = f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}"
         remedy = "launch kernel[2](...), or call it only if nl.num_programs() is 2"
         raise call_error(name, rule, did, received, limit="kernel[2]", remedy=remedy)
-    return Rendezvous(seat.scheduler, seat.number, CORES, (name, point), call, "core", seat.steps)
+    return Rendezvous(
+        seat.scheduler, seat.number, CORES, (name, point), call, "core", seat.steps
+    )
 
 
 def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
@@ -112,7 +120,9 @@ def _fits_gpsimd(call: CheckedCall) -> None:
     most = call.machine.gpsimd_dma_elements
     size = call["src"].dtype.itemsize
     wrong = call.engine is Engine.GPSIMD and src.free_size > most
-    rule = f"GpSimd's own DMA moves at most {most * size} bytes a partition of {src.dtype}"
+    rule = (
+        f"GpSimd's own DMA moves at most {most * size} bytes a partition of {src.dtype}"
+    )
     limits(call, (wrong, rule, f"{src.free_size * size} bytes a partition"))
 
 
@@ -132,11 +142,21 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
         one_dtype("src", "dst"),
         same_shape("src", "dst"),
         _fits_gpsimd,
-        one_of("send_to_rank", *CORES, says="sends to a core of the logical NeuronCore"),
-        one_of("recv_from_rank", *CORES, says="receives from a core of the logical NeuronCore"),
+        one_of(
+            "send_to_rank", *CORES, says="sends to a core of the logical NeuronCore"
+        ),
+        one_of(
+            "recv_from_rank",
+            *CORES,
+            says="receives from a core of the logical NeuronCore",
+        ),
     ),
-    engine=lambda call, wanted: Engine.GPSIMD if call["dma_engine"] != "dma" else Engine.DMA,
-    exchange=Exchange(_in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())),
+    engine=lambda call, wanted: (
+        Engine.GPSIMD if call["dma_engine"] != "dma" else Engine.DMA
+    ),
+    exchange=Exchange(
+        _in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())
+    ),
     purpose=Purpose.SEND,
 )
 def sendrecv(act: EffectUse) -> None:
@@ -177,7 +197,9 @@ def rank_of(where: str) -> Rank:
         rule = "is between ranks"
         did = "was called with no other ranks"
         remedy = "difftest.simulator.launch_ranks(kernel, [arguments of each rank])"
-        raise call_error(where, rule, did, "a kernel that was launched alone", remedy=remedy)
+        raise call_error(
+            where, rule, did, "a kernel that was launched alone", remedy=remedy
+        )
     if seat.scheduler is not None:
         seat.scheduler.check()
         seat.scheduler.yield_turn(seat.number, seat.steps)
@@ -199,17 +221,25 @@ def _among_ranks(acts: Sequence[EffectUse]) -> Rendezvous:
     if not all(0 <= member < rank.ranks for member in members):
         rule = "names ranks of the launch"
         did = "names a rank that was not launched"
-        raise call.refused(rule, did, f"ranks {list(members)}", limit=f"0 to {rank.ranks - 1}")
+        raise call.refused(
+            rule, did, f"ranks {list(members)}", limit=f"0 to {rank.ranks - 1}"
+        )
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
     if seat.program:
         text += f", by program {', '.join(map(str, seat.program))} of each"
     point = (call.name, members, seat.program, *agreed)
     alike = "metadata_tensor" not in acts[0].reads
-    return Rendezvous(rank.scheduler, rank.number, members, point, text, "rank", alike=alike)
+    return Rendezvous(
+        rank.scheduler, rank.number, members, point, text, "rank", alike=alike
+    )
 
 
-_REDUCTIONS: dict[str, Any] = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+_REDUCTIONS: dict[str, Any] = {
+    "add": np.add,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
 _OP = one_of("op", *_REDUCTIONS, says="reduces by one of three operators")
 _DIM, _DIM_ON_CHIP = (
     one_of("collective_dim", *allowed, says="works along few dimensions")
@@ -237,7 +267,9 @@ def _divides(call: CheckedCall) -> None:
         rule = "splits src evenly among the ranks of a group"
         did = f"was to split {size} among {ranks} ranks"
         received = f"{size} in dimension 0 of {call['src']!r}"
-        raise call.refused(rule, did, received, error=ShapeError, limit=f"a multiple of {ranks}")
+        raise call.refused(
+            rule, did, received, error=ShapeError, limit=f"a multiple of {ranks}"
+        )
 
 
 def _like_src(call: CheckedCall) -> Shape:
@@ -249,7 +281,9 @@ def _gathered(call: CheckedCall) -> Shape:
     """Return the shape of all members' ``src``, concatenated along the dimension."""
     dim = call["collective_dim"]
     ranks = len(call["replica_group"])
-    return tuple(size * ranks if k == dim else size for k, size in enumerate(_like_src(call)))
+    return tuple(
+        size * ranks if k == dim else size for k, size in enumerate(_like_src(call))
+    )
 
 
 def _part(call: CheckedCall) -> Shape:
@@ -280,7 +314,9 @@ def _collective(
     return effect(Engine.DMA, **{**fields, **other})
 
 
-def _fills_dst(make: Callable[[EffectUse, list[Array], Any], Array]) -> Callable[[EffectUse], None]:
+def _fills_dst(
+    make: Callable[[EffectUse, list[Array], Any], Array],
+) -> Callable[[EffectUse], None]:
     """Return the meaning that fills ``dst`` from the ``src`` of all members."""
 
     @wraps(make)
@@ -317,11 +353,15 @@ def reduce_scatter(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     return np.split(reduce(op, arrays), len(arrays))[_position(act)]
 
 
-@_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE)
+@_collective(
+    "collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE
+)
 @_fills_dst
 def all_to_all(act: EffectUse, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    return np.concatenate([np.split(array, len(arrays))[_position(act)] for array in arrays])
+    return np.concatenate(
+        [np.split(array, len(arrays))[_position(act)] for array in arrays]
+    )
 
 
 @_collective("source_target_pairs", buffers=HBM)
@@ -341,7 +381,9 @@ def collective_permute_implicit(act: EffectUse) -> None:
     act.take(act.messages[_position(act) - 1][0])
 
 
-@_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
+@_collective(
+    "channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1"))
+)
 def collective_permute_implicit_reduce(act: EffectUse) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
     op = _REDUCTIONS[act.call["op"].name]
@@ -383,7 +425,11 @@ def _numbers(act: EffectUse, row: int) -> list[int]:
 
 
 def _chunks(
-    act: EffectUse, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
+    act: EffectUse,
+    role: str,
+    places: Iterable[int],
+    counts: Iterable[int],
+    most: int | None = None,
 ) -> list[Any]:
     """Return the elements of a flat tensor at places; None for an empty chunk.
 
@@ -401,7 +447,8 @@ def _chunks(
                 f"{act.call.name} moves elements of {role}",
                 happened=f"{act.call.name} was to move elements that {role} does not have",
                 received=f"{count} elements at {place} of {tensor!r}",
-                limit=f"{flat.size} elements, " + ("" if most is None else f"{most} of a rank"),
+                limit=f"{flat.size} elements, "
+                + ("" if most is None else f"{most} of a rank"),
                 remedy="make dst larger, or send less" if role == "dst" else None,
             )
         chunks.append(flat[place : place + count] if count else None)
@@ -427,7 +474,11 @@ def _receive(act: EffectUse) -> None:
     came = [sent[_position(act)] for sent in act.messages]
     counts = [sent.values.size for sent in came]
     slot = dst.size // len(came)
-    places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
+    places = (
+        _numbers(act, 3)
+        if displaced
+        else [slot * sender for sender in range(len(came))]
+    )
     chunks = _chunks(act, "dst", places, counts, None if displaced else slot)
     for chunk, message in zip(chunks, came, strict=True):
         if chunk is not None:
@@ -442,7 +493,10 @@ _BY_TABLE: dict[str, Any] = {
     "operands": (
         Role(name="src", buffers=HBM),
         Role(
-            name="metadata_tensor", buffers=DMA_SPACES, dtypes=(np.dtype(np.uint32),), shape=_table
+            name="metadata_tensor",
+            buffers=DMA_SPACES,
+            dtypes=(np.dtype(np.uint32),),
+            shape=_table,
         ),
     ),
     "buffers": HBM,

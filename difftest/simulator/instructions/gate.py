@@ -56,7 +56,10 @@ _DISTINCT = (str, AluOp, type(None))
 
 
 def issue(
-    instruction: Instruction, operands: tuple[Any, ...], options: tuple[Any, ...] = (), **how: Any
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    **how: Any,
 ) -> Any:
     """Run an instruction and return its first destination.
 
@@ -69,7 +72,9 @@ def issue(
     core: Core = RUNNING.get(None) or current()
     tape = core.tape
     if tape is None or tape.busy:
-        return run_instruction(core, InstructionUse(instruction, operands, options, **how))
+        return run_instruction(
+            core, InstructionUse(instruction, operands, options, **how)
+        )
     return tape.noted("issue", _run_issued, core, instruction, operands, options, **how)
 
 
@@ -132,14 +137,18 @@ def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
     for tile in compress(issued.operands, call.are_tiles):
         if tile._storage.validity is not None:
             return True
-    return call.is_indirect or (call.reads_dst and issued.dst._storage.validity is not None)
+    return call.is_indirect or (
+        call.reads_dst and issued.dst._storage.validity is not None
+    )
 
 
 def _run_in_place(call: CheckedCall, issued: InstructionUse) -> None:
     """Run an instruction that reads its operands and writes ``dst`` by itself."""
     if issued.undefined is not None:
         issued.undefined.predict()
-    written = call.instruction.meaning(call, issued.dst, *issued.operands, where=issued.where)
+    written = call.instruction.meaning(
+        call, issued.dst, *issued.operands, where=issued.where
+    )
     if written is not None:
         issued.where = written
 
@@ -152,7 +161,11 @@ def _compute(call: CheckedCall, issued: InstructionUse) -> Any:
     if issued.undefined is not None:
         return issued.undefined.results(compute)
     return compute(
-        call, *[op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
+        call,
+        *[
+            op._engine_values() if isinstance(op, Tile) else op
+            for op in issued.operands
+        ],
     )
 
 
@@ -164,7 +177,12 @@ def _write_results(
     Further destinations that are written in part are appended to ``in_part``.
     """
     if type(results) is np.ndarray:
-        write(issued.dst, results, issued.where, kept=call.keeps and issued.undefined is None)
+        write(
+            issued.dst,
+            results,
+            issued.where,
+            kept=call.keeps and issued.undefined is None,
+        )
         return
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
@@ -207,7 +225,8 @@ def _record_accesses(
             in_part.append((dst, issued.where))
         core.count(
             _tuple(
-                InstructionAccesses, (call.kind, (dst,), reads, call.roles, numbers, in_part, moved)
+                InstructionAccesses,
+                (call.kind, (dst,), reads, call.roles, numbers, in_part, moved),
             )
         )
         return
@@ -237,7 +256,9 @@ def _record_accesses(
         if isinstance(access, IndirectTile):
             tile = reached[id(access)] = access._reach
             in_part.append((tile, access._numbers() if tells else None))
-    writes, reads = ([reached.get(id(view), view) for view, _ in side] for side in (written, read))
+    writes, reads = (
+        [reached.get(id(view), view) for view, _ in side] for side in (written, read)
+    )
     roles = [role for _, role in (*written, *read)]
     core.count(InstructionAccesses(kind, writes, reads, roles, numbers, in_part, moved))
 
@@ -301,14 +322,20 @@ def _check(core: Core, issued: InstructionUse) -> CheckedCall:
     options = issued.instruction, issued.options, issued.said
     key = "alike", *options, issued.dtype, issued.engine, named, *tiles
     alike: CheckedCall | None = core.calls.get(key)
-    if alike is not None and not (alike.is_ambiguous and _has_other_options(alike, issued)):
+    if alike is not None and not (
+        alike.is_ambiguous and _has_other_options(alike, issued)
+    ):
         return check_call(core, issued, alike)
     call = core.calls[key] = check_call(core, issued)
     call.watches = anomaly_checks(call)
     call.counts = counts(call)
     dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
-    call.keeps = call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
-    call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
+    call.keeps = (
+        call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
+    )
+    call.is_ambiguous = not all(
+        isinstance(option, _DISTINCT) for option in issued.options
+    )
     return call
 
 
@@ -317,7 +344,9 @@ def _has_other_options(call: CheckedCall, issued: InstructionUse) -> bool:
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False
     pairs = zip(call.options.values(), issued.options, strict=False)
-    return any(repr(option) != repr(other) for option, other in pairs if option is not other)
+    return any(
+        repr(option) != repr(other) for option, other in pairs if option is not other
+    )
 
 
 def _signature(operand: Any) -> Any:
@@ -344,7 +373,9 @@ def check_destination(dst: Tile) -> None:
         raise immutable(dst)
 
 
-def write(dst: Tile, values: Array, where: Array | None = None, *, kept: bool = False) -> None:
+def write(
+    dst: Tile, values: Array, where: Array | None = None, *, kept: bool = False
+) -> None:
     """Round an instruction's results once into ``dst``'s dtype and store them.
 
     ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements. ``kept``
@@ -427,7 +458,9 @@ def fit(values: Array, dst: Tile) -> Array:
         return values.reshape(shape)
     # Missing dimensions are free dimensions: NumPy would put them before the partitions.
     have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
-    if len(have) != len(want) or any(h not in (1, w) for h, w in zip(have, want, strict=True)):
+    if len(have) != len(want) or any(
+        h not in (1, w) for h, w in zip(have, want, strict=True)
+    ):
         raise ShapeError(
             "an instruction's result has its destination's shape, or repeats to fill it",
             happened=f"values of shape {list(values.shape)} were to fill {list(shape)}",

@@ -46,7 +46,9 @@ from difftest.simulator.trace import Engine
     ),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
-    result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    result=lambda call: Result(
+        call["indices"].shape, call.wanted_dtype(call["data"].dtype)
+    ),
     classic=False,
 )
 def nc_n_gather(call: CheckedCall, data: Array, indices: Array) -> Array:
@@ -92,7 +94,9 @@ def _int32_options(call: CheckedCall) -> None:
     moves=lambda call, src: np.logical_or.reduce(rows(src), axis=1, keepdims=True),
     classic=False,
 )
-def nonzero_with_count(call: CheckedCall, dst: Tile, src: Tile, *, where: Array | None) -> Array:
+def nonzero_with_count(
+    call: CheckedCall, dst: Tile, src: Tile, *, where: Array | None
+) -> Array:
     """``dst`` = indices of nonzero elements, padding, their count; each 16th partition only.
 
     Each GpSimd core reads and writes only its first partition. The result of a partition with
@@ -117,7 +121,9 @@ def nonzero_with_count(call: CheckedCall, dst: Tile, src: Tile, *, where: Array 
         src[0:1]._read()  # raises: no partition that a core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
     if gone.any():
-        dst._forget_written(gone.reshape(dst.shape), src._origin(f"read by {call.name}"))
+        dst._forget_written(
+            gone.reshape(dst.shape), src._origin(f"read by {call.name}")
+        )
     return (chosen | gone).reshape(shape)
 
 
@@ -134,8 +140,16 @@ def _snakes(call: CheckedCall) -> None:
     k = call.destinations["dst"].free_size
     limits(
         call,
-        (src.partitions % lanes, f"partitions are a multiple of {lanes}", f"{src.partitions}"),
-        (not N_RANGE[0] <= n <= N_RANGE[1], f"n is {N_RANGE[0]} to {N_RANGE[1]}", f"n={n}"),
+        (
+            src.partitions % lanes,
+            f"partitions are a multiple of {lanes}",
+            f"{src.partitions}",
+        ),
+        (
+            not N_RANGE[0] <= n <= N_RANGE[1],
+            f"n is {N_RANGE[0]} to {N_RANGE[1]}",
+            f"n={n}",
+        ),
         (
             src.free_size * lanes < n,
             f"src has n elements in each {lanes} partitions",
@@ -175,9 +189,12 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
     lanes = call.machine.gpsimd_core_partitions
     padded = made_like(row, (groups, k * lanes))
     padded[:, :k] = row
-    values = padded.reshape(groups, k, lanes).transpose(0, 2, 1).reshape(groups * lanes, k)
+    values = (
+        padded.reshape(groups, k, lanes).transpose(0, 2, 1).reshape(groups * lanes, k)
+    )
     return MaskedValues(
-        values.reshape(call.result.shape), gather_results(call).reshape(call.result.shape)
+        values.reshape(call.result.shape),
+        gather_results(call).reshape(call.result.shape),
     )
 
 
@@ -207,6 +224,7 @@ def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
     lines = -snakes(call, as_float(rows(src)))[:, : call["n"]]
     k = call.destinations["dst"].free_size
     values, places = (
-        order(lines, axis=1, kind="stable")[:, :k][:, ::-1] for order in (np.sort, np.argsort)
+        order(lines, axis=1, kind="stable")[:, :k][:, ::-1]
+        for order in (np.sort, np.argsort)
     )
     return laid(call, -values), laid(call, places)

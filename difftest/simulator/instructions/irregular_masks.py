@@ -48,7 +48,9 @@ NEUTRAL: dict[str, Any] = {
 def meaning_by_dependence(inner: Array, call: CheckedCall, *values: Any) -> Any:
     """Return the results of a meaning under a mask over the instruction's iterations."""
     reach = call.instruction.reach(call)
-    compute = {DependenceClass.AXES: by_axes, DependenceClass.ROW: by_row}.get(reach, by_element)
+    compute = {DependenceClass.AXES: by_axes, DependenceClass.ROW: by_row}.get(
+        reach, by_element
+    )
     return compute(call, list(values), inner)
 
 
@@ -58,14 +60,21 @@ def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
         return inner.reshape(shape)
     spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
     repeats = len(spread) == inner.ndim and not _per_row(role)
-    axes = [k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]]
+    axes = [
+        k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]
+    ]
     kept: Array = np.any(inner, axis=tuple(axes), keepdims=True)
-    return np.broadcast_to(kept, spread).reshape(shape) if repeats else over(shape, kept)
+    return (
+        np.broadcast_to(kept, spread).reshape(shape) if repeats else over(shape, kept)
+    )
 
 
 def _per_row(role: Role) -> bool:
     """Return whether a mask leaves out whole partitions of an operand, not single elements."""
-    return role.whole_rows or role.takes in (OperandKind.VECTOR, OperandKind.VECTOR_OR_NUMBER)
+    return role.whole_rows or role.takes in (
+        OperandKind.VECTOR,
+        OperandKind.VECTOR_OR_NUMBER,
+    )
 
 
 # -- element by element ----------------------------------------------------------------------------
@@ -122,9 +131,15 @@ def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
     lead = [axis for axis in range(values.ndim) if axis not in axes]
     order = (*lead, *axes)
     shape = tuple(values.shape[axis] for axis in order)
-    kept = np.where(inner, values, 0).transpose(order).reshape(-1, math.prod(shape[len(lead) :]))
+    kept = (
+        np.where(inner, values, 0)
+        .transpose(order)
+        .reshape(-1, math.prod(shape[len(lead) :]))
+    )
     left_out = ~inner.transpose(order).reshape(kept.shape)
-    lanes = np.take_along_axis(kept, np.argsort(left_out, axis=1, kind="stable"), axis=1)
+    lanes = np.take_along_axis(
+        kept, np.argsort(left_out, axis=1, kind="stable"), axis=1
+    )
     moved: Array = lanes.reshape(shape).transpose(*np.argsort(order))
     return moved
 
@@ -159,14 +174,20 @@ def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
                     held = held[:, places]
             operands.append(held)
         short = _shortened(call, len(rows), places, flat.shape[1])
-        with registers_of(current(), rows if len(call.instruction.destinations) > 1 else None):
+        with registers_of(
+            current(), rows if len(call.instruction.destinations) > 1 else None
+        ):
             output = call.instruction.meaning(short, *operands)
-        _gather(results, output if type(output) is tuple else (output,), rows, places, wide)
+        _gather(
+            results, output if type(output) is tuple else (output,), rows, places, wide
+        )
     finished = [_shaped(array, at, call, flat) for at, array in enumerate(results)]
     return tuple(finished) if len(finished) > 1 else finished[0]
 
 
-def _shortened(call: CheckedCall, partitions: int, places: Array, columns: int) -> CheckedCall:
+def _shortened(
+    call: CheckedCall, partitions: int, places: Array, columns: int
+) -> CheckedCall:
     """Return the call on rows with only these places."""
 
     def short(described: Any, *, whole: bool = False) -> Any:
@@ -190,7 +211,11 @@ def _shortened(call: CheckedCall, partitions: int, places: Array, columns: int) 
 
 
 def _gather(
-    results: list[Any], outputs: tuple[Any, ...], rows: Array, places: Array, wide: int | None
+    results: list[Any],
+    outputs: tuple[Any, ...],
+    rows: Array,
+    places: Array,
+    wide: int | None,
 ) -> None:
     """Store the results of some rows among the results of all rows.
 
@@ -242,7 +267,9 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
     try:
         yield
     finally:
-        for whole, part in zip(kinds, (registers.accumulators, registers.exact), strict=True):
+        for whole, part in zip(
+            kinds, (registers.accumulators, registers.exact), strict=True
+        ):
             for engine, shown in part.items():
                 # reset for the first time: the other registers hold the reset value
                 held = whole[engine] if engine in whole else shown[[-1] * len(shown)]

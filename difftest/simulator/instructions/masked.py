@@ -94,7 +94,10 @@ def issue_masked(
 
 
 def _issue_inside(
-    core: Core, call: CheckedCall, issued: InstructionUse, left: tuple[IterationSpace, Array]
+    core: Core,
+    call: CheckedCall,
+    issued: InstructionUse,
+    left: tuple[IterationSpace, Array],
 ) -> None:
     """Issue the instruction for the iterations that a mask leaves: bools over its axes."""
     walk, chosen = left
@@ -106,7 +109,9 @@ def _issue_inside(
     if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
         issued.where = chosen
         issued.dst = _restrict_access(dst, chosen)
-        issued.operands = tuple(_restrict_access(operand, chosen) for operand in operands)
+        issued.operands = tuple(
+            _restrict_access(operand, chosen) for operand in operands
+        )
         gate.run_instruction(core, issued)
         return
     part = _part(call, operands, walk, chosen)
@@ -142,7 +147,9 @@ def _need_box(call: CheckedCall, part: MaskedPart) -> None:
 # -- the range of a mask ---------------------------------------------------------------------------
 
 
-def _iterations_of(call: CheckedCall, dst: Any, operands: tuple[Any, ...]) -> IterationSpace:
+def _iterations_of(
+    call: CheckedCall, dst: Any, operands: tuple[Any, ...]
+) -> IterationSpace:
     """Return the iterations: the record's, a reduction operand's shape, or the result's."""
     instruction = call.instruction
     if instruction.walk is not None:
@@ -187,7 +194,11 @@ def _part(
 def _is_scattered(tile: Tile, role: str, walk: IterationSpace) -> bool:
     """Return whether a tile has the iterations' elements in a shape that patterns do not reach."""
     axes = walk.axes.get(role)
-    full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
+    full = (
+        walk.walked
+        if axes is None
+        else tuple(walk.walked[k] for k in axes if k is not None)
+    )
     shape = tile.shape if tile._in_hbm else tile._tile_shape()
     if shape == full or math.prod(shape) != math.prod(full):
         return False
@@ -240,12 +251,20 @@ def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False)
     if not isinstance(operand, Tile):
         return operand
     shape = part.result if role == "dst" else operand._tile_shape()
-    axes = part.walk.axes.get(role, (0, *[None] * (len(shape) - 1)) if whole_rows else None)
+    axes = part.walk.axes.get(
+        role, (0, *[None] * (len(shape) - 1)) if whole_rows else None
+    )
     if axes is not None:
-        box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])
-        covered = tuple([shape[at] if k is None else covered[k] for at, k in enumerate(axes)])
+        box = tuple(
+            [slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)]
+        )
+        covered = tuple(
+            [shape[at] if k is None else covered[k] for at, k in enumerate(axes)]
+        )
         if isinstance(operand._axes, tuple):
-            kept = np.broadcast_to(_project(kept, axes), [cut.stop - cut.start for cut in box])
+            kept = np.broadcast_to(
+                _project(kept, axes), [cut.stop - cut.start for cut in box]
+            )
     return restrict(operand, box, covered, kept)
 
 
@@ -255,7 +274,9 @@ def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
     covered = covered[len(covered) - index.ndim :]
     start = index.start
     shape = []
-    for cut, size, have, step in zip(box, covered, index.shape, index.steps, strict=True):
+    for cut, size, have, step in zip(
+        box, covered, index.shape, index.steps, strict=True
+    ):
         low, high = (cut.start, cut.stop) if have == size else (0, have)
         start += low * step
         shape.append(high - low)
@@ -294,7 +315,9 @@ def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
     if not isinstance(part._axes, tuple) or not kept.size:
         return part
     axes = _aligned(len(shape), len(full))
-    repeats = tuple([k for k in range(len(full)) if k not in axes or shape[axes.index(k)] == 1])
+    repeats = tuple(
+        [k for k in range(len(full)) if k not in axes or shape[axes.index(k)] == 1]
+    )
     there = kept.any(axis=repeats, keepdims=True)
     return kept_inside(part._as_tile(), there.reshape([there.shape[k] for k in axes]))
 

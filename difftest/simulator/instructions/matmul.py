@@ -32,7 +32,11 @@ from difftest.simulator.errors import (
     kernel_location,
     warn_of_hazard,
 )
-from difftest.simulator.instructions.anomalies import EXACT_INTEGER, look_at_counts, may_count
+from difftest.simulator.instructions.anomalies import (
+    EXACT_INTEGER,
+    look_at_counts,
+    may_count,
+)
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.instructions.products import product
@@ -136,7 +140,11 @@ def _free_sizes(call: CheckedCall) -> None:
         most = machine.psum_partition_bytes // itemsize
         source = "all banks of PSUM"
     for name, limit, why in (
-        ("stationary", machine.gemm_stationary_fmax, "nl.tile_size.gemm_stationary_fmax"),
+        (
+            "stationary",
+            machine.gemm_stationary_fmax,
+            "nl.tile_size.gemm_stationary_fmax",
+        ),
         ("moving", most, source),
     ):
         if call[name].free_size // _pairs(call) <= limit:
@@ -174,7 +182,9 @@ def _pe_tile(call: CheckedCall) -> None:
         wrong = "both are set, each (row, column)"
     elif any(int(value) % step for value in (*position, *size)):
         wrong = f"values are multiples of {step}"
-    elif size[0] < stationary.partitions or size[1] < stationary.free_size // _pairs(call):
+    elif size[0] < stationary.partitions or size[1] < stationary.free_size // _pairs(
+        call
+    ):
         wrong = "tile_size is at least the stationary tile's size"
     elif size[0] == size[1] == step and machine.nc_version == 2:
         wrong = f"({step}, {step}) tiles need NeuronCore-v3"
@@ -207,7 +217,10 @@ def _pe_tile_of_today(call: CheckedCall) -> None:
     if len(position) != len(size) or not size:
         return
     sizes = call.machine.pe_tile_sizes
-    if any(extent not in sizes or at % extent for at, extent in zip(position, size, strict=True)):
+    if any(
+        extent not in sizes or at % extent
+        for at, extent in zip(position, size, strict=True)
+    ):
         raise KernelError(
             "a tile of the PE array starts at a multiple of its size",
             happened=f"nc_matmul got the PE tile {position} of the size {size}",
@@ -269,7 +282,11 @@ def _iterations(call: CheckedCall) -> IterationSpace:
     shape = (*stationary.shape[:pairs], columns, *moving.shape[pairs:])
     rows = tuple(range(pairs))
     free = tuple(range(pairs + 1, len(shape)))
-    axes = {"stationary": (*rows, pairs), "moving": (*rows, *free), "dst": (pairs, *free)}
+    axes = {
+        "stationary": (*rows, pairs),
+        "moving": (*rows, *free),
+        "dst": (pairs, *free),
+    }
     return IterationSpace(shape, shape, axes)
 
 
@@ -365,7 +382,9 @@ multiplying = functools.partial(
 
 @multiplying(
     operands=(
-        Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role(
+            name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES
+        ),
         Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
@@ -405,19 +424,27 @@ def _look_at_product(
 ) -> None:
     """Note integers that float32 rounds in the product, or in its sum with ``dst``."""
     adds = call.options["accumulate"]
-    held = np.zeros(dst.shape) if adds is False else dst._values(unwritten=True).astype(np.float64)
+    held = (
+        np.zeros(dst.shape)
+        if adds is False
+        else dst._values(unwritten=True).astype(np.float64)
+    )
     if adds is None:
         held = np.where(dst._in_product(), held, 0.0)
     product = product.reshape(dst.shape)
     sizes = np.abs(product).max() + np.abs(held).max()
-    if not sizes > EXACT_INTEGER or not all((side == np.rint(side)).all() for side in sides):
+    if not sizes > EXACT_INTEGER or not all(
+        (side == np.rint(side)).all() for side in sides
+    ):
         return
     left, right = (side.astype(np.float64) for side in sides)
     exact = (left.T @ right).reshape(dst.shape)
     look_at_counts(product + held.astype(np.float32), exact + held)
 
 
-def put_product(call: CheckedCall, dst: Tile, product: Array, where: Array | None) -> None:
+def put_product(
+    call: CheckedCall, dst: Tile, product: Array, where: Array | None
+) -> None:
     """Store a product in its destination, or add it, as ``accumulate`` selects."""
     adds = call.options["accumulate"]
     storage = dst._storage
@@ -476,7 +503,9 @@ def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) ->
         return
     values = values.reshape(dst.shape)
     if call["accumulate"]:
-        values = values + np.where(fresh, np.float32(0), as_float(dst._values(unwritten=True)))
+        values = values + np.where(
+            fresh, np.float32(0), as_float(dst._values(unwritten=True))
+        )
     if where is not None:
         dst._storage.leave_out()
     write(dst, values, where)
@@ -487,7 +516,9 @@ added_product = replace(
     operands=(Role(name="product", buffers=PSUM_ONLY),),
     rules=(one_bank,),
     only={},
-    result=lambda call: Result(call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM),
+    result=lambda call: Result(
+        call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM
+    ),
     resolves=None,
     walk=None,
     moves=moved,
@@ -502,7 +533,9 @@ added_product = replace(
 def _transpose_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """Choose the Tensor Engine from SBUF to PSUM, else the Vector Engine, unless one is named."""
     dst = call.destinations.get("dst")
-    by_vector = call["data"].space is Space.PSUM or (dst and dst.space is not Space.PSUM)
+    by_vector = call["data"].space is Space.PSUM or (
+        dst and dst.space is not Space.PSUM
+    )
     if wanted is Engine.UNKNOWN and by_vector:
         wanted = Engine.VECTOR
     return choose_engine(call, wanted)
@@ -515,7 +548,9 @@ def _transposable(call: CheckedCall) -> None:
     data = call["data"]
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
         raise wrong_buffer(data, "data", "nc_transpose on the Tensor Engine", SBUF_ONLY)
-    limit = machine.partitions if engine is Engine.TENSOR else machine.vector_transpose_max
+    limit = (
+        machine.partitions if engine is Engine.TENSOR else machine.vector_transpose_max
+    )
     largest = max(data.free_size, data.partitions)
     if largest <= limit:
         return
@@ -545,7 +580,9 @@ def _transposed(call: CheckedCall) -> Result:
     """Return [F, P] for data [P, ...F]: the free axes collapse into one."""
     data: Descriptor = call["data"]
     space = Space.PSUM if call.engine is Engine.TENSOR else Space.SBUF
-    return Result((data.free_size, data.partitions), call.wanted_dtype(data.dtype), space)
+    return Result(
+        (data.free_size, data.partitions), call.wanted_dtype(data.dtype), space
+    )
 
 
 def _data_iterations(call: CheckedCall) -> IterationSpace:

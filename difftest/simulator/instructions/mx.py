@@ -117,7 +117,9 @@ def _whole_quadrants(call: CheckedCall, *roles: str) -> None:
         if tile.partitions % QUADRANT:
             rule = f"takes {role} with a multiple of {QUADRANT} partitions"
             did = f"got {role} of {tile.partitions} partitions"
-            limit = ", ".join(map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT)))
+            limit = ", ".join(
+                map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))
+            )
             received = f"{role} {list(tile.shape)}"
             raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
@@ -146,13 +148,17 @@ def _fours(call: CheckedCall) -> None:
     if src.free_size % GROUP_ELEMENTS:
         rule = f"takes a multiple of {GROUP_ELEMENTS} elements a partition"
         did = f"got {src.free_size} elements a partition"
-        raise call.refused(rule, did, f"src {list(src.shape)}: {src.free_size}", error=ShapeError)
+        raise call.refused(
+            rule, did, f"src {list(src.shape)}: {src.free_size}", error=ShapeError
+        )
 
 
 def _scale_fits(call: CheckedCall) -> None:
     src = call["src"]
     scale = call.destinations["dst_scale"]
-    _check_scale(call, "dst_scale", scale, src.partitions, src.free_size // GROUP_ELEMENTS)
+    _check_scale(
+        call, "dst_scale", scale, src.partitions, src.free_size // GROUP_ELEMENTS
+    )
 
 
 def _packed(call: CheckedCall) -> Result:
@@ -185,7 +191,9 @@ def quantize_mx(call: CheckedCall, src: Array) -> tuple[Array, MaskedValues]:
     """
     dtype = call.result.dtype
     partitions = src.shape[0]
-    groups = rows(src).reshape(partitions // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS)
+    groups = rows(src).reshape(
+        partitions // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS
+    )
     packed, exponent = quantized(groups, dtype)
     scale = call.destinations["dst_scale"]
     codes = made_like(exponent, (scale.partitions, exponent.shape[1]))
@@ -206,7 +214,9 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
         rule = "is documented for finite values"
         did = "got an infinity or NaN"
         remedy = "clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum"
-        raise call_error("quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy)
+        raise call_error(
+            "quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy
+        )
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
     exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
     quotient = np.ldexp(groups, -exponent[:, None, :, None]).astype(FLOAT8[dtype])
@@ -279,7 +289,9 @@ def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
     operands=(
         Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
         Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(name="stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role(
+            name="stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES
+        ),
         Role(name="moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
     ),
     options=("accumulate", "tile_position", "tile_size"),
@@ -322,6 +334,8 @@ def nc_matmul_mx(
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
     """Return operand elements times their scales, the contraction first: float32 [4 P, F]."""
     values = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype)
-    factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(np.float32)
+    factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(
+        np.float32
+    )
     values *= spread_over_groups(factors)[..., None]
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

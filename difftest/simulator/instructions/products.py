@@ -56,7 +56,16 @@ _PERIOD = 5
 _ROWS = TRN2.gemm_stationary_fmax
 _COLUMNS = TRN2.gemm_moving_fmax
 _FEW = ((_ROWS, _COLUMNS), (127, 257), (37, 48), (12, 200), (_ROWS, 1))
-_MORE = ((_ROWS, 500), (5, _COLUMNS), (100, 100), (_ROWS, 16), (2, 130), (1, 96), (30, 5), (1, 1))
+_MORE = (
+    (_ROWS, 500),
+    (5, _COLUMNS),
+    (100, 100),
+    (_ROWS, 16),
+    (2, 130),
+    (1, 96),
+    (30, 5),
+    (1, 1),
+)
 _SAMPLES = {DEEPEST: (*_FEW, *_MORE), 61: _FEW}
 """The sizes [M, N] of sample products, by depth: full tiles, remainders of each size, vectors."""
 
@@ -104,7 +113,8 @@ def is_uniform(padding: Padding) -> bool:
             padded_product(padding, left[:, :rows], right[:, :columns], got)
             if wanted is None:
                 wanted = np.tile(
-                    got[:_PERIOD, :_PERIOD], (rows // _PERIOD + 1, columns // _PERIOD + 1)
+                    got[:_PERIOD, :_PERIOD],
+                    (rows // _PERIOD + 1, columns // _PERIOD + 1),
                 )
             if not np.array_equal(got, wanted[:rows, :columns]):
                 return False
@@ -135,7 +145,12 @@ def added_in_order(left: Array, right: Array, out: Array) -> None:
     NumPy adds the terms of a single element in another order.
     """
     if right.shape[1] > 1:
-        np.einsum("km,kn->mn", np.ascontiguousarray(left), np.ascontiguousarray(right), out=out)
+        np.einsum(
+            "km,kn->mn",
+            np.ascontiguousarray(left),
+            np.ascontiguousarray(right),
+            out=out,
+        )
         return
     wide = np.einsum("km,kn->mn", np.ascontiguousarray(left), _padded(right, 0, 2))
     out[...] = wide[:, :1]

@@ -195,7 +195,9 @@ class CheckedCall:
     def tiles(self) -> dict[str, Descriptor]:
         """The operands that are tiles, by role."""
         return {
-            name: value for name, value in self.operands.items() if isinstance(value, Descriptor)
+            name: value
+            for name, value in self.operands.items()
+            if isinstance(value, Descriptor)
         }
 
     def alike(
@@ -205,7 +207,9 @@ class CheckedCall:
         shapes = self.instruction, self.machine, operands, self.options, destinations
         return CheckedCall(*shapes, *_WITHOUT_SHAPES(self))
 
-    def remark(self, error: Callable[[], NkiError], judge: Judge = report_violation) -> None:
+    def remark(
+        self, error: Callable[[], NkiError], judge: Judge = report_violation
+    ) -> None:
         """Judge each use of the call; by default as not promised by the documentation.
 
         ``error`` creates the error for each use, with the kernel's line. ``judge`` is
@@ -267,7 +271,9 @@ def choose_engine(
         rule = "runs on the engines that implement it"
         did = f"was to run on the engine {wanted.value}"
         received = f"engine={wanted.value}"
-        raise call.refused(rule, did, received, limit=", ".join(engine.value for engine in engines))
+        raise call.refused(
+            rule, did, received, limit=", ".join(engine.value for engine in engines)
+        )
     return wanted
 
 
@@ -320,7 +326,9 @@ class Instruction:
     """
     walk: Callable[[CheckedCall], IterationSpace] | None = None
     """Returns the axes of a mask that ranges over neither."""
-    reach: Callable[[CheckedCall], DependenceClass] = lambda call: DependenceClass.ELEMENT
+    reach: Callable[[CheckedCall], DependenceClass] = lambda call: (
+        DependenceClass.ELEMENT
+    )
     """Returns how a mask that is not a box divides the work."""
     counts_places: bool = False
     """True if the meaning depends on the position of an element in its row."""
@@ -394,7 +402,10 @@ class InstructionUse:
     def roles(self) -> Iterator[tuple[str, Any]]:
         """Yield each role's name with its operand or destination."""
         record = self.instruction
-        sides = (record.operands, self.operands), (record.destinations, (self.dst, *self.others))
+        sides = (
+            (record.operands, self.operands),
+            (record.destinations, (self.dst, *self.others)),
+        )
         for roles, operands in sides:
             yield from zip((role.name for role in roles), operands, strict=False)
 
@@ -407,7 +418,8 @@ EFFECTS: dict[str, Instruction] = {}
 
 def instruction(
     *engines: Engine,
-    reach: DependenceClass | Callable[[CheckedCall], DependenceClass] = DependenceClass.ELEMENT,
+    reach: DependenceClass
+    | Callable[[CheckedCall], DependenceClass] = DependenceClass.ELEMENT,
     table: dict[str, Instruction] = INSTRUCTIONS,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Instruction]:
@@ -421,8 +433,12 @@ def instruction(
         if name in table:
             raise ValueError(f"instruction {name} is registered twice")
         settings = {"pages": (f"{ISA}{name}",), **fields}
-        settings["reach"] = (lambda call: reach) if isinstance(reach, DependenceClass) else reach
-        table[name] = Instruction(name=name, engines=engines, meaning=meaning, **settings)
+        settings["reach"] = (
+            (lambda call: reach) if isinstance(reach, DependenceClass) else reach
+        )
+        table[name] = Instruction(
+            name=name, engines=engines, meaning=meaning, **settings
+        )
         return table[name]
 
     return register
@@ -432,9 +448,16 @@ def _names(functions: Iterable[object]) -> set[str]:
     """Return the names that the instructions' functions, and functions called by them, read."""
     names: set[str] = set()
     for function in functions:
-        if isinstance(function, FunctionType) and function.__module__.startswith(__package__):
+        if isinstance(function, FunctionType) and function.__module__.startswith(
+            __package__
+        ):
             codes = [function.__code__, *function.__code__.co_consts]
-            own = {name for code in codes if isinstance(code, CodeType) for name in code.co_names}
+            own = {
+                name
+                for code in codes
+                if isinstance(code, CodeType)
+                for name in code.co_names
+            }
             held = [cell.cell_contents for cell in function.__closure__ or ()]
             names |= own | _names([*held, *map(function.__globals__.get, own)])
     return names

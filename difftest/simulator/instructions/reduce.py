@@ -88,7 +88,9 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
         return _reduce_in_order(op, floats, axes)
     # If all terms are -0.0 the sum is -0.0, as along free axes.
-    more = {"initial": -0.0} if op.name == "add" and isinstance(floats, np.ndarray) else {}
+    more = (
+        {"initial": -0.0} if op.name == "add" and isinstance(floats, np.ndarray) else {}
+    )
     return ufunc.reduce(floats, axis=axes, **more)  # type: ignore[no-any-return]
 
 
@@ -98,7 +100,9 @@ def _reduce_in_order(op: AluOp, floats: Array, axes: tuple[int, ...]) -> Array:
     shape = tuple([floats.shape[k] for k in lead])
     terms = math.prod([floats.shape[k] for k in axes])
     lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), terms)
-    ordered: Array = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
+    ordered: Array = (
+        sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
+    )
     return ordered.reshape(shape)
 
 
@@ -130,9 +134,13 @@ def _axes(call: CheckedCall) -> None:
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
         rule = "reduces free axes"
         did = f"got {asked} for {ndim} dimensions"
-        remedy = "across partitions use nisa.tensor_partition_reduce, or transpose first"
+        remedy = (
+            "across partitions use nisa.tensor_partition_reduce, or transpose first"
+        )
         limit = f"axes 1 to {ndim - 1}"
-        raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
+        raise call.refused(
+            rule, did, received, error=ShapeError, limit=limit, remedy=remedy
+        )
 
 
 def _not_negated(call: CheckedCall) -> None:
@@ -151,7 +159,9 @@ def _reduced(call: CheckedCall) -> Result:
     data: Descriptor = call["data"]
     axes = call["axis"]
     if call["keepdims"]:
-        shape: Shape = tuple(1 if k in axes else size for k, size in enumerate(data.shape))
+        shape: Shape = tuple(
+            1 if k in axes else size for k, size in enumerate(data.shape)
+        )
     else:
         kept = tuple(size for k, size in enumerate(data.shape) if k not in axes)
         shape = kept if len(kept) > 1 else (*kept, 1)
@@ -191,7 +201,9 @@ def tensor_reduce(call: CheckedCall, data: Array) -> Array:
         one_of("op", *_ACROSS_PARTITIONS, says="takes few operators", do="reduce with"),
         of_integers("op"),
     ),
-    result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
+    result=lambda call: Result(
+        (1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)
+    ),
     reduced=lambda call: (0,),
     reach=DependenceClass.AXES,
     facts=lambda call: {"op": call["op"].name},
@@ -252,7 +264,9 @@ def tensor_scalar_reduce(
     """``dst = data <op0> operand0``, and its reduction along the free axes into the registers."""
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
     if call["reduce_op"].name == "subtract":
-        reduced = reduce_array(call["reduce_op"], result, tuple(range(1, result.ndim)))[:, None]
+        reduced = reduce_array(call["reduce_op"], result, tuple(range(1, result.ndim)))[
+            :, None
+        ]
     else:
         reduced = accumulate_register(
             "vector", result, call["reduce_op"], call["reduce_cmd"], reduce_init
@@ -272,7 +286,9 @@ BN_AGGR_FIELDS = 2
 
 def _scanned(call: CheckedCall) -> Result:
     data: Descriptor = call["data0"]
-    return Result(data.shape, call.wanted_dtype(promote_dtypes(data.dtype, call["data1"].dtype)))
+    return Result(
+        data.shape, call.wanted_dtype(promote_dtypes(data.dtype, call["data1"].dtype))
+    )
 
 
 @instruction(
@@ -295,7 +311,9 @@ def _scanned(call: CheckedCall) -> Result:
     reach=DependenceClass.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
 )
-def tensor_tensor_scan(call: CheckedCall, data0: Array, data1: Array, initial: Any) -> Array:
+def tensor_tensor_scan(
+    call: CheckedCall, data0: Array, data1: Array, initial: Any
+) -> Array:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
     lines = as_float(rows(data0))
     others = as_float(rows(data1))
@@ -331,7 +349,9 @@ def _bn_length(call: CheckedCall) -> None:
         remedy = "call it on slices and aggregate with bn_aggr"
         limit = f"{most} (nl.tile_size.bn_stats_fmax)"
         received = f"{data!r}: {data.free_size}"
-        raise call.refused(rule, did, received, error=LimitError, limit=limit, remedy=remedy)
+        raise call.refused(
+            rule, did, received, error=LimitError, limit=limit, remedy=remedy
+        )
 
 
 def _fields(count: int) -> Any:
@@ -343,7 +363,11 @@ def _fields(count: int) -> Any:
 def _moments(values: Array) -> list[Array]:
     """Return count, mean and variance * count of each row, float32: a column each."""
     count = values.shape[1]
-    means = values.mean(axis=1, dtype=np.float32) if count else np.zeros(len(values), np.float32)
+    means = (
+        values.mean(axis=1, dtype=np.float32)
+        if count
+        else np.zeros(len(values), np.float32)
+    )
     mean = means[:, None]
     spread = np.square(values - mean).sum(axis=1, dtype=np.float32, keepdims=True)
     return [np.full_like(mean, count), mean, spread]
@@ -360,7 +384,9 @@ def _moments(values: Array) -> list[Array]:
 def bn_stats(call: CheckedCall, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements: [P, 6]."""
     lines = as_float(rows(data))
-    return np.concatenate([*_moments(lines[:, 0::2]), *_moments(lines[:, 1::2])], axis=1)
+    return np.concatenate(
+        [*_moments(lines[:, 0::2]), *_moments(lines[:, 1::2])], axis=1
+    )
 
 
 def _bn_tuples(call: CheckedCall) -> None:
@@ -369,7 +395,9 @@ def _bn_tuples(call: CheckedCall) -> None:
         rule = "takes (count, mean, variance * count) tuples"
         did = f"got {data.free_size} elements a partition"
         received = f"{data!r}: {data.free_size} elements a partition"
-        raise call.refused(rule, did, received, error=ShapeError, limit=f"a multiple of {BN_TUPLE}")
+        raise call.refused(
+            rule, did, received, error=ShapeError, limit=f"a multiple of {BN_TUPLE}"
+        )
 
 
 @instruction(
@@ -386,7 +414,9 @@ def bn_aggr(call: CheckedCall, data: Array) -> Array:
     count, mean, spread = (lines[:, k::BN_TUPLE] for k in range(BN_TUPLE))
     total = count.sum(axis=1, keepdims=True)
     centre = (count * mean).sum(axis=1, keepdims=True) / total
-    variance = (spread + count * np.square(mean - centre)).sum(axis=1, keepdims=True) / total
+    variance = (spread + count * np.square(mean - centre)).sum(
+        axis=1, keepdims=True
+    ) / total
     return np.concatenate([centre, variance], axis=1)
 
 
@@ -405,12 +435,18 @@ def _keeps_integers(call: CheckedCall) -> None:
 def _probability_of_integers(call: CheckedCall) -> None:
     data = call["data"]
     prob = call["prob"]
-    if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
+    if (
+        is_integer(data.dtype)
+        and isinstance(prob, Descriptor)
+        and prob.dtype != FLOAT32
+    ):
         rule = "of integers takes prob as a number or a float32 vector"
         did = f"of integers got prob in {dtype_name(prob.dtype)}"
         received = f"prob = {prob!r} for {data!r}"
         remedy = "cast it to float32 by nisa.tensor_copy"
-        raise call.refused(rule, did, received, error=DtypeError, limit="float32", remedy=remedy)
+        raise call.refused(
+            rule, did, received, error=DtypeError, limit="float32", remedy=remedy
+        )
 
 
 @instruction(

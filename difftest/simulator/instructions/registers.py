@@ -63,12 +63,19 @@ def one_a_partition(call: CheckedCall) -> Shape:
 
 def reach_of_registers(call: CheckedCall) -> DependenceClass:
     """Return how results depend on operands: on a whole row if the registers take part."""
-    return DependenceClass.ELEMENT if call["reduce_cmd"] is Accumulate.IDLE else DependenceClass.ROW
+    return (
+        DependenceClass.ELEMENT
+        if call["reduce_cmd"] is Accumulate.IDLE
+        else DependenceClass.ROW
+    )
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
 REDUCE_INIT = Role(
-    name="reduce_init", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True
+    name="reduce_init",
+    takes=OperandKind.VECTOR_OR_NUMBER,
+    dtypes=(FLOAT32,),
+    optional=True,
 )
 
 
@@ -83,13 +90,19 @@ def commands(*allowed: Accumulate) -> Rule:
         if call["reduce_cmd"] not in allowed:
             rule = "knows only some commands for its registers"
             did = f"got reduce_cmd.{_shown(call['reduce_cmd'])}"
-            limit = ", ".join(_shown(cmd) for cmd in allowed if cmd is not Accumulate.READ)
-            raise call.refused(rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit)
+            limit = ", ".join(
+                _shown(cmd) for cmd in allowed if cmd is not Accumulate.READ
+            )
+            raise call.refused(
+                rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit
+            )
 
     return name_rule(rule, "commands", tuple(_shown(cmd) for cmd in allowed))
 
 
-LOADS_NOTHING = commands(*(cmd for cmd in Accumulate if cmd is not Accumulate.LOAD_REDUCE))
+LOADS_NOTHING = commands(
+    *(cmd for cmd in Accumulate if cmd is not Accumulate.LOAD_REDUCE)
+)
 """For instructions without an operand to load the registers from."""
 
 
@@ -99,7 +112,9 @@ def loads(call: CheckedCall, role: str) -> None:
     operand = call[role]
     command = call["reduce_cmd"]
     if (operand is None) is (command is Accumulate.LOAD_REDUCE):
-        shown = repr(operand) if isinstance(operand, Descriptor) else operand and "a number"
+        shown = (
+            repr(operand) if isinstance(operand, Descriptor) else operand and "a number"
+        )
         rule = f"takes {role} with reduce_cmd.load_reduce, and only with it"
         did = f"got {role} = {shown} with {_shown(command)}"
         raise call.refused(rule, did, f"{role} = {shown}, reduce_cmd.{_shown(command)}")
@@ -110,7 +125,9 @@ def read_if_used(call: CheckedCall) -> None:
     if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
         rule = "reads the reduction registers only if it uses them"
         did = "was to read registers that it does not use"
-        received = f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle"
+        received = (
+            f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle"
+        )
         remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
         raise call.refused(rule, did, received, remedy=remedy)
 
@@ -179,7 +196,9 @@ def _reduce_into(held: Array, lines: Array, name: str) -> Array:
     if name == "add":
         return sum_in_order(lines, start=held)
     if name == "multiply":
-        product: Array = np.multiply.reduce(np.concatenate([held[:, None], lines], 1), axis=1)
+        product: Array = np.multiply.reduce(
+            np.concatenate([held[:, None], lines], 1), axis=1
+        )
         return product
     if name in ("abs_max", "abs_min"):
         state: Array = functools.reduce(NKI_OPS[name].compute, lines.T, held)

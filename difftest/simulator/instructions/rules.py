@@ -25,12 +25,22 @@ from difftest.simulator.instructions.record import CheckedCall, Rule
 from difftest.simulator.trace import Engine, Space
 
 P = ParamSpec("P")
-_MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
+_MLIR_NAMES = {
+    "int32": "i32",
+    "uint32": "ui32",
+    "int16": "i16",
+    "uint16": "ui16",
+    "int8": "i8",
+}
 
 
 def _tiles(call: CheckedCall, roles: tuple[str, ...]) -> dict[str, Descriptor]:
     operands = {**call.operands, **call.destinations}
-    return {role: operands[role] for role in roles if isinstance(operands.get(role), Descriptor)}
+    return {
+        role: operands[role]
+        for role in roles
+        if isinstance(operands.get(role), Descriptor)
+    }
 
 
 def name_rule(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
@@ -40,12 +50,20 @@ def name_rule(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     return rule
 
 
-def rule_factory(rule: Callable[Concatenate[CheckedCall, P], None]) -> Callable[P, Rule]:
+def rule_factory(
+    rule: Callable[Concatenate[CheckedCall, P], None],
+) -> Callable[P, Rule]:
     """Turn a rule with arguments into a factory of rules that are named by their arguments."""
 
     def make(*args: P.args, **how: P.kwargs) -> Rule:
-        shown = [f"{value}" for value in (*args, *how.values()) if not isinstance(value, bool)]
-        return name_rule(lambda call: rule(call, *args, **how), rule.__name__, tuple(shown))
+        shown = [
+            f"{value}"
+            for value in (*args, *how.values())
+            if not isinstance(value, bool)
+        ]
+        return name_rule(
+            lambda call: rule(call, *args, **how), rule.__name__, tuple(shown)
+        )
 
     return make
 
@@ -69,7 +87,9 @@ def _partition_remedy(tiles: Mapping[str, Any]) -> str:
     larger = max(rows, key=lambda name: rows[name])
     fewest = min(rows.values())
     if fewest == 1:
-        return "repeat the tile of one partition first: nl.broadcast_to(tile, shape=...)"
+        return (
+            "repeat the tile of one partition first: nl.broadcast_to(tile, shape=...)"
+        )
     return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
 
 
@@ -129,7 +149,9 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
     return ShapeError(
         f"{where} takes tiles of the same partitions and elements in each",
         happened=f"{where} got tiles of different sizes",
-        received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
+        received=", ".join(
+            f"{name} {list(tile.shape)}" for name, tile in tiles.items()
+        ),
         remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
         "nisa.tensor_scalar for one value in each partition"
         if len({tile.shape[0] for tile in tiles.values()}) == 1
@@ -172,7 +194,9 @@ def float32_operands(rules: Iterable[Rule]) -> set[str]:
     """Return the operands that an instruction's :func:`arithmetic_in_float32` checks."""
     names = (rule.__name__.rstrip(")").partition("(") for rule in rules)
     kind = arithmetic_in_float32().__name__.partition("(")[0]
-    return {name for own, _, listed in names if own == kind for name in listed.split(", ")}
+    return {
+        name for own, _, listed in names if own == kind for name in listed.split(", ")
+    }
 
 
 same_rank = _equal_property(
@@ -186,7 +210,10 @@ same_rank = _equal_property(
 elements. No engine does this.
 """
 same_shape = _equal_property(
-    "same_shape", "operands of one shape", lambda tile: list(tile.shape), "the shapes {}"
+    "same_shape",
+    "operands of one shape",
+    lambda tile: list(tile.shape),
+    "the shapes {}",
 )
 one_dtype = _equal_property(
     "one_dtype",
@@ -212,7 +239,11 @@ one_memory = _equal_property(
 
 
 def one_of(
-    option: str, *allowed: Any, says: str, do: str = "", error: type[NkiError] = KernelError
+    option: str,
+    *allowed: Any,
+    says: str,
+    do: str = "",
+    error: type[NkiError] = KernelError,
 ) -> Rule:
     """Require an option, if given, to be one of the allowed values; an operator counts by its name.
 
@@ -224,7 +255,9 @@ def one_of(
         if value is not None and value not in allowed:
             did = f"was to {do} {value}" if do else f"got {option}={value}"
             limit = map(str, allowed)
-            raise call.refused(says, did, f"{option}={value}", error=error, limit=", ".join(limit))
+            raise call.refused(
+                says, did, f"{option}={value}", error=error, limit=", ".join(limit)
+            )
 
     return name_rule(rule, "one_of", (option,))
 
@@ -239,7 +272,9 @@ def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
         received = ", ".join(f"{role} = {tile!r}" for role, tile in tiles.items())
         remedy = "copy one of them to SBUF first (nisa.tensor_copy)"
         limit = "at most one of them in psum"
-        raise call.refused(rule, did, received, error=BufferError, limit=limit, remedy=remedy)
+        raise call.refused(
+            rule, did, received, error=BufferError, limit=limit, remedy=remedy
+        )
 
 
 def no_gpsimd_in_psum(call: CheckedCall) -> None:
@@ -263,7 +298,10 @@ def of_integers(call: CheckedCall, option: str) -> None:
     if not call[option].bitvec:
         return
     dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
-    for role, dtype in {**dtypes, "result": call.instruction.result(call).dtype}.items():
+    for role, dtype in {
+        **dtypes,
+        "result": call.instruction.result(call).dtype,
+    }.items():
         if not is_integer(dtype):
             raise DtypeError(
                 f"{call.title}: bitvec operators work on integers",
@@ -289,7 +327,9 @@ def binary(call: CheckedCall, *options: str) -> None:
 def can_reduce(option: str) -> Rule:
     """Require an operator, if given, that can reduce."""
     names = sorted(op.name for op in ALU_OPS.values() if op.reduction)
-    return one_of(option, *names, says="takes an operator that can reduce", do="reduce with")
+    return one_of(
+        option, *names, says="takes an operator that can reduce", do="reduce with"
+    )
 
 
 def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
@@ -297,7 +337,9 @@ def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
     for wrong, text, received in cases:
         if wrong:
             happened = f"{call.name} got {received}"
-            raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
+            raise LimitError(
+                f"{call.name}: {text}", happened=happened, received=received
+            )
 
 
 @rule_factory
@@ -319,7 +361,9 @@ def vector_ops(call: CheckedCall, *options: str) -> None:
         if Engine.VECTOR not in op.engines:
             rule = "runs on the Vector Engine"
             did = f"got the operator {op.name}"
-            limit = f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}"
+            limit = (
+                f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}"
+            )
             remedy = "use nisa.tensor_scalar or nisa.activation for it"
             raise call.refused(rule, did, f"op={op.name}", limit=limit, remedy=remedy)
 

@@ -70,7 +70,9 @@ def _eight_values(call: CheckedCall) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT or len(vals.shape) > 3:
         rule = f"takes {EIGHT} values a partition, in up to 3 dimensions"
-        did = f"got {vals.free_size} values a partition, in {len(vals.shape)} dimensions"
+        did = (
+            f"got {vals.free_size} values a partition, in {len(vals.shape)} dimensions"
+        )
         raise call.refused(rule, did, f"vals {vals!r}", error=ShapeError)
 
 
@@ -104,9 +106,13 @@ def _candidates(lines: Array) -> Array:
     if depth < _WORTH_FOLDING or not isinstance(lines, np.ndarray):
         return lines
     folded = lines[:, : depth * _COLUMNS].reshape(partitions, depth, _COLUMNS)
-    best = np.argpartition(-np.fmax.reduce(folded, axis=1), EIGHT - 1, axis=1)[:, :EIGHT]
+    best = np.argpartition(-np.fmax.reduce(folded, axis=1), EIGHT - 1, axis=1)[
+        :, :EIGHT
+    ]
     chosen = np.take_along_axis(folded, best[:, None, :], axis=2)
-    return np.concatenate((chosen.reshape(partitions, -1), lines[:, depth * _COLUMNS :]), axis=1)
+    return np.concatenate(
+        (chosen.reshape(partitions, -1), lines[:, depth * _COLUMNS :]), axis=1
+    )
 
 
 def ranks_of(vals: Array, *, backwards: bool) -> Array:
@@ -118,7 +124,12 @@ def ranks_of(vals: Array, *, backwards: bool) -> Array:
 
 @step
 def matches(
-    data: Array, vals: Array, call: CheckedCall, *, missing: int | None, backwards: bool = False
+    data: Array,
+    vals: Array,
+    call: CheckedCall,
+    *,
+    missing: int | None,
+    backwards: bool = False,
 ) -> Array:
     """Return the 8 places for each partition; ``missing`` for a value that is not in the data.
 
@@ -127,7 +138,9 @@ def matches(
     """
     lines = as_float(rows(data))
     wanted = as_float(rows(vals))
-    low, high = (end.reduce(wanted, axis=1, keepdims=True) for end in (np.fmin, np.fmax))
+    low, high = (
+        end.reduce(wanted, axis=1, keepdims=True) for end in (np.fmin, np.fmax)
+    )
     at = np.flatnonzero((lines >= low) & (lines <= high))
     row, column = np.divmod(at, lines.shape[1])
     value = lines.reshape(-1)[at]
@@ -147,7 +160,9 @@ def matches(
         rule = "is undefined for a value that is not in the data"
         did = "was to find a value that is not in the data"
         received = f"vals {float(wanted[partition, k])!r} in partition {partition}"
-        raise call.refused(rule, did, received, remedy="take vals from nisa.max8 of the same data")
+        raise call.refused(
+            rule, did, received, remedy="take vals from nisa.max8 of the same data"
+        )
     return places
 
 
@@ -155,9 +170,15 @@ def matches(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
     options=("all_ones",),
-    rules=(length("data", at_least_eight=True), _eight_values, same_partitions("data", "vals")),
+    rules=(
+        length("data", at_least_eight=True),
+        _eight_values,
+        same_partitions("data", "vals"),
+    ),
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
-    result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
+    result=lambda call: Result(
+        (call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)
+    ),
     reduced=all_free_axes,
     orders=True,
     reach=DependenceClass.ROW,
@@ -189,7 +210,11 @@ def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
             shape=lambda call: (call["data"].partitions, EIGHT),
         ),
     ),
-    rules=(length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
+    rules=(
+        length("data", at_least_eight=False),
+        _eight_values,
+        same_partitions("data", "vals"),
+    ),
     result=result_like("data"),
     orders=True,
     reach=DependenceClass.ROW,
@@ -233,7 +258,11 @@ def _gatherable(call: CheckedCall) -> None:
     most = call.machine.gather_indices_max
     limits(
         call,
-        (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions} partitions"),
+        (
+            partitions % cores,
+            f"partitions are a multiple of {cores}",
+            f"{partitions} partitions",
+        ),
         (
             width not in GATHER_WIDTHS,
             f"num_elem_per_idx is one of {GATHER_WIDTHS}",
@@ -241,7 +270,11 @@ def _gatherable(call: CheckedCall) -> None:
         ),
         (used > most, f"at most {most} indices a core", f"{used} indices"),
         (used < 1, "at least one index", f"{used} indices"),
-        (used > available, f"at most the {available} indices of a core's slice", f"{used} indices"),
+        (
+            used > available,
+            f"at most the {available} indices of a core's slice",
+            f"{used} indices",
+        ),
     )
 
 
@@ -253,7 +286,11 @@ def _gatherable(call: CheckedCall) -> None:
     ),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
-    rules=(same_partitions("src_buffer", "index"), _gatherable, one_dtype("src_buffer", "dst")),
+    rules=(
+        same_partitions("src_buffer", "index"),
+        _gatherable,
+        one_dtype("src_buffer", "dst"),
+    ),
     result=lambda call: Result(
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
@@ -283,9 +320,14 @@ def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="indices", dtypes=(UINT32,)), Role(name="data", whole_rows=True)),
+    operands=(
+        Role(name="indices", dtypes=(UINT32,)),
+        Role(name="data", whole_rows=True),
+    ),
     rules=(same_partitions("data", "indices"),),
-    result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
+    result=lambda call: Result(
+        call["indices"].shape, call.wanted_dtype(call["data"].dtype)
+    ),
     pages=("nki/api/generated/nki.language.gather_flattened",),
 )
 def gather_flattened(call: CheckedCall, indices: Array, data: Array) -> Array:
@@ -294,7 +336,9 @@ def gather_flattened(call: CheckedCall, indices: Array, data: Array) -> Array:
     return taken_along_rows(call, data, indices, rule)
 
 
-def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) -> Array:
+def taken_along_rows(
+    call: CheckedCall, data: Array, indices: Array, rule: str
+) -> Array:
     """Return ``data[p, indices[p, i]]``, with the free axes of each flattened.
 
     Raises
@@ -319,7 +363,9 @@ def taken_along_rows(call: CheckedCall, data: Array, indices: Array, rule: str) 
 def _shuffle_mask(call: CheckedCall) -> None:
     quadrant = call.machine.shuffle_quadrant
     order = list(call["shuffle_mask"])
-    if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
+    if len(order) != quadrant or any(
+        not (0 <= k < quadrant or k == KEEP) for k in order
+    ):
         rule = f"takes a list of {quadrant} partitions"
         did = f"got a shuffle_mask of {len(order)} numbers"
         limit = f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone"
@@ -345,7 +391,12 @@ def _shuffle_starts(call: CheckedCall) -> None:
     Engine.VECTOR,
     operands=(Role(name="src"),),
     options=("shuffle_mask",),
-    rules=(_shuffle_mask, one_dtype("src", "dst"), same_free_size("src", "dst"), _shuffle_starts),
+    rules=(
+        _shuffle_mask,
+        one_dtype("src", "dst"),
+        same_free_size("src", "dst"),
+        _shuffle_starts,
+    ),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
     reach=DependenceClass.TILE,
 )
@@ -362,7 +413,9 @@ def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     there = (sources != KEEP) & (to - to % quadrant + sources < lines.shape[0])
     chosen[there] = True
     values[there] = lines[(to - to % quadrant + sources)[there]]
-    return MaskedValues(values.reshape(call.result.shape), chosen.reshape(call.result.shape))
+    return MaskedValues(
+        values.reshape(call.result.shape), chosen.reshape(call.result.shape)
+    )
 
 
 # -- sequence_bounds -------------------------------------------------------------------------------
@@ -381,7 +434,8 @@ def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     carries=False,
     result=lambda call: Result(
-        (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)
+        (1, 2, *call["segment_ids"].shape[1:]),
+        call.wanted_dtype(call["segment_ids"].dtype),
     ),
 )
 def sequence_bounds(call: CheckedCall, segment_ids: Array) -> Array:
@@ -391,7 +445,9 @@ def sequence_bounds(call: CheckedCall, segment_ids: Array) -> Array:
     if wrong.any():
         rule = "takes integers of at least 0 as segment_ids"
         did = f"got the segment {float(ids[wrong][0]):g}"
-        received = f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}"
+        received = (
+            f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}"
+        )
         raise call.refused(rule, did, received)
     bounds = np.empty((2, ids.size), dtype=np.float32)
     for i, segment in enumerate(ids):

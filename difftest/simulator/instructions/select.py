@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import (
+    DTYPES,
+    FLOAT32,
+    FLOATS,
+    TFLOAT32,
+    WIDE_INTEGERS,
+    Array,
+)
 from difftest.simulator.errors import NotModelledError, ShapeError
 from difftest.simulator.index import Index, Shape, broadcast_shapes
 from difftest.simulator.instructions.alu import ALU_OPS
@@ -43,15 +50,24 @@ from difftest.simulator.instructions.rules import (
     same_elements,
     same_rank,
 )
-from difftest.simulator.instructions.values import as_float, column, operand_dtype, promote_dtypes
+from difftest.simulator.instructions.values import (
+    as_float,
+    column,
+    operand_dtype,
+    promote_dtypes,
+)
 from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.trace import Engine, Purpose
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
-COMPARISONS = tuple(op.name for op in ALU_OPS.values() if op.comparison and not op.unary)
+COMPARISONS = tuple(
+    op.name for op in ALU_OPS.values() if op.comparison and not op.unary
+)
 AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
 """The dtypes of affine_select's operands and results (AWS: nki.isa.affine_select)."""
-PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool")))
+PREDICATE_DTYPES = tuple(
+    map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool"))
+)
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, which is exact up to this limit."""
@@ -119,18 +135,26 @@ def _range_rules(call: CheckedCall) -> None:
     if last > _EXACT_INDEX:
         rule = "compares indices in float32"
         did = f"was to compare indices up to {last - 1}"
-        raise call.refused(rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}")
+        raise call.refused(
+            rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}"
+        )
 
 
 _KEEPS_THE_LARGEST = one_of(
-    "reduce_op", "maximum", says="reduces with max only", do="reduce with", error=NotModelledError
+    "reduce_op",
+    "maximum",
+    says="reduces with max only",
+    do="reduce with",
+    error=NotModelledError,
 )
 
 
 def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> Array:
     """Return where the free index is between the bounds of its partition."""
     places = np.arange(data[0].size) if call.places is None else call.places
-    index = (call["range_start"] + places.astype(np.float32)).reshape(1, *data.shape[1:])
+    index = (call["range_start"] + places.astype(np.float32)).reshape(
+        1, *data.shape[1:]
+    )
     low, high = (column(bound, data.ndim) for bound in (bound0, bound1))
     chosen: Array = np.logical_and(
         call["comp_op0"].compute(index, low), call["comp_op1"].compute(index, high)
@@ -145,7 +169,14 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
         Role(name="bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
         Role(name="bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
     ),
-    options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "reduce_cmd"),
+    options=(
+        "comp_op0",
+        "comp_op1",
+        "range_start",
+        "on_false_value",
+        "reduce_op",
+        "reduce_cmd",
+    ),
     destinations=(DST, REDUCE_RES),
     rules=(
         needs_generation(3),
@@ -153,7 +184,9 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
             one_of(name, *RANGE_COMPARISONS, says="compares", do="compare with")
             for name in ("comp_op0", "comp_op1")
         ),
-        one_of("on_false_value", _FILL, says="fills with the smallest float32, nl.fp32.min"),
+        one_of(
+            "on_false_value", _FILL, says="fills with the smallest float32, nl.fp32.min"
+        ),
         _range_rules,
         LOADS_NOTHING,
         _KEEPS_THE_LARGEST,
@@ -198,7 +231,9 @@ def range_select(
         read_if_used,
         _KEEPS_THE_LARGEST,
     ),
-    result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    result=lambda call: Result(
+        call.destinations["dst"].shape, call.destinations["dst"].dtype
+    ),
     reach=reach_of_registers,
     purpose=Purpose.PICK,
 )
@@ -209,9 +244,13 @@ def select_reduce(
     values = as_float(on_true)
     chosen = holds(call, predicate).reshape(values.shape)
     is_vector = is_array(on_false)
-    other = as_float(column(on_false, values.ndim)) if is_vector else as_constant(on_false)
+    other = (
+        as_float(column(on_false, values.ndim)) if is_vector else as_constant(on_false)
+    )
     result = np.where(chosen, values, other).reshape(call.result.shape)
-    return result, reduce_into_register("vector", result, call["reduce_op"], call["reduce_cmd"])
+    return result, reduce_into_register(
+        "vector", result, call["reduce_op"], call["reduce_cmd"]
+    )
 
 
 # -- where -----------------------------------------------------------------------------------------

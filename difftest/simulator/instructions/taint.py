@@ -69,7 +69,9 @@ def _plane(operand: Any) -> Any:
 
 
 def _one_plane(operands: Sequence[Any]) -> Any:
-    planes = [operand.taint for operand in operands if isinstance(operand, TaintedArray)]
+    planes = [
+        operand.taint for operand in operands if isinstance(operand, TaintedArray)
+    ]
     return functools.reduce(np.bitwise_or, planes)
 
 
@@ -81,7 +83,11 @@ class TaintedArray(Lifted):
     def __init__(self, reads: TaintSink, values: Any, plane: Any) -> None:
         self.reads = reads
         self.values = values
-        self.taint = plane if plane.shape == values.shape else np.broadcast_to(plane, values.shape)
+        self.taint = (
+            plane
+            if plane.shape == values.shape
+            else np.broadcast_to(plane, values.shape)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -143,12 +149,16 @@ class TaintedArray(Lifted):
         if decides is not None:
             sure = decides(self.values) & (self.taint == 0)
             plane = np.where(sure.any(axis=axes, keepdims=keepdims), 0, plane)
-        return self._made(ufunc.reduce(self.values, axis=axes, keepdims=keepdims), plane)
+        return self._made(
+            ufunc.reduce(self.values, axis=axes, keepdims=keepdims), plane
+        )
 
     def _all(self, axes: Any, *, keepdims: Any = False) -> Any:
         return np.bitwise_or.reduce(self.taint, axis=axes, keepdims=keepdims)
 
-    def sum(self, axis: int, dtype: Any = None, *, keepdims: bool = False) -> TaintedArray:
+    def sum(
+        self, axis: int, dtype: Any = None, *, keepdims: bool = False
+    ) -> TaintedArray:
         values = self.values.sum(axis=axis, dtype=dtype, keepdims=keepdims)
         return self._made(values, self._all(axis, keepdims=keepdims))
 
@@ -166,7 +176,9 @@ class TaintedArray(Lifted):
         return self._made(np.zeros(shape, self.dtype), np.zeros(shape, TAINT_DTYPE))
 
     def do_full_like(self, like: Any, number: float) -> TaintedArray:
-        return self._made(np.full_like(like.values, number), np.zeros(like.shape, TAINT_DTYPE))
+        return self._made(
+            np.full_like(like.values, number), np.zeros(like.shape, TAINT_DTYPE)
+        )
 
     def do_concatenate(self, parts: Sequence[Any], axis: int) -> TaintedArray:
         values, plane = (
@@ -184,7 +196,9 @@ class TaintedArray(Lifted):
     def _taken(self, take: Any, array: Any, places: Any, axis: int) -> TaintedArray:
         named = _plane(places)
         at = _values(places)
-        values, plane = (take(plane, at, axis=axis) for plane in (array.values, array.taint))
+        values, plane = (
+            take(plane, at, axis=axis) for plane in (array.values, array.taint)
+        )
         return self._made(values, plane | named)
 
     do_sort = functools.partialmethod(_ordered, np.sort)
@@ -192,9 +206,13 @@ class TaintedArray(Lifted):
     do_take_along_axis = functools.partialmethod(_taken, np.take_along_axis)
     do_take = functools.partialmethod(_taken, np.take)
 
-    def do_put_along_axis(self, array: TaintedArray, places: Any, values: Any, axis: int) -> None:
+    def do_put_along_axis(
+        self, array: TaintedArray, places: Any, values: Any, axis: int
+    ) -> None:
         np.put_along_axis(array.values, _values(places), values, axis=axis)
-        array.taint = array.taint | np.bitwise_or.reduce(_plane(places), axis=axis, keepdims=True)
+        array.taint = array.taint | np.bitwise_or.reduce(
+            _plane(places), axis=axis, keepdims=True
+        )
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -210,22 +228,30 @@ class TaintedArray(Lifted):
         plane = lines._all(1)
         if start is not None:
             plane = plane | start.taint
-        return self._made(STEPS["sum_in_order"](lines.values, start=_values(start)), plane)
+        return self._made(
+            STEPS["sum_in_order"](lines.values, start=_values(start)), plane
+        )
 
     def do_matches(
         self, data: TaintedArray, vals: TaintedArray, *how: Any, **options: Any
     ) -> TaintedArray:
         """Find places, which depend on their whole row; an unwritten row finds nothing."""
         lines = [side.taint.reshape(len(side), -1) for side in (data, vals)]
-        plane = np.bitwise_or.reduce(np.concatenate(lines, axis=1), axis=1, keepdims=True)
+        plane = np.bitwise_or.reduce(
+            np.concatenate(lines, axis=1), axis=1, keepdims=True
+        )
         lost = (plane[:, 0] & UNWRITTEN_BITS) != 0
         if lost.all():
             return self._made(np.zeros(vals.shape, np.int64), plane)
-        rows = np.where(lost, np.argmin(lost), np.arange(len(lost)))  # another row in its place
+        rows = np.where(
+            lost, np.argmin(lost), np.arange(len(lost))
+        )  # another row in its place
         places = STEPS["matches"](data.values[rows], vals.values[rows], *how, **options)
         return self._made(places, plane)
 
-    def do_quantized(self, groups: TaintedArray, dtype: Any) -> tuple[TaintedArray, TaintedArray]:
+    def do_quantized(
+        self, groups: TaintedArray, dtype: Any
+    ) -> tuple[TaintedArray, TaintedArray]:
         """Quantize groups; each element depends on its whole group, by the common scale."""
         packed, exponents = STEPS["quantized"](groups.values, dtype)
         plane = groups._all((1, 3))
@@ -233,7 +259,14 @@ class TaintedArray(Lifted):
 
 
 _BY_ELEMENT = frozenset(
-    ("activated", "check_range", "in_integers", "multiply_add", "rounded_integers", "rsqrt")
+    (
+        "activated",
+        "check_range",
+        "in_integers",
+        "multiply_add",
+        "rounded_integers",
+        "rsqrt",
+    )
 )
 """Steps whose results depend only on the operands' elements at the same place, or without results.
 """

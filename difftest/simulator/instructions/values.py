@@ -57,7 +57,11 @@ def added(terms: Sequence[Array], dtype: DType) -> Array:
 
 def column(vector: Array, ndim: int) -> Array:
     """Return a vector, one element a partition, in a shape that broadcasts over ``ndim`` axes."""
-    return vector if vector.ndim == ndim else vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
+    return (
+        vector
+        if vector.ndim == ndim
+        else vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
+    )
 
 
 def rows(values: Array) -> Array:
@@ -97,7 +101,9 @@ def sum_in_order(lines: Array, start: Array | None = None) -> Array:
     # NumPy adds in pairs, but subtracts in order; rounding to nearest even ignores the sign.
     result: Array = 0 - np.subtract.reduce(lines, axis=1, initial=0)
     if start is None and not result.all():
-        result[(result == 0) & np.signbit(lines).all(axis=1)] = -0.0  # all terms are -0.0
+        result[
+            (result == 0) & np.signbit(lines).all(axis=1)
+        ] = -0.0  # all terms are -0.0
     return result
 
 

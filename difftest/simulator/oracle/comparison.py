@@ -43,7 +43,9 @@ from difftest.simulator.trace import Space
 
 TAKEN = dict.fromkeys(("rand", "rand2", "rng"), "the numbers are the launch's own")
 """Records without a literal meaning, and the reasons: the oracle takes over their results."""
-require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none")
+require_rules(
+    {**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none"
+)
 
 
 class Oracle(Follower):
@@ -70,7 +72,9 @@ class Oracle(Follower):
             held = self._tensors[number] = self._held(storage)
             if storage.in_hbm:
                 self._kept.append(held)
-            if storage.allocation.location is None:  # no line of the kernel allocated it
+            if (
+                storage.allocation.location is None
+            ):  # no line of the kernel allocated it
                 data = np.ascontiguousarray(storage.data).view(host_dtype(held.dtype))
                 held.whole.store(data.reshape(held.shape))
         return held.whole
@@ -90,7 +94,9 @@ class Oracle(Follower):
             first, base = allocation.address
             if on_chip:
                 psum = space is Space.PSUM
-                pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+                pitch = (
+                    machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+                )
                 row = row // allocation.shape[0]
                 base = first * pitch + base
         return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
@@ -106,7 +112,9 @@ class Oracle(Follower):
         other._registers = {}
         return other
 
-    def happened(self, opcode: str, writes: Sequence[Any], reads: Sequence[Any]) -> None:
+    def happened(
+        self, opcode: str, writes: Sequence[Any], reads: Sequence[Any]
+    ) -> None:
         """Take over the simulator's values from an effect."""
         for tile in writes:
             self.wrote(tile)
@@ -149,7 +157,9 @@ class Oracle(Follower):
             pairs = zip(record.operands, operands, strict=False)
             values = {role.name: _operand(operand) for role, operand in pairs}
             registers = self._registers.setdefault(current().seat.program, {})
-            literals = [None if dst is None else literal_of(dst).settled() for dst in targets]
+            literals = [
+                None if dst is None else literal_of(dst).settled() for dst in targets
+            ]
             assert literals[0] is not None
             use = LiteralUse(call, values, literals[0], kept, registers)
             if record.name == "dropout":
@@ -162,15 +172,25 @@ class Oracle(Follower):
             complete = self._complete and "reduce_cmd" not in call.options
             complete = complete and (not call.reads_dst or _is_written(targets[0]))
             put = []
-            for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
+            for role, tile, literal, result in zip(
+                roles, targets, literals, results, strict=False
+            ):
                 if literal is None or result is None:
                     continue
                 shape = literal.places.shape
                 product = record.name.startswith("nc_matmul")
-                kept = use.over(shape) if result.kept is None else _reshape(result.kept, shape)
+                kept = (
+                    use.over(shape)
+                    if result.kept is None
+                    else _reshape(result.kept, shape)
+                )
                 kept = kept & (literal.places >= 0)
                 elements = _reshape(result.values, shape)
-                elements = elements if result.is_cast else round_literal(elements, literal.dtype)
+                elements = (
+                    elements
+                    if result.is_cast
+                    else round_literal(elements, literal.dtype)
+                )
                 literal.store(elements, kept, product=product)
                 slack = None if result.slack is None else _reshape(result.slack, shape)
                 put.append((role, tile, literal, kept, slack))
@@ -194,7 +214,11 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
     if written is not None:
         lost = kept & ~written
         kept = kept & written
-        if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
+        if (
+            lost.any()
+            and complete
+            and np.unique(literal.places).size == literal.places.size
+        ):
             raise _mismatch(title, role, actual, expected, lost, "were not written")
         literal.store(np.full(actual.shape, poison_element(literal.dtype)), lost)
         literal.touch(lost, written=False)
@@ -223,7 +247,9 @@ def _elements(tile: Any, literal: Literal) -> Array:
     if elements.dtype == host:
         return np.asarray(elements)
     bits = elements.dtype.itemsize == host.itemsize and tile._holds_bits
-    return np.asarray(np.ascontiguousarray(elements).view(host) if bits else elements.astype(host))
+    return np.asarray(
+        np.ascontiguousarray(elements).view(host) if bits else elements.astype(host)
+    )
 
 
 def _written(tile: Any) -> Array | None:
@@ -244,7 +270,9 @@ def _reshape(results: Any, shape: tuple[int, ...]) -> Array:
 def _same(actual: Array, expected: Array) -> Array:
     """Return where elements are equal bit by bit; all NaN are equal."""
     bits = f"u{actual.itemsize}"
-    same = np.ascontiguousarray(actual).view(bits) == np.ascontiguousarray(expected).view(bits)
+    same = np.ascontiguousarray(actual).view(bits) == np.ascontiguousarray(
+        expected
+    ).view(bits)
     if actual.dtype.kind in "iub":
         return np.asarray(same)
     return np.asarray(same | ((actual != actual) & (expected != expected)))
@@ -271,7 +299,12 @@ def _is_written(operand: Any) -> bool:
 
 
 def _mismatch(
-    title: str, role: str, actual: Array, expected: Array, wrong: Array, how: str = "differ"
+    title: str,
+    role: str,
+    actual: Array,
+    expected: Array,
+    wrong: Array,
+    how: str = "differ",
 ) -> OracleError:
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return OracleError(

@@ -22,7 +22,12 @@ from difftest.simulator.oracle.operators import (
     to_float32,
     wrapped,
 )
-from difftest.simulator.oracle.use import LiteralResult, LiteralUse, accumulate_literal, means
+from difftest.simulator.oracle.use import (
+    LiteralResult,
+    LiteralUse,
+    accumulate_literal,
+    means,
+)
 from difftest.simulator.trace import Engine
 
 _WRAPPING = ("add", "subtract", "multiply")
@@ -51,7 +56,9 @@ def tensor_tensor(use: LiteralUse) -> LiteralResult:
         y = y.reshape(x.shape)
     dtypes = (use.dtype_of("data1"), use.dtype_of("data2"), use.dtype)
     exact = _EXACT_OF_TODAY if use.call.into_existing else _WRAPPING
-    wide = use.call.engine is Engine.GPSIMD and all(dtype in WIDE_INTEGERS for dtype in dtypes)
+    wide = use.call.engine is Engine.GPSIMD and all(
+        dtype in WIDE_INTEGERS for dtype in dtypes
+    )
     if wide and op in exact:
         return LiteralResult(wrapped(apply_exactly(op, x, y), use.dtype))
     return LiteralResult(_kept_bits(op, apply_literal(op, x, y), use))
@@ -67,7 +74,9 @@ def apply_exactly(op: str, x: Array, y: Array) -> Array:
     return np.asarray(getattr(np, op)(x, y))
 
 
-def stepped(use: LiteralUse, number: int, x: Array, operand: str, *, reverse: bool) -> Array:
+def stepped(
+    use: LiteralUse, number: int, x: Array, operand: str, *, reverse: bool
+) -> Array:
     """Apply an instruction's operator to ``x`` and a number, or one element a partition."""
     op = str(use.op(f"op{number}"))
     y = use.vector(operand, x.ndim)
@@ -95,7 +104,11 @@ def scalar_tensor_tensor(use: LiteralUse) -> LiteralResult:
     op = str(use.op("op1"))
     return LiteralResult(
         _kept_bits(
-            op, apply_literal(op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))), use
+            op,
+            apply_literal(
+                op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))
+            ),
+            use,
         )
     )
 
@@ -118,7 +131,12 @@ def activation(use: LiteralUse) -> tuple[Any, Any]:
 
 
 def _with_registers(
-    use: LiteralUse, name: str, values: Array, engine: str, op: str | None, start: Any = None
+    use: LiteralUse,
+    name: str,
+    values: Array,
+    engine: str,
+    op: str | None,
+    start: Any = None,
 ) -> tuple[Any, Any]:
     """Return a function's values, and an engine's registers after their reduction."""
     slack = curve(values) if name in CURVES else None
@@ -198,7 +216,9 @@ def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
 def tensor_reduce(use: LiteralUse) -> LiteralResult:
     """Return a reduction of free axes, times -1 if ``negate``."""
     result = _reduced(use, str(use.op("op")), tuple(use["axis"]))
-    return result._replace(values=-to_float32(result.values)) if use["negate"] else result
+    return (
+        result._replace(values=-to_float32(result.values)) if use["negate"] else result
+    )
 
 
 @means("tensor_partition_reduce")
@@ -210,7 +230,9 @@ def tensor_partition_reduce(use: LiteralUse) -> LiteralResult:
 @means("tensor_scalar_reduce")
 def tensor_scalar_reduce(use: LiteralUse) -> tuple[Any, Any]:
     """Return ``data <op0> operand0``, and its reduction along the free axes."""
-    values = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
+    values = to_float32(
+        stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False)
+    )
     op = str(use.op("reduce_op"))
     if op == "subtract":
         kept = use.over((len(values), values[0].size))
@@ -235,9 +257,15 @@ def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
     for i, counts in enumerate(kept.T):
         x = first[:, i]
         y = second[:, i]
-        partial = apply_literal(op0, state, x) if use["reverse0"] else apply_literal(op0, x, state)
+        partial = (
+            apply_literal(op0, state, x)
+            if use["reverse0"]
+            else apply_literal(op0, x, state)
+        )
         new = to_float32(
-            apply_literal(op1, y, partial) if use["reverse1"] else apply_literal(op1, partial, y)
+            apply_literal(op1, y, partial)
+            if use["reverse1"]
+            else apply_literal(op1, partial, y)
         )
         state = np.where(counts, new, state)
         result[:, i] = state
@@ -248,7 +276,9 @@ def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
 def tensor_scalar_cumulative(use: LiteralUse) -> LiteralResult:
     """Return ``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
     src = to_float32(use["src"])
-    lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
+    lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(
+        len(src), -1
+    )
     op = str(use.op("op1"))
     command = use["reduce_cmd"].name
     start = np.full(use.machine.partitions, np.float32(START[op]))
@@ -298,7 +328,9 @@ def _moments(values: Array) -> list[Any]:
 @means("bn_stats")
 def bn_stats(use: LiteralUse) -> LiteralResult:
     """Return count, mean and variance * count of the even elements, then of the odd ones."""
-    return each_partition(use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
+    return each_partition(
+        use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2])
+    )
 
 
 def _aggregate(row: Array) -> list[Any]:

@@ -51,7 +51,11 @@ def tensor_copy_predicated(use: LiteralUse) -> LiteralResult:
     chosen = (use["predicate"] != 0).reshape(shape) ^ bool(use["reverse_pred"])
     src = use["src"]
     tensor = isinstance(use.literals["src"], Literal)
-    values = src.reshape(shape) if tensor else np.full(shape, literal_constant(src, use.dst.dtype))
+    values = (
+        src.reshape(shape)
+        if tensor
+        else np.full(shape, literal_constant(src, use.dst.dtype))
+    )
     return LiteralResult(values, chosen & use.over(shape))
 
 
@@ -87,11 +91,16 @@ def dma_copy(use: LiteralUse) -> LiteralResult:
 def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
     """Return ``dst`` plus terms in float32, one by one, so that repeated places add up."""
     held = dst.read()
-    totals = {int(at): to_float32(value) for at, value in zip(places.flat, held.flat, strict=True)}
+    totals = {
+        int(at): to_float32(value)
+        for at, value in zip(places.flat, held.flat, strict=True)
+    }
     for at, term, counts in zip(places.flat, terms.flat, kept.flat, strict=True):
         if counts:
             totals[int(at)] = totals[int(at)] + term
-    return np.array([totals[int(at)] for at in places.flat], np.float32).reshape(places.shape)
+    return np.array([totals[int(at)] for at in places.flat], np.float32).reshape(
+        places.shape
+    )
 
 
 @means("dma_transpose")
@@ -108,7 +117,9 @@ def dma_transpose(use: LiteralUse) -> LiteralResult:
 @means("dma_compute")
 def dma_compute(use: LiteralUse) -> LiteralResult:
     """Return the sum of the sources in float32, in order, rounded once."""
-    sources = [literal for literal in use.literals.values() if isinstance(literal, Literal)]
+    sources = [
+        literal for literal in use.literals.values() if isinstance(literal, Literal)
+    ]
     total = to_float32(sources[0].read()).reshape(-1)
     for source in sources[1:]:
         total = total + to_float32(source.read()).reshape(-1)
@@ -120,7 +131,10 @@ def dma_compute(use: LiteralUse) -> LiteralResult:
 
 _EPSILON = epsilon(FLOAT32)
 _LEAST = 2.0**-149
-_FLOAT8 = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
+_FLOAT8 = {
+    "float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2_x4": ml_dtypes.float8_e5m2,
+}
 _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
 
@@ -152,7 +166,8 @@ def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
     left, right = left[depth].astype(np.float64), right[depth].astype(np.float64)
     shape = use.dst.places.shape
     total, size, mask = (
-        np.reshape(part, shape) for part in (left.T @ right, np.abs(left).T @ np.abs(right), mask)
+        np.reshape(part, shape)
+        for part in (left.T @ right, np.abs(left).T @ np.abs(right), mask)
     )
     slack = (size * _EPSILON + _LEAST) * (len(left) + 1)
     adds = use.asked
@@ -193,7 +208,9 @@ def _scaled(use: LiteralUse, name: str) -> Array:
     if dtype.names[0] in _FLOAT8:
         elements = elements.view(_FLOAT8[dtype.names[0]])
     else:
-        nibbles = np.stack([elements & 15, elements >> 4], axis=-1).reshape(*bits.shape, 4)
+        nibbles = np.stack([elements & 15, elements >> 4], axis=-1).reshape(
+            *bits.shape, 4
+        )
         elements = nibbles.view(ml_dtypes.float4_e2m1fn)
     rows = [p // 32 * 32 + p % 32 // 8 for p in range(len(bits))]
     scales = 2.0 ** (codes[rows] - 127)
@@ -220,8 +237,12 @@ def quantize_mx(use: LiteralUse) -> tuple[Any, Any]:
             group = rows[p : p + 8, 4 * column : 4 * column + 4]
             largest = np.abs(group).max()
             exponent = -127 if largest == 0 else int(np.floor(np.log2(largest)))
-            exponent = max(exponent - (_LARGEST_EXPONENT[name] - 1) * (largest != 0), -127)
-            quotient[p : p + 8, column] = np.ldexp(group, -exponent).astype(_FLOAT8[name])
+            exponent = max(
+                exponent - (_LARGEST_EXPONENT[name] - 1) * (largest != 0), -127
+            )
+            quotient[p : p + 8, column] = np.ldexp(group, -exponent).astype(
+                _FLOAT8[name]
+            )
             at = p // 32 * 32 + p % 32 // 8
             codes[at, column] = exponent + 127
             chosen[at, column] = True
@@ -250,11 +271,17 @@ def max8(use: LiteralUse) -> LiteralResult:
     return result._replace(slack=None)
 
 
-def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False) -> list[int]:
+def _places(
+    row: Array, wanted: Array, missing: int, *, backwards: bool = False
+) -> list[int]:
     """Return the first place of each value; equal values take successive places."""
     taken: dict[int, int] = {}
     for k in reversed(range(_EIGHT)) if backwards else range(_EIGHT):
-        places = [int(at) for at in np.flatnonzero(row == wanted[k]) if at not in taken.values()]
+        places = [
+            int(at)
+            for at in np.flatnonzero(row == wanted[k])
+            if at not in taken.values()
+        ]
         taken[k] = places[0] if places else -1 - k
     return [missing if taken[k] < 0 else taken[k] for k in range(_EIGHT)]
 
@@ -367,7 +394,10 @@ def topk(use: LiteralUse) -> tuple[Any, Any]:
     chosen = np.zeros(values.shape, np.bool_)
     for first in range(0, partitions, lanes):
         numbers = [rows[first + i % lanes, i // lanes] for i in range(count)]
-        keys = [(n == n, n if n == n else 0.0, -at) for at, n in enumerate(map(float, numbers))]
+        keys = [
+            (n == n, n if n == n else 0.0, -at)
+            for at, n in enumerate(map(float, numbers))
+        ]
         order = sorted(range(count), key=keys.__getitem__)[-k:]  # NaN is the least
         for j, place in enumerate(order):
             at = first + j % lanes, j // lanes
@@ -387,7 +417,9 @@ def affine_select(use: LiteralUse) -> LiteralResult:
     pred = use["pred"]
     pred = pred.reshape(data.shape) if pred.size == data.size else pred
     chosen = getattr(np, str(use.op("cmp_op")))(pred, 0)
-    return LiteralResult(np.where(chosen, to_float32(data), np.float32(use["on_false_value"])))
+    return LiteralResult(
+        np.where(chosen, to_float32(data), np.float32(use["on_false_value"]))
+    )
 
 
 @means("range_select")

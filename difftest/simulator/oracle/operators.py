@@ -44,7 +44,9 @@ def poison_element(dtype: DType) -> Array:
     if is_float(dtype):
         return np.array(np.nan).astype(host_dtype(dtype))
     byte = 1 if dtype == BOOL else 0xA5
-    return np.asarray(np.frombuffer(bytes([byte]) * dtype.itemsize, host_dtype(dtype))[0])
+    return np.asarray(
+        np.frombuffer(bytes([byte]) * dtype.itemsize, host_dtype(dtype))[0]
+    )
 
 
 def to_float32(elements: Array) -> Array:
@@ -65,7 +67,9 @@ def round_literal(values: Array, dtype: DType) -> Array:
     if values.dtype.kind in "iub":
         return np.clip(values.astype(np.int64), bounds.min, bounds.max).astype(dtype)
     whole = np.rint(values.astype(np.float64))
-    return np.clip(np.where(np.isnan(whole), 0.0, whole), bounds.min, bounds.max).astype(dtype)
+    return np.clip(
+        np.where(np.isnan(whole), 0.0, whole), bounds.min, bounds.max
+    ).astype(dtype)
 
 
 def _to_tfloat32(values: Array) -> Array:
@@ -76,7 +80,11 @@ def _to_tfloat32(values: Array) -> Array:
 
 def wrapped(values: Array, dtype: DType) -> Array:
     """Return the low bits of integers, as integers of ``dtype``."""
-    return values.astype(np.int64).astype(host_dtype(dtype)) if dtype != BOOL else values != 0
+    return (
+        values.astype(np.int64).astype(host_dtype(dtype))
+        if dtype != BOOL
+        else values != 0
+    )
 
 
 def literal_constant(value: Any, dtype: DType) -> Array:
@@ -190,7 +198,9 @@ EXACT: dict[str, Callable[[Array], Any]] = {
 CURVES: dict[str, Callable[[Array], Any]] = {
     "sigmoid": _sigmoid,
     "gelu": lambda x: _times(x, _normal(x)),
-    "gelu_dx": lambda x: _normal(x) + _times(x, np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)),
+    "gelu_dx": lambda x: (
+        _normal(x) + _times(x, np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+    ),
     "gelu_apprx_tanh": lambda x: _times(
         x, _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     ),

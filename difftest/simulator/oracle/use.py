@@ -46,7 +46,14 @@ class LiteralTensor:
     """A tensor: rows of bytes, ``pitch`` bytes apart, in a memory from ``base`` on."""
 
     def __init__(
-        self, memory: LiteralMemory, base: int, row: int, pitch: int, like: Any, *, on_chip: bool
+        self,
+        memory: LiteralMemory,
+        base: int,
+        row: int,
+        pitch: int,
+        like: Any,
+        *,
+        on_chip: bool,
     ) -> None:
         self.memory = memory
         self.base = base
@@ -68,7 +75,9 @@ class LiteralTensor:
         """Return the addresses in the memory of these bytes of the tensor."""
         if self.row == self.pitch:
             return places + self.base
-        return np.asarray(self.base + places // self.row * self.pitch + places % self.row)
+        return np.asarray(
+            self.base + places // self.row * self.pitch + places % self.row
+        )
 
 
 class Literal:
@@ -96,7 +105,9 @@ class Literal:
     def on_chip(self) -> bool:
         return self.held.on_chip
 
-    def viewed(self, rule: Callable[[Array], Array], dtype: DType | None = None) -> Literal:
+    def viewed(
+        self, rule: Callable[[Array], Array], dtype: DType | None = None
+    ) -> Literal:
         """Return another view of the tensor, whose places a rule computes from these."""
         places = self._places
         result = (lambda: rule(places())) if callable(places) else rule(places)
@@ -120,13 +131,17 @@ class Literal:
     def read(self) -> Array:
         """Return a copy of the elements in the host's form; outside elements are arbitrary."""
         host = host_dtype(self.dtype)
-        base, at = self._elements(self.held.memory.bytes, np.maximum(self.places, 0), host)
+        base, at = self._elements(
+            self.held.memory.bytes, np.maximum(self.places, 0), host
+        )
         elements = base[at]
         if at.ndim > self.places.ndim:
             elements = elements.view(host)[..., 0]
         return elements != 0 if self.dtype == BOOL else elements
 
-    def store(self, elements: Array, kept: Array | None = None, *, product: bool = False) -> None:
+    def store(
+        self, elements: Array, kept: Array | None = None, *, product: bool = False
+    ) -> None:
         """Store elements one by one, where ``kept`` is true and the place is inside the tensor."""
         places = self.places
         host = host_dtype(self.dtype)
@@ -217,7 +232,11 @@ class LiteralUse:
     def op(self, name: str) -> str | None:
         """Return the name of an operator."""
         operator = self[name]
-        return operator if operator is None or isinstance(operator, str) else str(operator.name)
+        return (
+            operator
+            if operator is None or isinstance(operator, str)
+            else str(operator.name)
+        )
 
     def dtype_of(self, name: str) -> DType | None:
         """Return the dtype of an operand that is a tensor; None for other operands."""
@@ -238,7 +257,9 @@ class LiteralUse:
 
     def over(self, shape: Shape) -> Array:
         """Return the mask's bools, reshaped to ``shape``; all true without a mask."""
-        return np.ones(shape, np.bool_) if self.kept is None else self.kept.reshape(shape)
+        return (
+            np.ones(shape, np.bool_) if self.kept is None else self.kept.reshape(shape)
+        )
 
 
 Meaning = Callable[[LiteralUse], Any]
@@ -258,7 +279,12 @@ def means(*records: str) -> Callable[[Function], Function]:
 
 
 def accumulate_literal(
-    use: LiteralUse, engine: str, lanes: Array, op: str | None, start: Any = None, command: str = ""
+    use: LiteralUse,
+    engine: str,
+    lanes: Array,
+    op: str | None,
+    start: Any = None,
+    command: str = "",
 ) -> Any:
     """Reduce ``lanes`` [P, ...] into an engine's registers and return their values.
 
@@ -276,11 +302,15 @@ def accumulate_literal(
     registers = use.registers.setdefault(engine, fresh.copy())
     held = registers[: len(lanes)]
     if command in ("RESET", "RESET_REDUCE"):
-        (registers if use.kept is None else held)[... if use.kept is None else rows] = first
+        (registers if use.kept is None else held)[... if use.kept is None else rows] = (
+            first
+        )
     if command == "LOAD_REDUCE":
         registers[...] = fresh
         held[rows] = np.broadcast_to(to_float32(start).reshape(-1), held.shape)[rows]
     if command not in ("RESET", "READ"):
-        for column, counts in zip(to_float32(lanes).reshape(kept.shape).T, kept.T, strict=True):
+        for column, counts in zip(
+            to_float32(lanes).reshape(kept.shape).T, kept.T, strict=True
+        ):
             held[...] = np.where(counts, ARITHMETIC[op](held, column), held)
     return LiteralResult(held[:, None].copy(), rows[:, None])

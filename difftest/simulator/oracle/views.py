@@ -44,7 +44,9 @@ def literal_of(tile: Any) -> Literal:
     try:
         literal: Literal = tile._literal
     except AttributeError:
-        raise not_modelled("a view that the oracle did not see made", repr(tile)) from None
+        raise not_modelled(
+            "a view that the oracle did not see made", repr(tile)
+        ) from None
     return literal
 
 
@@ -76,7 +78,9 @@ def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
     if isinstance(item, slice):
         start = 0 if item.start is None else as_int(item.start)
         stop = size if item.stop is None else as_int(item.stop)
-        start, stop = (end + size if wraps and end < 0 else end for end in (start, stop))
+        start, stop = (
+            end + size if wraps and end < 0 else end for end in (start, stop)
+        )
         return range(start, stop, 1 if item.step is None else as_int(item.step))
     if hasattr(item, "numbers") or isinstance(item, range):
         walk: range = getattr(item, "numbers", item)
@@ -93,9 +97,12 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
         return _by_tiles(source, items)
     if any(isinstance(item, Index) for item in items):
         arrays = [
-            indices(item) if isinstance(item, Index) else np.array(as_int(item)) for item in items
+            indices(item) if isinstance(item, Index) else np.array(as_int(item))
+            for item in items
         ]
-        return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
+        return source.viewed(
+            lambda places: pick(places, _aligned(arrays, places.shape))
+        )
     return source.viewed(lambda places: _basic(places, tile, items))
 
 
@@ -142,7 +149,9 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
         if isinstance(item, Index):
             return indices(item)
         if hasattr(item, "tile"):  # an index held in a tile plus an affine part
-            offset = indices(item.offset) if isinstance(item.offset, Index) else item.offset
+            offset = (
+                indices(item.offset) if isinstance(item.offset, Index) else item.offset
+            )
             return held(item.tile) + offset
         if not isinstance(item, Tile):
             return np.array(as_int(item))
@@ -183,14 +192,19 @@ def by_places(rule: Callable[..., Array]) -> Rule:
 
 
 def _sizes(shape: Any) -> list[int]:
-    return [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+    return [
+        as_int(size)
+        for size in (shape if isinstance(shape, (tuple, list)) else (shape,))
+    ]
 
 
 @by_places
 def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
     argument = shape[0] if len(shape) == 1 else shape
     sizes = argument if isinstance(argument, (tuple, list)) else (argument,)
-    return places.reshape([int(size) for size in sizes])  # integral floats are accepted with a note
+    return places.reshape(
+        [int(size) for size in sizes]
+    )  # integral floats are accepted with a note
 
 
 @by_places
@@ -218,7 +232,9 @@ CLASSIC: dict[str, Rule] = {
     "__getitem__": _classic_item,
     "reshape": _in_shape,
     "_broadcast_to": _repeated,
-    "expand_dims": by_places(lambda places, tile, axis: np.expand_dims(places, as_int(axis))),
+    "expand_dims": by_places(
+        lambda places, tile, axis: np.expand_dims(places, as_int(axis))
+    ),
     "view": _bits,
     "_as_tile": by_places(_as_tile),
 }
@@ -280,7 +296,11 @@ def _merged(places: Array, tile: Any, start_dim: Any, end_dim: Any) -> Array:
 
 
 def _rearranged(
-    places: Array, tile: Any, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None
+    places: Array,
+    tile: Any,
+    src_pattern: Any,
+    dst_pattern: Any,
+    fixed_sizes: Any = None,
 ) -> Array:
     sides = [
         [[entry] if isinstance(entry, str) else list(entry) for entry in side]
@@ -292,7 +312,9 @@ def _rearranged(
             sizes = [(fixed_sizes or {}).get(name, -1) for name in group]
             places = _split(places, tile, len(names), sizes)
         names += group
-    places = _permuted(places, tile, [names.index(name) for group in sides[1] for name in group])
+    places = _permuted(
+        places, tile, [names.index(name) for group in sides[1] for name in group]
+    )
     for axis, group in enumerate(sides[1]):
         if len(group) > 1:
             places = _merged(places, tile, axis, axis + len(group) - 1)
@@ -303,9 +325,16 @@ _AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_d
 """Arguments of ``ap`` after its pattern, and their defaults; ``dtype`` is the last."""
 
 
-def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: Any) -> Literal:
+def _pattern(
+    source: Literal, tile: Any, pattern: Any, *values: Any, **named: Any
+) -> Literal:
     """Return ``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
-    arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), values, strict=False)), **named}
+    arguments = {
+        **_AP,
+        "dtype": None,
+        **dict(zip((*_AP, "dtype"), values, strict=False)),
+        **named,
+    }
     offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
     wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
     size = wanted.itemsize
@@ -327,7 +356,9 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: An
         return Literal(held, walked(np.array(start), pairs), wanted)
     dim = as_int(indirect_dim)
     by_rows = vector_offset is not None
-    ends = np.take(whole, [0, -1], dim).reshape(-1)[[0, int(np.prod(whole.shape[dim + 1 :]))]]
+    ends = np.take(whole, [0, -1], dim).reshape(-1)[
+        [0, int(np.prod(whole.shape[dim + 1 :]))]
+    ]
     unit = int(np.prod(whole.shape[dim + 1 :])) * source.dtype.itemsize
     if whole.shape[dim] > 1:
         unit = int(ends[1] - ends[0]) // (whole.shape[dim] - 1)
@@ -351,7 +382,9 @@ def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
     held = _numbers(vector_offset)
     return _when_issued(
         source,
-        lambda whole: pick(whole, list(np.ix_(held()[:count], *map(np.arange, whole.shape[1:])))),
+        lambda whole: pick(
+            whole, list(np.ix_(held()[:count], *map(np.arange, whole.shape[1:])))
+        ),
     )
 
 
@@ -379,7 +412,9 @@ TODAYS: dict[str, Rule] = {
     "broadcast": by_places(
         lambda places, tile, dim, size: np.repeat(places, as_int(size), as_int(dim))
     ),
-    "expand_dim": by_places(lambda places, tile, dim: np.expand_dims(places, as_int(dim))),
+    "expand_dim": by_places(
+        lambda places, tile, dim: np.expand_dims(places, as_int(dim))
+    ),
     "squeeze_dim": by_places(lambda places, tile, dim: np.squeeze(places, as_int(dim))),
     "reshape_dim": by_places(_split),
     "flatten_dims": by_places(_merged),
@@ -412,7 +447,11 @@ def tracked(kind: Any) -> Any:
     }
     if issubclass(kind, Tile):
         methods["_whole"] = classmethod(_whole_of)
-    methods |= {"__slots__": (), "__hash__": kind.__hash__, "__module__": kind.__module__}
+    methods |= {
+        "__slots__": (),
+        "__hash__": kind.__hash__,
+        "__module__": kind.__module__,
+    }
     return type(kind.__name__, (kind,), {**methods, "_watched": True})
 
 

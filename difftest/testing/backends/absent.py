@@ -81,7 +81,9 @@ def importable(detection: SdkProbe) -> Iterator[None]:
     if parent and parent not in sys.modules:
         placed[parent] = table[parent]
     _keep_from_running(placed, detection)
-    replaced = {at: sys.modules.pop(at) for at in list(sys.modules) if _is_within(at, package)}
+    replaced = {
+        at: sys.modules.pop(at) for at in list(sys.modules) if _is_within(at, package)
+    }
     before = {**vars(sys.modules[parent])} if parent in sys.modules else {}
     sys.modules.update(placed)
     if parent:
@@ -109,7 +111,11 @@ def _keep_from_running(placed: dict[str, ModuleType], detection: SdkProbe) -> No
         function = kernel or options.get("func") or options.get("fn")
         if function is None:
             return decorate
-        return function if isinstance(function, AbsentKernel) else AbsentKernel(function, detection)
+        return (
+            function
+            if isinstance(function, AbsentKernel)
+            else AbsentKernel(function, detection)
+        )
 
     def launch(*args: object, **kwargs: object) -> NoReturn:
         raise _absence(detection)

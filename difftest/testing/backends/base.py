@@ -88,14 +88,19 @@ class KernelCall(NamedTuple):
     @property
     def target_names(self) -> tuple[str, ...]:
         """The names of the targets; empty if arrays are passed by position."""
-        return tuple(self.names[place] for place in self.target_places) if self.names else ()
+        return (
+            tuple(self.names[place] for place in self.target_places)
+            if self.names
+            else ()
+        )
 
     def missing_writes(self, targets: Sequence[Array]) -> tuple[Mask | None, ...]:
         """Return a mask of the elements of each target that are still poisoned."""
         poisoned_from = len(self.inputs)
         places = zip(self.target_places, targets, strict=True)
         return tuple(
-            still_poisoned(array) if place >= poisoned_from else None for place, array in places
+            still_poisoned(array) if place >= poisoned_from else None
+            for place, array in places
         )
 
     def arguments(self, rank: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -103,7 +108,10 @@ class KernelCall(NamedTuple):
         if not self.names:
             return self.arrays, dict(self.parameters)
         named = zip(self.names, self.arrays, strict=True)
-        own = {name: array[rank] if name in self.by_rank else array for name, array in named}
+        own = {
+            name: array[rank] if name in self.by_rank else array
+            for name, array in named
+        }
         return bind_kernel(self.kernel, own, self.parameters)
 
 

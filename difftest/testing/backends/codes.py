@@ -42,7 +42,9 @@ class Cause(NamedTuple):
 
 
 def _rows(is_text: bool) -> dict[str, Cause]:
-    with Path(__file__).with_name("codes.csv").open(encoding="utf-8", newline="") as file:
+    with (
+        Path(__file__).with_name("codes.csv").open(encoding="utf-8", newline="") as file
+    ):
         return {
             row["said"]: Cause(
                 row["meaning"],
@@ -61,7 +63,9 @@ CODES = _rows(is_text=False)
 """Causes by code, with the prefix of its newest form."""
 TEXTS = _rows(is_text=True)
 """Causes by a pattern of a text without a code."""
-BY_NUMBER = {cause.number: code for code, cause in CODES.items() if cause.number is not None}
+BY_NUMBER = {
+    cause.number: code for code, cause in CODES.items() if cause.number is not None
+}
 """The name of each status of the runtime by its number."""
 
 _PREFIXED = r"NCC_[A-Z]+\d+"
@@ -73,7 +77,9 @@ _STATUS = re.compile(
 )
 _DISTINCT = 1000
 """Numbers from here on are runtime statuses; smaller ones only in a line on the runtime."""
-_NO_STATUS = re.compile(r"NRT_(?:SUCCESS|(?:STATE|DTYPE|OP|TENSOR|FRAMEWORK|MAJOR|MINOR)_.*)")
+_NO_STATUS = re.compile(
+    r"NRT_(?:SUCCESS|(?:STATE|DTYPE|OP|TENSOR|FRAMEWORK|MAJOR|MINOR)_.*)"
+)
 """Names of the runtime that report no failure."""
 _LINE = re.compile(r"([\w./-]+\.py)(?:\", line |:)(\d+)")
 
@@ -104,7 +110,9 @@ def explain_log(log: str) -> Iterator[Explanation]:
             found.setdefault(key, []).append(said)
             near.setdefault(key, []).extend(lines)
     for key, every in found.items():
-        yield Explanation(every[0], cause_of(key), tuple(dict.fromkeys(near[key])), len(every))
+        yield Explanation(
+            every[0], cause_of(key), tuple(dict.fromkeys(near[key])), len(every)
+        )
 
 
 def codes_in(row: str) -> list[str]:
@@ -134,7 +142,9 @@ def full_code(said: str) -> str:
     if said in CODES or not re.fullmatch(rf"(?:NCC_)?{_SHORT}", said):
         return said
     short = said.removeprefix("NCC_")
-    return next((full for full in (f"NCC_{short}", f"NCC_I{short}") if full in CODES), said)
+    return next(
+        (full for full in (f"NCC_{short}", f"NCC_I{short}") if full in CODES), said
+    )
 
 
 def cause_of(code: str) -> Cause | None:

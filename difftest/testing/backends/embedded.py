@@ -11,7 +11,12 @@ import numpy as np
 
 from difftest.analysis.finding import Finding
 from difftest.analysis.inspection import Inspector
-from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
+from difftest.simulator import (
+    MissingNameError,
+    NkiError,
+    NotModelledError,
+    SignatureError,
+)
 from difftest.simulator.dtypes import Array
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.errors import is_inside
@@ -43,7 +48,9 @@ class EmbeddedSimulator:
     """A backend for kernels that were imported while the embedded modules were installed."""
 
     name = "embedded"
-    description = "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    description = (
+        "the embedded simulator, in NumPy (trn2, unless a kernel names its platform)"
+    )
     plain = False
 
     def __init__(self, level: str | None = None, strictness: str | None = None) -> None:
@@ -62,15 +69,27 @@ class EmbeddedSimulator:
         """
         inspector = Inspector() if call.inspect else None
         machine = MACHINES[call.machine] if call.machine is not None else None
-        how = call.grid, machine, call.record, self.plain, self.level, call.exact or False
+        how = (
+            call.grid,
+            machine,
+            call.record,
+            self.plain,
+            self.level,
+            call.exact or False,
+        )
         calls = map(call.arguments, range(call.ranks or 1))
         runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
         try:
             with listening(inspector), strictness_scope(self.strictness):
-                result = merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
+                result = (
+                    merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
+                )
         except NotModelledError as error:
             return Unsupported(error)
-        except (SignatureError, MissingNameError) as error:  # a bug of the kernel, not a rule
+        except (
+            SignatureError,
+            MissingNameError,
+        ) as error:  # a bug of the kernel, not a rule
             return Crashed(error)
         except NkiError as error:
             forget_caller(error, __file__)
@@ -87,9 +106,16 @@ class EmbeddedSimulator:
             with internal_error_scope("the linter"):
                 findings += self.reader(call.kernel, self.level, result.trace)
         written = call.written
-        kept = [number for number, of in enumerate(result.origins) if not _is_among(of, written)]
+        kept = [
+            number
+            for number, of in enumerate(result.origins)
+            if not _is_among(of, written)
+        ]
         outputs = (*(result.outputs[number] for number in kept), *written)
-        unwritten = (*(result.unwritten[number] for number in kept), *call.missing_writes(written))
+        unwritten = (
+            *(result.unwritten[number] for number in kept),
+            *call.missing_writes(written),
+        )
         exact = None if exact is None else exact.of(kept, written)
         named = zip(call.target_names, written, strict=False)
         return Completed(
@@ -101,7 +127,9 @@ class EmbeddedSimulator:
             written=result.written,
             returned=result.returned,
             unset=unset_arguments(call, result.trace),
-            untouched=tuple(name for name, at in named if not _is_among(at, result.written)),
+            untouched=tuple(
+                name for name, at in named if not _is_among(at, result.written)
+            ),
         )
 
 
@@ -129,8 +157,15 @@ def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
     """Merge the results of all ranks: outputs along a first axis, and the first rank's trace."""
     outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
     masks = [
-        np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
-        for array, *several in zip(outputs, *(rank.unwritten for rank in ranks), strict=True)
+        np.stack(
+            [
+                np.broadcast_to(mask is not None and mask, array.shape[1:])
+                for mask in several
+            ]
+        )
+        for array, *several in zip(
+            outputs, *(rank.unwritten for rank in ranks), strict=True
+        )
     ]
     return LaunchResult(
         outputs,
@@ -138,7 +173,9 @@ def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
         ranks[0].trace,
         written=tuple(_whole(array) for rank in ranks for array in rank.written),
         returned=tuple(_whole(array) for rank in ranks for array in rank.returned),
-        origins=tuple(None if array is None else _whole(array) for array in ranks[0].origins),
+        origins=tuple(
+            None if array is None else _whole(array) for array in ranks[0].origins
+        ),
     )
 
 
@@ -177,7 +214,9 @@ class PlainSimulator(EmbeddedSimulator):
     """The embedded simulator with an oracle that judges each instruction, slow and literal."""
 
     name = "plain"
-    description = "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
+    description = (
+        "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
+    )
     plain = True
 
 
@@ -195,7 +234,9 @@ def run_beside_sdk(call: KernelCall) -> Completed | str:
         return "the kernel is not a function of a module"
     module, name = place
 
-    def within() -> Completed | str:  # a fork needs no pickling of the call and its closures
+    def within() -> (
+        Completed | str
+    ):  # a fork needs no pickling of the call and its closures
         forget_sdk()
         with embedded():
             kernel = getattr(importlib.import_module(module), name)

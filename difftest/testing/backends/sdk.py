@@ -117,23 +117,32 @@ def detect_sdk() -> Sdk:
 def _detect(dialect: str) -> SdkProbe:
     package = PACKAGES[dialect].partition(".")[0]
     if package in sys.modules and is_embedded(sys.modules[package]):
-        return SdkProbe(dialect, None, f"the embedded modules stand for {package} in this process")
+        return SdkProbe(
+            dialect, None, f"the embedded modules stand for {package} in this process"
+        )
     if importlib.util.find_spec(package) is None:
         stubs = [
             f"{name} {_version(name)} from PyPI, an empty stub that is not the SDK"
             for name in _DISTRIBUTIONS[dialect]
-            if _version(name) and _STUB_MARK in str(metadata.metadata(name).json.get("description"))
+            if _version(name)
+            and _STUB_MARK in str(metadata.metadata(name).json.get("description"))
         ]
         return SdkProbe(dialect, None, "; ".join(stubs) or f"no package {package}")
     try:
         module = importlib.import_module(PACKAGES[dialect])
     except ImportError as error:
-        return SdkProbe(dialect, None, f"the package {package}, which fails to import: {error}")
+        return SdkProbe(
+            dialect, None, f"the package {package}, which fails to import: {error}"
+        )
     if dialect == NEWER and not callable(getattr(module, "jit", None)):
-        return SdkProbe(dialect, None, "a package nki without nki.jit, which is not the SDK's")
+        return SdkProbe(
+            dialect, None, "a package nki without nki.jit, which is not the SDK's"
+        )
     stated = getattr(module, "__version__", "") if dialect == NEWER else ""
     version = str(stated or _version(_DISTRIBUTIONS[dialect][0]))
-    return SdkProbe(dialect, module, f"{package} {version or 'of unknown version'}", version)
+    return SdkProbe(
+        dialect, module, f"{package} {version or 'of unknown version'}", version
+    )
 
 
 def _version(distribution: str) -> str:
@@ -166,13 +175,17 @@ def dialect_of(kernel: Callable[..., Any]) -> str | None:
     }
     if len(dialects) == 1:
         return dialects.pop()
-    made_by = (dialect for dialect, package in PACKAGES.items() if is_of(type(kernel), package))
+    made_by = (
+        dialect for dialect, package in PACKAGES.items() if is_of(type(kernel), package)
+    )
     return next(made_by, None)
 
 
 def is_of(value: object, package: str) -> bool:
     """Return whether a value is a module of a package, or defined in one."""
-    home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
+    home = getattr(
+        value, "__name__" if isinstance(value, ModuleType) else "__module__", None
+    )
     return isinstance(home, str) and f"{home}.".startswith(f"{package}.")
 
 
@@ -184,7 +197,9 @@ def close_backend(backend: Backend) -> None:
 
 def refusal_of(backend: Backend, kernel: Callable[..., Any]) -> DialectError | None:
     """Return a backend's error if it rejects a kernel's dialect, else None."""
-    refusal: Callable[..., DialectError | None] | None = getattr(backend, "refusal", None)
+    refusal: Callable[..., DialectError | None] | None = getattr(
+        backend, "refusal", None
+    )
     return None if refusal is None else refusal(kernel)
 
 
@@ -209,14 +224,22 @@ class ByDialect(Generic[B]):
         self._lacks = lacks
         self._first = next(iter(backends.values()))
         self.name = self._first.name
-        self.description = "; ".join(backend.description for backend in backends.values())
+        self.description = "; ".join(
+            backend.description for backend in backends.values()
+        )
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel on its generation; without one, return a crash and compile nothing."""
         if call.ranks:
-            return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
+            return Unsupported(
+                NotImplementedError(f"{self.name} runs no ranks; the embedded does")
+            )
         refusal = self.refusal(call.kernel)
-        return self.backend_for(call.kernel).run(call) if refusal is None else Crashed(refusal)
+        return (
+            self.backend_for(call.kernel).run(call)
+            if refusal is None
+            else Crashed(refusal)
+        )
 
     def refusal(self, kernel: Callable[..., Any]) -> DialectError | None:
         """Return the error if no generation here runs the kernel, or None."""
@@ -328,7 +351,9 @@ def completed_run(
         and return what was written: then the returned array counts.
     """
     written = list(call.written)
-    others = [array for array in returned if not any(is_same(array, at) for at in written)]
+    others = [
+        array for array in returned if not any(is_same(array, at) for at in written)
+    ]
     expected = 0 if call.results is None else call.results - len(written)
     copies = len(others) - max(0, expected)
     for place, target in enumerate(call.written):
@@ -357,7 +382,9 @@ _PLACE = ("data", "shape", "strides", "typestr")
 def _copy_of(target: Array, before: Array, returned: Sequence[Array]) -> int | None:
     """Return the number of the returned array that is a copy of a target; None if none may be."""
     form = target.shape, target.dtype
-    alike = [n for n, array in enumerate(returned) if (array.shape, array.dtype) == form]
+    alike = [
+        n for n, array in enumerate(returned) if (array.shape, array.dtype) == form
+    ]
     equal = [n for n in alike if returned[n].tobytes() == target.tobytes()]
     if equal:
         return equal[0]

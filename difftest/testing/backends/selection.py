@@ -7,7 +7,10 @@ from difftest.testing.backends.sdk import sdk_simulator
 
 
 def select_backends(
-    simulate: str | None, device: bool, level: str | None = None, strictness: str | None = None
+    simulate: str | None,
+    device: bool,
+    level: str | None = None,
+    strictness: str | None = None,
 ) -> tuple[Backend, ...]:
     """Return the requested backends, each ready to run.
 

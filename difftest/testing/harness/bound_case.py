@@ -43,24 +43,32 @@ def specs_by_kernel(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     cores = [None if dialect_of(kernel) == CLASSIC else spec.lnc for kernel in kernels]
     return tuple(
         replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
-        for kernel, title, lnc in zip(kernels, kernel_titles(kernels), cores, strict=True)
+        for kernel, title, lnc in zip(
+            kernels, kernel_titles(kernels), cores, strict=True
+        )
     )
 
 
 def kernel_titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     """Return distinct names for kernels: with the dialect or the module if names are equal."""
-    packages = [PACKAGES.get(dialect_of(k) or "", "").partition(".")[0] for k in kernels]
+    packages = [
+        PACKAGES.get(dialect_of(k) or "", "").partition(".")[0] for k in kernels
+    ]
     return distinct_names(
         [function_name(k) for k in kernels], packages, [module_name(k) for k in kernels]
     )
 
 
-def running(kernel: Callable[..., Any], backends: tuple[Backend, ...]) -> tuple[Backend, ...]:
+def running(
+    kernel: Callable[..., Any], backends: tuple[Backend, ...]
+) -> tuple[Backend, ...]:
     """Return the backends that run the dialect of a kernel."""
     return tuple(backend for backend in backends if refusal_of(backend, kernel) is None)
 
 
-def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
+def runnable(
+    spec: KernelSpec, backends: tuple[Backend, ...]
+) -> Iterator[tuple[KernelSpec, Any]]:
     """Yield the spec of each kernel with the backends that run its dialect.
 
     If no backend runs any of the kernels, all backends get the first kernel. Then each reports why
@@ -114,12 +122,16 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     for name, failure in failures.items():
         equal_pairs = [pair for (*pair, _), equal in agreed.items() if equal]
         same = {kernel for pair in equal_pairs if name in pair for kernel in pair}
-        failure.others = tuple(_describe_other(k, failures, same) for k in outputs if k != name)
+        failure.others = tuple(
+            _describe_other(k, failures, same) for k in outputs if k != name
+        )
         raise failure
     return verdicts
 
 
-def _describe_other(other: str, failures: Collection[str], same: Collection[str]) -> str:
+def _describe_other(
+    other: str, failures: Collection[str], same: Collection[str]
+) -> str:
     """Return the result of another kernel: whether it is wrong too, and with the same bits."""
     if other not in failures:
         return f"{other} agrees with the reference"

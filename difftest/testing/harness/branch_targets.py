@@ -83,7 +83,9 @@ def draw_target(groups: Sequence[Sequence[Place]], seed: int) -> Place:
     values: Place = {}
     for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
         values |= chance.choice(places)
-    last = {_head(key): key for key in values}  # of the choices for one value the last is moved
+    last = {
+        _head(key): key for key in values
+    }  # of the choices for one value the last is moved
     dropped = "" if chance.random() < _WHOLE else chance.choice(list(last))
     moved = last[chance.choice(list(last))]
     if chance.random() < _BESIDE and type(values[moved]) is int:
@@ -96,19 +98,29 @@ def targets_in_domain(
 ) -> list[list[Place]]:
     """Return the places of each condition that are in the domain, each once."""
     inside = [
-        [place for place in places if all(at in ranges.get(n, (at,)) for n, at in place.items())]
+        [
+            place
+            for place in places
+            if all(at in ranges.get(n, (at,)) for n, at in place.items())
+        ]
         for *_, places in conditions
     ]
     return [
-        list({repr(sorted(p.items())): p for p in places}.values()) for places in inside if places
+        list({repr(sorted(p.items())): p for p in places}.values())
+        for places in inside
+        if places
     ]
 
 
-def nearest_miss(places: Sequence[Place], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+def nearest_miss(
+    places: Sequence[Place], cases: Sequence[Mapping[str, Any]]
+) -> tuple[int, str]:
     """Return the distance of the nearest case from a condition, and its values, in words."""
 
     def far(case: Mapping[str, int]) -> int:
-        return min(sum(abs(case[name] - at) for name, at in place.items()) for place in known)
+        return min(
+            sum(abs(case[name] - at) for name, at in place.items()) for place in known
+        )
 
     known = [place for place in places if place.keys() <= cases[0].keys()]
     if not known:  # of choices it is not told
@@ -126,7 +138,9 @@ def float_constants(spec: KernelSpec) -> tuple[float, ...]:
         values, named = [function.__code__, *(function.__defaults__ or ())], list[Any]()
         for code in (v for v in values if isinstance(v, CodeType)):  # they become more
             named += [function.__globals__.get(name) for name in code.co_names]
-            inner = [getattr(v, "__dict__", {}).get(n) for v in named for n in code.co_names]
+            inner = [
+                getattr(v, "__dict__", {}).get(n) for v in named for n in code.co_names
+            ]
             values += [*code.co_consts, *named, *inner]
         floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
@@ -152,14 +166,18 @@ def _drawn(
     data: Any = current_build_context().data
     keys: Iterator[str] = iter(())
 
-    def choose(kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any) -> Any:
+    def choose(
+        kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any
+    ) -> Any:
         key = next(keys, "") if observe else ""
         ends = range(0)
         if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
             ends = range(limits["min_value"], limits["max_value"] + 1)
         value = before.get(key) if forced is None else None
         if value is None or (ends and value not in ends):
-            value = type(data)._draw(data, kind, limits, observe=False, forced=forced, **more)
+            value = type(data)._draw(
+                data, kind, limits, observe=False, forced=forced, **more
+            )
         if not key:
             return value
         chosen[key] = value
@@ -168,7 +186,9 @@ def _drawn(
         ranges[key] = ends
         return run.number(value, key)
 
-    vars(data).update(_draw=choose, conclude_test=lambda *_: assume(False), difftest_edge=None)
+    vars(data).update(
+        _draw=choose, conclude_test=lambda *_: assume(False), difftest_edge=None
+    )
     with contextlib.suppress(Exception, StepLimitExceeded):
         for name, of in domain.items():
             plain = {n: concrete_value(value) for n, value in values.items()}
@@ -176,13 +196,19 @@ def _drawn(
                 source = source_of(name, plain if hasattr(of, "cache_info") else values)
             except Exception:  # it takes no such sizes
                 source = source_of(name, plain)
-            own = source if is_function_of_domain(of) else getattr(source, RANGE, source)
+            own = (
+                source if is_function_of_domain(of) else getattr(source, RANGE, source)
+            )
             is_size = is_choice(own) and type(own[0]) is int and name.isidentifier()
             # Of a composed size it asks what any would be, not one of those near to an edge.
-            keys, data.difftest_edge = (iter(()), None) if is_size else (choice_keys(name), 0)
+            keys, data.difftest_edge = (
+                (iter(()), None) if is_size else (choice_keys(name), 0)
+            )
             value = before.get(name)
             if value is None:
-                at = data.draw_integer(0, len(source) - 1) if is_choice(source) else None
+                at = (
+                    data.draw_integer(0, len(source) - 1) if is_choice(source) else None
+                )
                 value = data.draw(source) if at is None else source[at]
             values[name] = run.number(value, name) if is_size else value
             chosen |= {name: value} if is_size else {}
@@ -218,7 +244,9 @@ class BranchSearch:
         self._tried = Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
-        self._values = defaultdict[str, set[int]](set)  # of names, where one has come out otherwise
+        self._values = defaultdict[str, set[int]](
+            set
+        )  # of names, where one has come out otherwise
 
     def conditions(self) -> list[Condition]:
         """The conditions that are met on the way from some values of the domain, in some time."""
@@ -229,23 +257,40 @@ class BranchSearch:
             undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
-            sys.setrecursionlimit(min(before, depth + _DEEP))  # a larger one than C's stack holds
+            sys.setrecursionlimit(
+                min(before, depth + _DEEP)
+            )  # a larger one than C's stack holds
             within_limits(self._search)
-        return [(file, line, places) for (file, line, *_), places in self._found.items() if places]
+        return [
+            (file, line, places)
+            for (file, line, *_), places in self._found.items()
+            if places
+        ]
 
     @np.errstate(all="ignore")
     def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         drawings = [self._drawn({})[2:] for _ in range(_BASES)]
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
-        bases = [chosen for chosen, _ in wide or drawings[:1]]  # one tells what lies beyond
+        bases = [
+            chosen for chosen, _ in wide or drawings[:1]
+        ]  # one tells what lies beyond
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
-        end = time.thread_time() + _SECONDS  # the limit is the clock's, for a run without end
+        end = (
+            time.thread_time() + _SECONDS
+        )  # the limit is the clock's, for a run without end
         for kernel in kernels:
             starts = list(
-                map(_SearchState, bases, itertools.cycle(self._spec.dtypes), itertools.repeat(()))
+                map(
+                    _SearchState,
+                    bases,
+                    itertools.cycle(self._spec.dtypes),
+                    itertools.repeat(()),
+                )
             )
-            for start in itertools.islice(starts, _RUNS // len(kernels) ** 2):  # they grow
+            for start in itertools.islice(
+                starts, _RUNS // len(kernels) ** 2
+            ):  # they grow
                 place = start.expected.place
                 if self._tried[place] >= _RUNS or time.thread_time() > end:
                     continue
@@ -256,13 +301,19 @@ class BranchSearch:
                 way = list(run.path_condition.values())
                 run.steps = -math.inf
                 if is_refused and way[-1:] == [start.expected]:
-                    self._tried[place] += _RUNS * bool(start.aims)  # the domain keeps to it
+                    self._tried[place] += _RUNS * bool(
+                        start.aims
+                    )  # the domain keeps to it
                     continue
-                if (place, start.expected.held) in [(asked.place, asked.held) for asked in way]:
+                if (place, start.expected.held) in [
+                    (asked.place, asked.held) for asked in way
+                ]:
                     self._found[place] += start.aims
                 starts += self._others(way, told, start._replace(chosen=chosen), ranges)
 
-    def _refuses(self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str) -> bool:
+    def _refuses(
+        self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str
+    ) -> bool:
         """Run the kernel on what was drawn; whether it refuses that."""
         spec = self._spec
         arrays = {}
@@ -295,11 +346,19 @@ class BranchSearch:
             place = asked.place
             if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
                 self._tried.update([place, *[asked] * (_AGAIN if place[3] else 1)])
-                led = {*start.led, *own, *(n for at, names in rare if at != place for n in names)}
+                led = {
+                    *start.led,
+                    *own,
+                    *(n for at, names in rare if at != place for n in names),
+                }
                 heads = set(map(_head, led))
                 before = way[told:number]
-                kept = {key: at for key, at in start.chosen.items() if _head(key) in heads}
-                near = set(own).union(*(names for names in named[:number] if names & set(own)))
+                kept = {
+                    key: at for key, at in start.chosen.items() if _head(key) in heads
+                }
+                near = set(own).union(
+                    *(names for names in named[:number] if names & set(own))
+                )
                 beside = own + [name for name in ranges if name in near.difference(own)]
                 is_wide = any(len(ranges[name]) > _FEW for name in own)
                 ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
@@ -307,39 +366,61 @@ class BranchSearch:
                     points = self._points(names[:3], ranges, asked.text)
                     places, are_few = self._changes(held, asked, points, start.chosen)
                     if not is_wide:
-                        outside = (at for at in places if any(at[n] not in ranges[n] for n in at))
+                        outside = (
+                            at
+                            for at in places
+                            if any(at[n] not in ranges[n] for n in at)
+                        )
                         self._found[place] += outside
-                    elif places and (are_few or self._tried[place, not asked.held] < _MET):
+                    elif places and (
+                        are_few or self._tried[place, not asked.held] < _MET
+                    ):
                         aims = [{**kept, **at} for at in places] if are_few else []
                         # Of 300 <= n < 312 each half holds for many: both together lead on.
-                        on = (*start.led, *(places[0] if len(places) < _KEPT // 4 else ()))
+                        on = (
+                            *start.led,
+                            *(places[0] if len(places) < _KEPT // 4 else ()),
+                        )
                         chosen = start.chosen | places[0]
                         on = tuple(aims[0]) if aims else on
                         other = asked._replace(held=not asked.held)
                         yield _SearchState(chosen, start.dtype, on, other, aims)
                         break
-            if self._rare.get(asked.text) == asked.held and not set("<>") & set(asked.text):
+            if self._rare.get(asked.text) == asked.held and not set("<>") & set(
+                asked.text
+            ):
                 rare.append((place, own))
 
-    def _points(self, names: Sequence[str], ranges: Ranges, text: str) -> dict[str, Array]:
+    def _points(
+        self, names: Sequence[str], ranges: Ranges, text: str
+    ) -> dict[str, Array]:
         """All values of a name, all of several together; some where there are many."""
         near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
         most = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE)
         axes = dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
-            own, count = ranges[name], min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes)))))
+            own, count = (
+                ranges[name],
+                min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes))))),
+            )
             chosen = self._chance.integers(len(own), size=count).tolist()
             few = own if len(own) <= count else [own[at] for at in chosen]
             powers = (2**n for n in range(16) if 2**n in own)
             is_alone = len(names) == 1 and _PART not in name
             beside = (n for n in near if n in own or (is_alone and n > own[-1]))
-            axes[name] = sorted({*few, *powers, *beside, *self._values[name].intersection(own)})
+            axes[name] = sorted(
+                {*few, *powers, *beside, *self._values[name].intersection(own)}
+            )
             most /= len(axes[name])
         grid = np.meshgrid(*axes.values(), indexing="ij")
         return {name: axis.ravel() for name, axis in zip(axes, grid, strict=True)}
 
     def _changes(
-        self, before: list[BranchCondition], last: BranchCondition, points: Points, values: Values
+        self,
+        before: list[BranchCondition],
+        last: BranchCondition,
+        points: Points,
+        values: Values,
     ) -> tuple[list[Place], bool]:
         """At which points the last of conditions comes out otherwise, the others not; if at few."""
         told = _held(last.text, values, points)
@@ -355,7 +436,9 @@ class BranchSearch:
             (axis,) = points.values()
             inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
             ends = at[(steps[1:] | steps[:-1]) & inner]
-            are_few = len(ends) > 0 and (are_few or (share <= 0.5 and int(steps.sum()) < 6))
+            are_few = len(ends) > 0 and (
+                are_few or (share <= 0.5 and int(steps.sum()) < 6)
+            )
         for name, axis in points.items() if are_few else ():
             self._values[name].update(axis[ends[:_KEPT]].tolist())
         places = self._places(before, ends if are_few else at, points, values)
@@ -368,11 +451,17 @@ class BranchSearch:
         few = len(at) <= _SAMPLED
         chance = self._chance
         at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
-        before = [a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)]
-        for _, text, held in sorted(before, key=lambda one: not _is_of_arrays(one.text)):
+        before = [
+            a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)
+        ]
+        for _, text, held in sorted(
+            before, key=lambda one: not _is_of_arrays(one.text)
+        ):
             at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
             if len(at):
-                at = at[_held(text, values, {n: a[at] for n, a in points.items()}) == held]
+                at = at[
+                    _held(text, values, {n: a[at] for n, a in points.items()}) == held
+                ]
         return [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
 
 
@@ -387,7 +476,11 @@ def _integers(text: str) -> frozenset[int]:
 
     Python 3.14 keeps those up to 255 in the instructions, and not among the constants.
     """
-    loaded = (step.argval for step in dis.get_instructions(_code(text)) if step.opname in _LOADS)
+    loaded = (
+        step.argval
+        for step in dis.get_instructions(_code(text))
+        if step.opname in _LOADS
+    )
     return frozenset(value for value in loaded if type(value) is int)
 
 

@@ -74,7 +74,9 @@ def _own_name(value: Any) -> str:
 
 def tell_apart(choices: Iterable[Any]) -> None:
     """Number the values of one choice that share a name, such as lambdas."""
-    functions = [value for value in choices if callable(value) and not hasattr(value, "tolist")]
+    functions = [
+        value for value in choices if callable(value) and not hasattr(value, "tolist")
+    ]
     names = [_own_name(value) for value in functions]
     for value, own, name in zip(functions, names, distinct_names(names), strict=True):
         if name != own:

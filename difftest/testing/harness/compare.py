@@ -85,7 +85,11 @@ class Expected(NamedTuple):
 
 
 def around(
-    value: Float64, dtype: np.dtype[Any], error: Float64 | float, question: str = "", **how: Any
+    value: Float64,
+    dtype: np.dtype[Any],
+    error: Float64 | float,
+    question: str = "",
+    **how: Any,
 ) -> Expected:
     """Return the expectation of an output that lies within ``error`` of its value."""
     return Expected(value, dtype, value - error, value + error, question, **how)
@@ -140,7 +144,9 @@ Answer = Match | Mismatch | Inconclusive
 
 
 def compare(
-    expected: Sequence[Expected], outputs: Sequence[Array], unwritten: Sequence[Mask | None] = ()
+    expected: Sequence[Expected],
+    outputs: Sequence[Array],
+    unwritten: Sequence[Mask | None] = (),
 ) -> Answer:
     """Return the verdict on all outputs of one run, in the kernel's own dtypes.
 
@@ -149,7 +155,9 @@ def compare(
     """
     forms = [(output.value, output.dtype) for output in expected]
     wrong = check_shapes(forms, outputs, unwritten)
-    return wrong or merge_verdicts(list(map(check_values, range(len(outputs)), expected, outputs)))
+    return wrong or merge_verdicts(
+        list(map(check_values, range(len(outputs)), expected, outputs))
+    )
 
 
 def check_shapes(
@@ -162,12 +170,19 @@ def check_shapes(
     ``forms`` are the expected values and dtypes. The values themselves are not compared.
     """
     if len(outputs) != len(forms):
-        message = f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
+        message = (
+            f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
+        )
         return Mismatch("outputs", None, message)
-    each = enumerate(zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True))
+    each = enumerate(
+        zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True)
+    )
     many = len(forms) > 1
     return first_mismatch(
-        [_check_form(index, *form, got, mask, many=many) for index, (form, got, mask) in each]
+        [
+            _check_form(index, *form, got, mask, many=many)
+            for index, (form, got, mask) in each
+        ]
     )
 
 
@@ -179,7 +194,9 @@ def counted(arrays: int) -> str:
 NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
 
 
-def merge_verdicts(verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN) -> Answer:
+def merge_verdicts(
+    verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN
+) -> Answer:
     """Return the verdict on a run from the verdicts on its outputs.
 
     It is a mismatch if the outputs have no element. If no element decides anything, it is
@@ -221,7 +238,9 @@ def _check_form(
     """
     of = f" of output {index}" if many else ""
     if got.shape != value.shape:
-        message = f"the kernel's shape{of} is {got.shape}, the reference's {value.shape}"
+        message = (
+            f"the kernel's shape{of} is {got.shape}, the reference's {value.shape}"
+        )
         return Mismatch("shape", index, message)
     if got.dtype != dtype:
         message = f"the kernel's dtype{of} is {got.dtype}, expected is {dtype} (see output_dtype=)"
@@ -234,7 +253,9 @@ def _check_form(
 
 def check_values(index: int, expected: Expected, got: Array) -> Answer:
     """Return the verdict on the values of output ``index``, which has the expected form."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an error
+    with np.errstate(
+        invalid="ignore"
+    ):  # a signalling NaN is a value to judge, not an error
         low, high, values = as_float64((*expected.interval(), got))
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
@@ -251,12 +272,24 @@ def check_values(index: int, expected: Expected, got: Array) -> Answer:
 
 
 _MESSAGES: dict[str | tuple[str, str], str] = {
-    ("algorithm", "value"): "the algorithm differs: without rounding too, values are wrong",
-    ("arithmetic", "nan"): "the arithmetic fails: the algorithm is correct, but NaN stands where "
+    (
+        "algorithm",
+        "value",
+    ): "the algorithm differs: without rounding too, values are wrong",
+    (
+        "arithmetic",
+        "nan",
+    ): "the arithmetic fails: the algorithm is correct, but NaN stands where "
     "it has a number, or the other way round",
-    ("arithmetic", "infinity"): "the arithmetic overflows: the algorithm is correct, but an "
+    (
+        "arithmetic",
+        "infinity",
+    ): "the arithmetic overflows: the algorithm is correct, but an "
     "infinity stands where it has none, or the other way round",
-    ("arithmetic", "value"): "the arithmetic is too coarse: it rounds more than dtypes explain",
+    (
+        "arithmetic",
+        "value",
+    ): "the arithmetic is too coarse: it rounds more than dtypes explain",
     "unwritten": "the kernel never wrote some elements",
     "nan": "NaN stands where the reference has a number, or the other way round",
     "infinity": "an infinity stands where the reference has none, or the other way round",
@@ -270,10 +303,16 @@ def _mismatch(
     apart = "without rounding too, " if expected.question == "algorithm" else ""
     message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
     if kind == "value" and expected.exact:
-        why = "nothing here rounds" if is_float_dtype(expected.dtype) else "these are integers"
+        why = (
+            "nothing here rounds"
+            if is_float_dtype(expected.dtype)
+            else "these are integers"
+        )
         message = f"values differ, and {why}: each must be equal"
         if expected.question:
-            message = f"the arithmetic is wrong: the algorithm is correct, but {message}"
+            message = (
+                f"the arithmetic is wrong: the algorithm is correct, but {message}"
+            )
     ends = expected.interval()
     value = expected.value
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
@@ -305,7 +344,9 @@ def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
     """Return the distance from the expected number in units in the last place, as text."""
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
-    if is_float_dtype(dtype) and abs(expected) < float(float_info(dtype).smallest_normal):
+    if is_float_dtype(dtype) and abs(expected) < float(
+        float_info(dtype).smallest_normal
+    ):
         least = "the least digits are" if expected else "0 is expected"
         return f"{abs(got - expected):.3g}, where {least}"
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))

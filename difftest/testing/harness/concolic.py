@@ -32,32 +32,76 @@ asks, and an exponent, at most."""
 _BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
 and & or | xor ^ lshift << rshift >>"""
 _UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}
-_FORMS = {"int": "({0} // 1)", "floor": "({0} // 1)", "ceil": "(-(-{0} // 1))"}  # also of arrays
+_FORMS = {
+    "int": "({0} // 1)",
+    "floor": "({0} // 1)",
+    "ceil": "(-(-{0} // 1))",
+}  # also of arrays
 _HELD = "({} * 1)"  # what a condition is as a number, also of arrays, for which True + True is True
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _CALLED = {
-    *("abc", "bisect", "builtins", "collections", "dataclasses", "enum", "functools", "itertools"),
+    *(
+        "abc",
+        "bisect",
+        "builtins",
+        "collections",
+        "dataclasses",
+        "enum",
+        "functools",
+        "itertools",
+    ),
     *("math", "ml_dtypes", "numpy", "operator", "types", "typing"),
 }
 """Modules whose functions a kernel may call here: of others, such as ``time``, none is called."""
-_HOMES = {"math": "math.", "numpy": "np."}  # what their functions return is known by the call
+_HOMES = {
+    "math": "math.",
+    "numpy": "np.",
+}  # what their functions return is known by the call
 _STOOD_FOR = {"difftest", "neuronxcc", "nki", *sys.stdlib_module_names} - _CALLED
-_DENIED: Any = (print, open, input, breakpoint, eval, exec, __import__, np.save, np.savez)
+_DENIED: Any = (
+    print,
+    open,
+    input,
+    breakpoint,
+    eval,
+    exec,
+    __import__,
+    np.save,
+    np.savez,
+)
 _DENIED += (np.savez_compressed, np.savetxt, np.memmap, np.seterr, np.set_printoptions)
 _CONSTANT = {"abc", "dataclasses", "enum", "ml_dtypes", "operator", "typing"}
-_PLAIN = {bool, bytes, complex, float, int, object, range, str, types.NoneType, type(...)}
+_PLAIN = {
+    bool,
+    bytes,
+    complex,
+    float,
+    int,
+    object,
+    range,
+    str,
+    types.NoneType,
+    type(...),
+}
 _MANAGER = contextlib.contextmanager(iter).__code__
-_ARRAY = type("ndarray", (np.ndarray,), dict.fromkeys(("dump", "tofile"), lambda *_: None))
+_ARRAY = type(
+    "ndarray", (np.ndarray,), dict.fromkeys(("dump", "tofile"), lambda *_: None)
+)
 _FILLED: dict[Any, Any] = {dict: dict.update, list: list.extend}
-_PARTS: dict[Any, str] = {property: "fget fset fdel", types.MethodType: "__func__ __self__"}
+_PARTS: dict[Any, str] = {
+    property: "fget fset fdel",
+    types.MethodType: "__func__ __self__",
+}
 _PARTS |= {classmethod: "__func__", staticmethod: "__func__"}
 
 
 class BranchCondition(NamedTuple):
     """A condition that was asked: its place, its text, and whether it held."""
 
-    place: tuple[str, int, int, int]  # file, line, instruction; a number of a table's key, or 0
+    place: tuple[
+        str, int, int, int
+    ]  # file, line, instruction; a number of a table's key, or 0
     text: str
     held: bool
 
@@ -84,12 +128,20 @@ class ConcolicRun:
             "num_programs": lambda axes=0: self.grid[axes],
             "program_id": lambda axis=0: self.grid[axis] - 1,
         }
-        self.builtins = {**vars(builtins), "__import__": self.imported, "open": self.stub()}
+        self.builtins = {
+            **vars(builtins),
+            "__import__": self.imported,
+            "open": self.stub(),
+        }
         self._own = ""  # the package of the kernel, which may be an installed one
 
-    def raises(self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def raises(
+        self, kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bool:
         """Call a kernel, and return whether its author's code raised."""
-        self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[0]
+        self._own = str(getattr(function_of(kernel), "__module__", "")).partition(".")[
+            0
+        ]
         try:
             self.stub_for(kernel)(*map(self.stub_for, args), **self.stub_for(kwargs))
         except BaseException as error:  # also SystemExit, and Skipped of pytest
@@ -104,7 +156,10 @@ class ConcolicRun:
         frame = sys._getframe(1)
         is_key = False
         while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
-            is_key = is_key or frame.f_code.co_name in ("_ask", "_hash")  # a table's lead apart
+            is_key = is_key or frame.f_code.co_name in (
+                "_ask",
+                "_hash",
+            )  # a table's lead apart
             frame = frame.f_back
         file = frame.f_code.co_filename
         key = 1 + sum(text.encode()) % 15 if is_key else 0
@@ -114,7 +169,9 @@ class ConcolicRun:
             self._most = min(_STEPS, self.steps + _QUIET)
             self.path_condition[text] = BranchCondition(place, text, held)
             self._texts[place].append(text)
-            if len(self._texts[place]) > _OFTEN:  # of a loop's turns the first and the last stay
+            if (
+                len(self._texts[place]) > _OFTEN
+            ):  # of a loop's turns the first and the last stay
                 del self.path_condition[self._texts[place].pop(_OFTEN // 2)]
         return held
 
@@ -152,7 +209,10 @@ class ConcolicRun:
             if isinstance(ends[0], _ConcolicNumber) and list(turns[:1]) > [
                 0
             ]:  # each is known by the first
-                known = (self.number(at, f"({first} + {at - turns[0]})") for at in turns[:_OFTEN])
+                known = (
+                    self.number(at, f"({first} + {at - turns[0]})")
+                    for at in turns[:_OFTEN]
+                )
                 turns = [*known, *turns[_OFTEN:]]
             self._lengths[id(turns)] = turns, f"(-(({first} - {stop}) // {step}))"
         return turns
@@ -175,7 +235,9 @@ class ConcolicRun:
                 made = self._stand_in(value)
             except Exception:  # one of its classes is another package's, for instance
                 _, made = self._made[id(value)] = value, self.stub()
-                vars(made).update(stubs.copy_attributes(value, self.stub_for) | vars(made))
+                vars(made).update(
+                    stubs.copy_attributes(value, self.stub_for) | vars(made)
+                )
             self._made[id(value)] = value, made  # kept, for its number is
         return self._made[id(value)][1]
 
@@ -186,17 +248,29 @@ class ConcolicRun:
         if not (is_kind or is_module or self._is_foreign(kind.__module__, *_CALLED)):
             return stubs.copy_object(value, self.stub_for, self._made)
         if kind in _PARTS:
-            return kind(*(self.stub_for(getattr(value, part)) for part in _PARTS[kind].split()))
+            return kind(
+                *(self.stub_for(getattr(value, part)) for part in _PARTS[kind].split())
+            )
         if kind is functools.cached_property:
             return property(self.stub_for(value.func))
         is_other = is_kind or is_module or kind is functools.partial
         function = None if is_other else function_of(value)
-        home = value.__name__ if is_module else getattr(function or value, "__module__", None)
+        home = (
+            value.__name__
+            if is_module
+            else getattr(function or value, "__module__", None)
+        )
         root = (home or kind.__module__).partition(".")[0]
-        if self._is_foreign(home or kind.__module__) or any(value is f for f in _DENIED):
+        if self._is_foreign(home or kind.__module__) or any(
+            value is f for f in _DENIED
+        ):
             return self.given.get(getattr(value, "__name__", "")) or self.stub(value)
         if is_module:
-            return value if root in _CALLED - set(_HOMES) else stubs.StubGlobals(self, vars(value))
+            return (
+                value
+                if root in _CALLED - set(_HOMES)
+                else stubs.StubGlobals(self, vars(value))
+            )
         is_of_numbers = root in _HOMES and callable(value) and not is_kind
         if is_of_numbers or any(value is number for number in (float, int, round)):
             return _Function(self, value, _HOMES.get(root, ""))
@@ -204,8 +278,16 @@ class ConcolicRun:
             return self.length if value is len else self.loop_range
         if root not in _CALLED and (function or is_kind):
             how = self.stub_for, self._made
-            return self._function(value, function) if function else stubs.copy_class(value, *how)
-        return value if function or is_kind or root in _CONSTANT else self._of_pythons(value)
+            return (
+                self._function(value, function)
+                if function
+                else stubs.copy_class(value, *how)
+            )
+        return (
+            value
+            if function or is_kind or root in _CONSTANT
+            else self._of_pythons(value)
+        )
 
     def _of_pythons(self, value: Any) -> Any:
         """A copy of what is of a class of Python's or NumPy's."""
@@ -222,7 +304,9 @@ class ConcolicRun:
             return made
         if isinstance(value, np.ndarray):
             is_small = value.nbytes < _STEPS and not value.dtype.hasobject
-            return value.copy().view(_ARRAY) if is_small else self.stub(shape=value.shape)
+            return (
+                value.copy().view(_ARRAY) if is_small else self.stub(shape=value.shape)
+            )
         if isinstance(wrapped := getattr(value, "__wrapped__", None), types.MethodType):
             return self.stub_for(wrapped)  # which is cached
         if isinstance(value, (np.generic, np.dtype, np.finfo, np.iinfo)):
@@ -234,20 +318,28 @@ class ConcolicRun:
         root = home.partition(".")[0]
         file = getattr(sys.modules.get(root), "__file__", None) or ""
         is_installed_one = root not in {*_CALLED, self._own} and is_installed(file)
-        return root in {*_STOOD_FOR, *others} or is_installed_one or "numpy.random" in home
+        return (
+            root in {*_STOOD_FOR, *others} or is_installed_one or "numpy.random" in home
+        )
 
     def _function(self, value: Any, function: types.FunctionType) -> Any:
         """Return the author's function with stubs for the names that it uses."""
         names = function.__globals__
         closure = function.__closure__ or ()
-        _, world = self._made.setdefault(id(names), (names, stubs.StubGlobals(self, names)))
+        _, world = self._made.setdefault(
+            id(names), (names, stubs.StubGlobals(self, names))
+        )
         code = stubs.copy_code(function.__code__)
         cells = tuple(types.CellType() for _ in closure)
         made = types.FunctionType(code, world, function.__name__, None, cells)
         self._made[id(value)] = value, made  # it may name itself
         made.__defaults__ = self.stub_for(function.__defaults__)
         made.__kwdefaults__ = self.stub_for(function.__kwdefaults__)
-        own = ((n, self.stub_for(v)) for n, v in vars(function).items() if n != "__wrapped__")
+        own = (
+            (n, self.stub_for(v))
+            for n, v in vars(function).items()
+            if n != "__wrapped__"
+        )
         vars(made).update(own)
         for cell, held in zip(cells, closure, strict=True):
             with contextlib.suppress(ValueError):  # it is empty
@@ -255,7 +347,9 @@ class ConcolicRun:
         is_manager = getattr(value, "__code__", None) is _MANAGER
         return contextlib.contextmanager(made) if is_manager else made
 
-    def imported(self, name: str, names: Any, _: Any, wanted: Any = (), level: int = 0) -> Any:
+    def imported(
+        self, name: str, names: Any, _: Any, wanted: Any = (), level: int = 0
+    ) -> Any:
         """What an import in a function brings; what is not loaded is not loaded for it."""
         if isinstance(wanted, list):  # it is C's, such as NumPy's
             return __import__(name)
@@ -280,14 +374,20 @@ class _Function:
         function = self._function
         texts = list(map(_text, args))
         if self._home == "np." and any(isinstance(of, (list, tuple)) for of in args):
-            with contextlib.suppress(AttributeError, TypeError):  # there is no such of objects
+            with contextlib.suppress(
+                AttributeError, TypeError
+            ):  # there is no such of objects
                 return function(*(np.array(of, object) for of in args), **kwargs)
         result = function(*map(concrete_value, args), **kwargs)
-        if kwargs or not any(isinstance(argument, _ConcolicNumber) for argument in args):
+        if kwargs or not any(
+            isinstance(argument, _ConcolicNumber) for argument in args
+        ):
             return result
         call = f"{self._home}{function.__name__}({', '.join(texts)})"
         result = result.item() if isinstance(result, np.generic) else result
-        return self._run.number(result, _FORMS.get(function.__name__, call).format(*texts))
+        return self._run.number(
+            result, _FORMS.get(function.__name__, call).format(*texts)
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
@@ -309,22 +409,38 @@ class _Stub:
             return self._run.given[name]
         real = getattr(self._real, name, None)
         is_method = isinstance(real, (types.MethodType, types.BuiltinMethodType))
-        if real is None or (is_method and not isinstance(real.__self__, (type, types.ModuleType))):
+        if real is None or (
+            is_method and not isinstance(real.__self__, (type, types.ModuleType))
+        ):
             real = self._run.stub()
         return vars(self).setdefault(name, self._run.stub_for(real))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Its shape is the one that it is called with, or that of the first array."""
-        given = (getattr(a, "__dict__", {}).get("shape", a) for a in (*args, *kwargs.values()))
+        given = (
+            getattr(a, "__dict__", {}).get("shape", a)
+            for a in (*args, *kwargs.values())
+        )
         turned = -1 if "transpose" in getattr(self._real, "__name__", "") else 1
-        shapes = ({"shape": tuple(a[::turned])} for a in given if isinstance(a, (tuple, list)))
+        shapes = (
+            {"shape": tuple(a[::turned])} for a in given if isinstance(a, (tuple, list))
+        )
         return self._run.stub(**next(shapes, {}))
 
     def __getitem__(self, item: Any) -> Any:
-        items, shape = item if isinstance(item, tuple) else (item,), vars(self).get("shape", ())
-        if len(items) > len(shape) or not all(isinstance(part, (int, slice)) for part in items):
+        items, shape = (
+            item if isinstance(item, tuple) else (item,),
+            vars(self).get("shape", ()),
+        )
+        if len(items) > len(shape) or not all(
+            isinstance(part, (int, slice)) for part in items
+        ):
             return self._run.stub()
-        taken = [_length(*of) for of in zip(shape, items, strict=False) if type(of[1]) is slice]
+        taken = [
+            _length(*of)
+            for of in zip(shape, items, strict=False)
+            if type(of[1]) is slice
+        ]
         return self._run.stub(shape=(*taken, *shape[len(items) :]))
 
     def __iter__(self) -> Iterator[Any]:
@@ -368,13 +484,20 @@ class _ConcolicText(str):
 
     def __eq__(self, other: object) -> bool:
         is_one = isinstance(other, str) and other.isdecimal()
-        return bool(self.number == int(str(other))) if is_one else str.__eq__(self, other)
+        return (
+            bool(self.number == int(str(other))) if is_one else str.__eq__(self, other)
+        )
 
 
 def _length(size: Any, part: slice) -> Any:
     """How many of an axis a slice takes. Whether it counts from the end is not asked."""
-    ends = [0 if part.start is None else part.start, size if part.stop is None else part.stop]
-    first, last = (size + at if concrete_value(at) in range(-_LARGE, 0) else at for at in ends)
+    ends = [
+        0 if part.start is None else part.start,
+        size if part.stop is None else part.stop,
+    ]
+    first, last = (
+        size + at if concrete_value(at) in range(-_LARGE, 0) else at for at in ends
+    )
     return last - first if part.step in (None, 1) else -((first - last) // part.step)
 
 
@@ -419,7 +542,9 @@ def _power(number: Any, exponent: Any, modulus: Any = None) -> Any:
     plain = [concrete_value(one) for one in (number, exponent, modulus)]
     if not all(isinstance(one, int) for one in plain):
         return NotImplemented
-    if plain[1] < 0 or plain[1] > _LARGE:  # no text of operators has the same value, or ends
+    if (
+        plain[1] < 0 or plain[1] > _LARGE
+    ):  # no text of operators has the same value, or ends
         return pow(*plain)
     return _POWER(number, exponent) % modulus
 
@@ -428,7 +553,9 @@ def _turned_power(exponent: Any, number: Any, modulus: Any = None) -> Any:
     """:func:`_power` of a number that is none of a run's: Python 3.14 asks for it."""
     if modulus is None:
         return _TURNED_POWER(exponent, number)
-    return pow(concrete_value(number), concrete_value(exponent), concrete_value(modulus))
+    return pow(
+        concrete_value(number), concrete_value(exponent), concrete_value(modulus)
+    )
 
 
 def _hash(number: Any) -> int:
@@ -458,7 +585,9 @@ def _methods() -> Iterator[tuple[str, Any]]:
 _POWER = _method(operator.pow, "({0} ** {1})")
 _TURNED_POWER = _method(lambda exponent, number: number**exponent, "({1} ** {0})")
 _METHODS = dict(_methods())
-_KINDS = {kind: type("_Size", (_ConcolicNumber, kind), _METHODS) for kind in (int, float)}
+_KINDS = {
+    kind: type("_Size", (_ConcolicNumber, kind), _METHODS) for kind in (int, float)
+}
 _TAKEN = {*_METHODS, "__setitem__", "__enter__", "__exit__", "__next__"}
 for _name in _TAKEN - {"__eq__", "__ne__", "__hash__"}:
     setattr(_Stub, _name, lambda stand_in, *_: stand_in._run.stub())

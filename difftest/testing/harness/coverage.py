@@ -59,7 +59,9 @@ def branches_of(code: CodeType) -> dict[int, Branch]:
 def _branches_at(file: str, code: CodeType) -> dict[int, Branch]:
     """Return the branches of a function in a file: equal code may be in two files."""
     lines = {line for *_, line in code.co_lines() if line is not None}
-    return {line: branch for line, branch in _branches_in(file).items() if line in lines}
+    return {
+        line: branch for line, branch in _branches_in(file).items() if line in lines
+    }
 
 
 @functools.cache
@@ -90,7 +92,9 @@ def _is_constant(node: ast.If | ast.While | ast.For) -> bool:
     if isinstance(node, ast.For):
         parts = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
         is_row = isinstance(node.iter, (ast.Tuple, ast.List))
-        return is_row or (bool(parts) and all(isinstance(part, ast.Constant) for part in parts))
+        return is_row or (
+            bool(parts) and all(isinstance(part, ast.Constant) for part in parts)
+        )
     return isinstance(node.test, ast.Constant) or isinstance(node.body[-1], ast.Raise)
 
 
@@ -111,13 +115,18 @@ class Coverage:
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
 
-    def add_function(self, kernel: str, branches: Collection[tuple[str, int, bool]]) -> None:
+    def add_function(
+        self, kernel: str, branches: Collection[tuple[str, int, bool]]
+    ) -> None:
         """Add the branches of functions that a kernel ran."""
         self.branches.update((*branch, kernel) for branch in branches)
 
     def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
         """Add the coverage of other cases, with other names for some kernels."""
-        forks = {(*fork, (names or {}).get(kernel, kernel)) for *fork, kernel in other.branches}
+        forks = {
+            (*fork, (names or {}).get(kernel, kernel))
+            for *fork, kernel in other.branches
+        }
         for name, facts in vars(self).items():
             facts.update({**vars(other), "branches": forks}[name])
 
@@ -128,7 +137,9 @@ class Coverage:
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """Return the coverage that :meth:`Coverage.to_list` wrote."""
-    tables: list[Any] = [{r if isinstance(r, str) else tuple(r) for r in rows} for rows in document]
+    tables: list[Any] = [
+        {r if isinstance(r, str) else tuple(r) for r in rows} for rows in document
+    ]
     return Coverage(*tables)
 
 
@@ -154,7 +165,9 @@ class UncoveredBranch(NamedTuple):
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """Return the outcomes that no case took, by file and line; for a loop only the first."""
-    from difftest.simulator.errors import relative_path  # a run without a backend needs no NumPy
+    from difftest.simulator.errors import (
+        relative_path,
+    )  # a run without a backend needs no NumPy
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()
@@ -168,7 +181,9 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
         for what in left[: 1 if loops else None]:
             nearest = "" if loops else tried.get((file, line), "")
             places.append(
-                UncoveredBranch(relative_path(file), line, tuple(kernels), what, source, nearest)
+                UncoveredBranch(
+                    relative_path(file), line, tuple(kernels), what, source, nearest
+                )
             )
     return places
 
@@ -191,8 +206,13 @@ class BranchTrace:
         branches = branches_of(frame.f_code)
         file = frame.f_code.co_filename
         self.codes.add(id(frame.f_code))
-        self.branches.update((file, branch.line, branch.loops) for branch in branches.values())
-        self._frames[id(frame)] = branches, {0: 0}  # kept, as a lookup at each line is slow
+        self.branches.update(
+            (file, branch.line, branch.loops) for branch in branches.values()
+        )
+        self._frames[id(frame)] = (
+            branches,
+            {0: 0},
+        )  # kept, as a lookup at each line is slow
 
     def line(self, frame: FrameType, line: int) -> None:
         """Note the next line of a function; 0 if the function returns."""
@@ -210,7 +230,11 @@ class BranchTrace:
                 state[left.line] = outcome + 1
             if outcome < len(TURNS):
                 self.done.add((frame.f_code.co_filename, left.line, outcome))
-        if entered is not None and entered.loops and not entered.line <= before < entered.body.stop:
+        if (
+            entered is not None
+            and entered.loops
+            and not entered.line <= before < entered.body.stop
+        ):
             state[entered.line] = 0
         if not line:
             del self._frames[id(frame)]
@@ -239,7 +263,9 @@ class BranchTracer:
         """Trace the calls within the block."""
         self._seen = seen = BranchTrace(kernel)
         home = str(getattr(kernel, "__module__", ""))
-        root = home.partition(".")[0]  # the kernel's own package counts, installed or not
+        root = home.partition(".")[
+            0
+        ]  # the kernel's own package counts, installed or not
         file = getattr(sys.modules.get(home), "__file__", None)
         if root not in self._homes and is_installed(file or ""):
             self._homes.add(root)
@@ -257,7 +283,9 @@ class BranchTracer:
         """Add the trace of a case, and stop tracing functions whose outcomes are all covered."""
         coverage.add_function(kernel, seen.branches)
         coverage.done |= seen.done
-        self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(seen.codes)
+        self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(
+            seen.codes
+        )
         for code, left in self._left.values():
             if left:
                 left -= seen.done
@@ -282,7 +310,9 @@ class BranchTracer:
         if code.co_name.startswith("<") or is_library(file):
             return False
         root = str(frame.f_globals.get("__name__")).partition(".")[0]
-        return (root in self._homes or not is_installed(file)) and bool(branches_of(code))
+        return (root in self._homes or not is_installed(file)) and bool(
+            branches_of(code)
+        )
 
     def _start(self, frame: FrameType, seen: BranchTrace) -> None:
         """Note that a function begins, and trace its lines."""
@@ -297,7 +327,9 @@ class BranchTracer:
             self._left[id(code)] = code, outcomes
             if self._tool is not None:
                 events = self._monitor.events
-                self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
+                self._monitor.set_local_events(
+                    self._tool, code, events.LINE | events.PY_RETURN
+                )
         seen.start(frame)
 
     def _install(self) -> None:
@@ -335,7 +367,9 @@ class BranchTracer:
         shown = codes is not None and not any(self._left[at][1] for at in codes)
         if shown or sys.gettrace() is not None:
             if not shown:
-                self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
+                self.unknown = (
+                    "a debugger or a coverage tool traces; from Python 3.12 on both can"
+                )
             yield
             return
 
@@ -344,7 +378,9 @@ class BranchTracer:
                 seen.line(frame, frame.f_lineno)
             elif event == "return":
                 at = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
-                if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith("RETURN_"):
+                if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith(
+                    "RETURN_"
+                ):
                     seen.line(frame, 0)
             return local
 
@@ -353,7 +389,9 @@ class BranchTracer:
                 if frame.f_code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
                 return None
-            if frame.f_lineno == frame.f_code.co_firstlineno:  # else a generator resumes
+            if (
+                frame.f_lineno == frame.f_code.co_firstlineno
+            ):  # else a generator resumes
                 self._start(frame, seen)
             return local
 
@@ -363,6 +401,8 @@ class BranchTracer:
         try:
             yield
         finally:
-            if sys.gettrace() is start:  # a breakpoint in the kernel may have started a debugger
+            if (
+                sys.gettrace() is start
+            ):  # a breakpoint in the kernel may have started a debugger
                 sys.settrace(None)
             threading.settrace(None)

@@ -22,7 +22,9 @@ from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.strategies import cases
 
-__tracebackhide__ = True  # the text of a failure is complete: pytest shows no frame of this module
+__tracebackhide__ = (
+    True  # the text of a failure is complete: pytest shows no frame of this module
+)
 
 TestFunction = Callable[..., None]
 Decorator = Callable[[TestFunction], TestFunction]
@@ -54,7 +56,9 @@ def kernel_test_of(function: object) -> KernelTest | None:
     return test if isinstance(test, KernelTest) else None
 
 
-def _make_decorator(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments, Decorator]:
+def _make_decorator(
+    make: Callable[Arguments, KernelSpec],
+) -> Callable[Arguments, Decorator]:
     """Return the decorator, with the signature of a spec, which editors show."""
 
     def kernel_test(*none: Arguments.args, **arguments: Arguments.kwargs) -> Decorator:
@@ -72,11 +76,17 @@ def _make_decorator(make: Callable[Arguments, KernelSpec]) -> Callable[Arguments
         try:
             signature.bind(*none, **arguments)
         except TypeError as error:
-            received = f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
-            raise SpecError(f"{received}; accepted: {', '.join(signature.parameters)}") from None
+            received = (
+                f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
+            )
+            raise SpecError(
+                f"{received}; accepted: {', '.join(signature.parameters)}"
+            ) from None
         try:
             return functools.partial(decorate, make(*none, **arguments))
-        except SpecError as error:  # its text is complete without the lines of this package
+        except (
+            SpecError
+        ) as error:  # its text is complete without the lines of this package
             raise error.with_traceback(None) from None
 
     kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]
@@ -92,12 +102,19 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
     owner, _, _ = function.__qualname__.rpartition(".")
-    is_method = owner and not owner.endswith("<locals>")  # it is defined in the body of a class
-    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    is_method = owner and not owner.endswith(
+        "<locals>"
+    )  # it is defined in the body of a class
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(
+        function
+    )
     for is_wrong, problem in (
         (is_method, ", a method; accepted: a function outside classes, def test(case)"),
         (is_async, ", which is async; accepted: def, for nothing awaits its case"),
-        ("case" not in names, "; accepted: a function that takes an argument named case"),
+        (
+            "case" not in names,
+            "; accepted: a function that takes an argument named case",
+        ),
     ):
         if is_wrong:
             raise SpecError(received + problem)
@@ -124,7 +141,10 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         runner: Runner = fixtures[RUNNER_FIXTURE]
         if runner.repeats.is_duplicate(spec, case):
             return
-        data = {f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()}
+        data = {
+            f"data of {name}": type(recipe).__name__
+            for name, recipe in case.data.items()
+        }
         report({**case.values, "dtype": case.dtype, **data})
         verdicts = dict[str, Any]()
         expired = LIMITS.expired
@@ -154,7 +174,9 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 
         return _with_signature(run_each, function, (name,))
 
-    test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
+    test = hypothesis.given(case=cases(spec))(
+        _with_signature(run_drawn, function, names)
+    )
     kernel_test = KernelTest(
         spec=spec,
         check_case=_with_signature(run, function, names),
@@ -168,7 +190,9 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
 def observe(features: Mapping[str, Any]) -> None:
     """Report the features of a case as events of Hypothesis, for its observability."""
     for name, value in features.items():
-        hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
+        hypothesis.event(
+            name, payload=value if isinstance(value, int | float) else str(value)
+        )
 
 
 def _with_signature(
@@ -183,7 +207,8 @@ def _with_signature(
     parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
     # Hypothesis reports the place of this code as the test's place.
     wrapper.__code__ = wrapper.__code__.replace(
-        co_filename=function.__code__.co_filename, co_firstlineno=function.__code__.co_firstlineno
+        co_filename=function.__code__.co_filename,
+        co_firstlineno=function.__code__.co_firstlineno,
     )
     functools.update_wrapper(wrapper, function)
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

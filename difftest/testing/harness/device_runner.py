@@ -30,7 +30,13 @@ from difftest.testing.harness.failures import DifferentialFailure, Reproduction
 from difftest.testing.harness.recipes import Integers, Random, Recipe
 from difftest.testing.harness.runner import Runner, Trial
 from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verdict, is_failure
+from difftest.testing.harness.verdict import (
+    Inconclusive,
+    Match,
+    Mismatch,
+    Verdict,
+    is_failure,
+)
 
 _SEEDS = (1001, 2002)
 """Seeds of further data for each case. The shapes stay, so the kernel is compiled already."""
@@ -66,7 +72,10 @@ class DeviceRunner(Runner):
             rest()  # a test may patch a module before the next one runs
 
     def check(
-        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        reference: ReferenceResult | Exception | None = None,
     ) -> dict[str, Verdict]:
         """Compare the case, and more data in its shapes, with the reference.
 
@@ -102,7 +111,10 @@ class DeviceRunner(Runner):
             self._shrinking_on = simulators
         elif not self._shrinking_on and self.device in self.backends:
             arbiter = None if simulators else self._arbiter
-            if arbiter is not None and refusal_of(arbiter, trial.spec.kernel) is not None:
+            if (
+                arbiter is not None
+                and refusal_of(arbiter, trial.spec.kernel) is not None
+            ):
                 arbiter = None
             if is_failure(self.run_backend(trial, self.device)) and arbiter is not None:
                 shared = is_failure(self.run_backend(trial, arbiter))
@@ -118,15 +130,25 @@ class DeviceRunner(Runner):
     ) -> Mismatch | None:
         """Return the misuse of inputs, or for a device the guard's suspicion; None without any."""
         wrong = super().suspected(trial, backend, call, ran)
-        if wrong or backend is not self.device or not isinstance(trial.reference, ReferenceResult):
+        if (
+            wrong
+            or backend is not self.device
+            or not isinstance(trial.reference, ReferenceResult)
+        ):
             return wrong
         kernel = f"{trial.spec.name} {sorted(trial.spec.parameters_of(trial.case.values).items())}"
         suspicion = self._guard.suspect(kernel, ran.outputs, trial.reference.values)
-        return Mismatch(kind="guard", output=None, message=suspicion) if suspicion else None
+        return (
+            Mismatch(kind="guard", output=None, message=suspicion)
+            if suspicion
+            else None
+        )
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """Return the error of a case; a Difference if only the device is wrong."""
-        alone = [name for name, entry in trial.verdicts.items() if is_failure(entry)] == [DEVICE]
+        alone = [
+            name for name, entry in trial.verdicts.items() if is_failure(entry)
+        ] == [DEVICE]
         return Difference(self, trial) if alone else super().failure(trial)
 
 
@@ -153,8 +175,16 @@ class Difference(DifferentialFailure):
         self._log = str(getattr(runner.device, "log", ""))
 
     def __str__(self) -> str:
-        passing = [name for name, verdict in self.verdicts.items() if isinstance(verdict, Match)]
-        who = f"{' and '.join(passing)} agrees" if passing else "no simulator was there to ask"
+        passing = [
+            name
+            for name, verdict in self.verdicts.items()
+            if isinstance(verdict, Match)
+        ]
+        who = (
+            f"{' and '.join(passing)} agrees"
+            if passing
+            else "no simulator was there to ask"
+        )
         only = f"  device only: {who}; not shrunk, for each step would compile"
         log = f"\n  log:\n{textwrap.indent(self._log, '    ')}" if self._log else ""
         return f"{super().__str__()}\n{only}{log}"
@@ -166,7 +196,11 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
     def recipe(name: str, seed: int) -> Recipe:
         if spec.input(name).data is not None:
             return case.data[name]
-        return Random(seed) if is_float_dtype(np.dtype(case.dtype_of(name))) else Integers(seed, 8)
+        return (
+            Random(seed)
+            if is_float_dtype(np.dtype(case.dtype_of(name)))
+            else Integers(seed, 8)
+        )
 
     others = [
         {name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)}

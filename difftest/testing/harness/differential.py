@@ -116,7 +116,9 @@ class ReferenceResult:
         returned = results - len(declared)
         if not declared:
             return Mismatch(
-                "outputs", None, f"the kernel returned {counted(returned)}, the reference {theirs}"
+                "outputs",
+                None,
+                f"the kernel returned {counted(returned)}, the reference {theirs}",
             )
         names = ", ".join(declared)
         arrays = f"{counted(returned)} that {'is' if returned == 1 else 'are'} not under outputs="
@@ -153,7 +155,9 @@ class ReferenceResult:
     @cached_property
     def precise(self) -> tuple[Array, ...]:
         """The outputs computed in float64 if possible, else the outputs as they are."""
-        is_wide = all(a.dtype == np.float64 or not is_float_dtype(a.dtype) for a in self.outputs)
+        is_wide = all(
+            a.dtype == np.float64 or not is_float_dtype(a.dtype) for a in self.outputs
+        )
         return self.outputs if is_wide or self.in_float64 is None else self.in_float64
 
     @cached_property
@@ -212,13 +216,19 @@ class ReferenceResult:
                 pairs = zip(as_float64(perturbed), original, strict=True)
                 changes = [abs(other - value) for other, value in pairs]
             finite = [np.where(np.isfinite(change), change, 0.0) for change in changes]
-            largest = [np.maximum(new, old) for new, old in zip(finite, largest, strict=True)]
+            largest = [
+                np.maximum(new, old) for new, old in zip(finite, largest, strict=True)
+            ]
         return tuple(largest)
 
-    def _evaluate(self, change: Callable[[Float64], Float64]) -> tuple[Array, ...] | None:
+    def _evaluate(
+        self, change: Callable[[Float64], Float64]
+    ) -> tuple[Array, ...] | None:
         """Return the reference's outputs for changed float64 inputs; None if it rejects them."""
         inputs = {
-            name: change(array.astype(np.float64)) if is_float_dtype(array.dtype) else array
+            name: change(array.astype(np.float64))
+            if is_float_dtype(array.dtype)
+            else array
             for name, array in self.inputs.items()
         }
         parameters = self.spec.parameters_of(self.case.values)
@@ -241,8 +251,14 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     launched: list[object] = []
     with listening(lambda testimony: launched.append(function_of(testimony.kernel))):
-        outputs = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
-    judged = [kernel for kernel in (spec.kernel, *spec.others) if function_of(kernel) in launched]
+        outputs = call_reference(
+            spec.reference, arrays, spec.parameters_of(case.values)
+        )
+    judged = [
+        kernel
+        for kernel in (spec.kernel, *spec.others)
+        if function_of(kernel) in launched
+    ]
     if judged:
         raise ReferenceDefect(
             f"the reference {function_name(spec.reference)} runs the kernel that it is to judge",
@@ -266,7 +282,9 @@ def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
     try:
-        outputs = call_reference(function, arrays, spec.parameters_of(case.values), role)
+        outputs = call_reference(
+            function, arrays, spec.parameters_of(case.values), role
+        )
     except ReferenceRefusal as refusal:
         raise SpecError(
             f"magnitude: the {role} {function_name(function)} refuses the absolute values "
@@ -276,7 +294,10 @@ def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
             "that takes them and returns the sums of absolute values"
         ) from refusal.error
     magnitudes = as_float64(outputs)
-    finite = all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values())
+    finite = all(
+        np.isfinite(array.astype(np.float64)).all()
+        for array in reference.inputs.values()
+    )
     for array in magnitudes if spec.magnitude is not None else ():
         wrong = array[(array < 0) | (np.isnan(array) & finite)]
         if wrong.size:
@@ -318,9 +339,15 @@ def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
     return merge_verdicts(verdicts, OPEN) if is_open else merge_verdicts(verdicts)
 
 
-def _has_open_integers(value: Float64, dtype: np.dtype[Any], output: ExactOutput) -> bool:
+def _has_open_integers(
+    value: Float64, dtype: np.dtype[Any], output: ExactOutput
+) -> bool:
     """Return whether an integer output has elements that a rounding may change."""
-    return not is_float_dtype(dtype) and output.error is not None and bool(output.error.any())
+    return (
+        not is_float_dtype(dtype)
+        and output.error is not None
+        and bool(output.error.any())
+    )
 
 
 def _has_two_verdicts(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
@@ -337,8 +364,12 @@ def _algorithm(
     wrong = first_mismatch(_compare_algorithms(reference, "precise", exact))
     if wrong is None:
         return None
-    has_other = not (reference.in_float64 is None or reference.in_float64 is reference.precise)
-    if has_other and not first_mismatch(_compare_algorithms(reference, "in_float64", exact)):
+    has_other = not (
+        reference.in_float64 is None or reference.in_float64 is reference.precise
+    )
+    if has_other and not first_mismatch(
+        _compare_algorithms(reference, "in_float64", exact)
+    ):
         return None
     return _with_kernel_value(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
 
@@ -377,14 +408,22 @@ def _compare_algorithms(
         )
         expected = around(value, np.dtype(np.float64), tolerance, ALGORITHM)
         verdict = check_values(index, expected, output.value)
-        if isinstance(verdict, Mismatch):  # the reference itself may have lost these digits
+        if isinstance(
+            verdict, Mismatch
+        ):  # the reference itself may have lost these digits
             tolerance = tolerance + reference.noise[index]
             expected = around(value, expected.dtype, tolerance, ALGORITHM)
             verdict = check_values(index, expected, output.value)
-        if isinstance(verdict, Mismatch):  # report the output's dtype if the error shows there
+        if isinstance(
+            verdict, Mismatch
+        ):  # report the output's dtype if the error shows there
             got = round_once(output.value, dtype)
             rounded = check_values(index, expected._replace(dtype=dtype), got)
-            verdict = rounded if isinstance(rounded, Mismatch) else replace(verdict, hidden=True)
+            verdict = (
+                rounded
+                if isinstance(rounded, Mismatch)
+                else replace(verdict, hidden=True)
+            )
         verdicts.append(verdict)
     return verdicts
 
@@ -394,7 +433,9 @@ def _has_equal_bits(values: Float64, others: Float64) -> bool:
     # The first elements show most differences at a low cost.
     ours = values.view(np.int64)
     theirs = others.view(np.int64)
-    return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(ours, theirs)
+    return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(
+        ours, theirs
+    )
 
 
 def _distance(values: Array, others: Float64) -> Float64:
@@ -416,7 +457,9 @@ def _is_within_smallest_tolerance(value: Float64, output: ExactOutput) -> bool:
         return not left.any()
     sizes = sizes[left]
     tolerance = output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
-    tolerance = np.fmin(tolerance + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes)
+    tolerance = np.fmin(
+        tolerance + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes
+    )
     return bool((distance[left] <= tolerance).all())
 
 
@@ -445,7 +488,9 @@ def _limited_tolerance(
     least = EXCUSE * np.fmax(sizes, np.median(finite) if finite.size else 0.0)
     if not (tolerance > least).any() or reference.input_sensitivity is None:
         return tolerance
-    return np.fmin(tolerance, least + EXCUSED_UNITS * reference.input_sensitivity[index])
+    return np.fmin(
+        tolerance, least + EXCUSED_UNITS * reference.input_sensitivity[index]
+    )
 
 
 def _finite(
@@ -462,7 +507,9 @@ def _finite(
     return np.where(np.isfinite(value), bound, 0.0)
 
 
-def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
+def _arithmetic(
+    index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput
+) -> Answer:
     """Compare the machine's values with the exact ones, within the bound of their errors."""
     exact = output.error is None or not output.error.any()
     if exact and _has_equal_bits(got.astype(np.float64), output.value):
@@ -474,7 +521,9 @@ def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutpu
     # already, so subtract it here: half a unit, or the whole rounding beyond the largest number.
     sizes = np.abs(output.value)
     largest = float(float_info(dtype).max)
-    last = np.where(sizes > largest, sizes * unit_roundoff(dtype), ulp(sizes, dtype) / 2)
+    last = np.where(
+        sizes > largest, sizes * unit_roundoff(dtype), ulp(sizes, dtype) / 2
+    )
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
     bound = np.fmax(_bound(output) - last, np.where(flushed, sizes, 0.0))
     expected = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
@@ -496,14 +545,20 @@ def _unless_excused(
     verdict: Answer, index: int, dtype: np.dtype[Any], output: ExactOutput
 ) -> Answer:
     """Return the verdict; inconclusive for a match whose bound leaves too few sure digits."""
-    if not isinstance(verdict, Match) or output.error is None or not is_float_dtype(dtype):
+    if (
+        not isinstance(verdict, Match)
+        or output.error is None
+        or not is_float_dtype(dtype)
+    ):
         return verdict
     sizes = np.abs(output.value)
     error = np.broadcast_to(output.error, sizes.shape)
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
     sure = (error <= min(most, 0.5) * sizes) & (sizes >= least) & np.isfinite(sizes)
-    if 2 * np.count_nonzero(sure) > sure.size:  # then more than half of ``decisive`` is sure too
+    if (
+        2 * np.count_nonzero(sure) > sure.size
+    ):  # then more than half of ``decisive`` is sure too
         return verdict
     zero = np.isfinite(error) & (sizes <= NOISE * error)
     decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
@@ -525,7 +580,9 @@ def _unless_excused(
 
 def _bound(output: ExactOutput) -> Float64:
     """Return the error bound of each element, including the error of float64 itself."""
-    return _finite(output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20)
+    return _finite(
+        output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20
+    )
 
 
 def _compare_whole(
@@ -539,7 +596,9 @@ def _compare_whole(
     dtype = reference.forms[index][1]
     value = raw.astype(np.float64)
     error = _reference_tolerance(raw, value, output) + _bound(output)
-    exact = not is_float_dtype(dtype) and (output.error is None or not output.error.any())
+    exact = not is_float_dtype(dtype) and (
+        output.error is None or not output.error.any()
+    )
     verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     if isinstance(verdict, Match) and not is_float_dtype(dtype):
         return _count_sure_integers(verdict, output)
@@ -553,5 +612,7 @@ def _count_sure_integers(verdict: Match, output: ExactOutput) -> Match:
     """Return a match that counts sure integers only: an open decision allows several values."""
     if output.error is None:
         return verdict
-    decided = int(np.count_nonzero(np.broadcast_to(output.error, output.value.shape) < 1))
+    decided = int(
+        np.count_nonzero(np.broadcast_to(output.error, output.value.shape) < 1)
+    )
     return verdict._replace(elements=decided, nonfinite=output.value.size - decided)

@@ -13,7 +13,9 @@ from hypothesis.errors import UnsatisfiedAssumption
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.spec import KernelSpec
 
-_IN_A_ROW = 4  # repeats that are replaced, one after the other: a small domain has no others
+_IN_A_ROW = (
+    4  # repeats that are replaced, one after the other: a small domain has no others
+)
 _TRIES = 8  # sizes that are looked at for one that is new
 RANGE, EDGES = "difftest_range", "difftest_edges"
 """Attributes of strategies of sizes: all of them, and those to which they lean."""
@@ -50,7 +52,9 @@ class PassedCases:
         agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
             self._in_a_row = self._in_a_row + 1 if agreed else 0
-            self._replaced[choices] = 0 < self._in_a_row <= _IN_A_ROW and not self.has_failed
+            self._replaced[choices] = (
+                0 < self._in_a_row <= _IN_A_ROW and not self.has_failed
+            )
         if self._replaced[choices]:
             raise UnsatisfiedAssumption("the case was drawn before, and agreed")
         return agreed
@@ -101,14 +105,21 @@ def choose(source: Any, wanted: int) -> None:
 def draw_points() -> Counter[int]:
     """How often the run of a test was where: each run has random numbers of its own."""
     run = getattr(current_build_context().data, "_random", None)
-    points: Counter[int] = getattr(run, "__dict__", {}).setdefault("difftest_points", Counter())
+    points: Counter[int] = getattr(run, "__dict__", {}).setdefault(
+        "difftest_points", Counter()
+    )
     return points
 
 
-def new_size(source: Any, size: int | None, is_new: Callable[[int], bool]) -> int | None:
+def new_size(
+    source: Any, size: int | None, is_new: Callable[[int], bool]
+) -> int | None:
     """The size, or another one that is new: of a strategy of sizes, every second an edge."""
     chance: Any = getattr(current_build_context().data, "_random", None)
     own = getattr(source, RANGE, ()), getattr(source, EDGES, ())
     tries = range(_TRIES if chance and all(own) else 0)
-    sizes = [size] * (size is not None), (chance.choice(chance.choice(own)) for _ in tries)
+    sizes = (
+        [size] * (size is not None),
+        (chance.choice(chance.choice(own)) for _ in tries),
+    )
     return next(filter(is_new, itertools.chain(*sizes)), size)

@@ -43,7 +43,12 @@ from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.duplicates import RANGE
 from difftest.testing.harness.explicit import NoDataError, minimal_case
 from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
-from difftest.testing.harness.limits import USED, CaseLimitError, fault_of_machine, limit
+from difftest.testing.harness.limits import (
+    USED,
+    CaseLimitError,
+    fault_of_machine,
+    limit,
+)
 from difftest.testing.harness.minimal import minimal_example
 from difftest.testing.harness.recipes import Ones, Random
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
@@ -128,7 +133,9 @@ def _edge(
             yield Edge(minimal_case(spec, values, dtype, **own), why, inside)
 
 
-def minimal_values(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
+def minimal_values(
+    spec: KernelSpec, fixed: Mapping[str, Value]
+) -> dict[str, Any] | None:
     """Return the minimal values of the domain with some fixed values; None if there are none."""
     if not any(map(is_function_of_domain, spec.domain.values())):
         return (base := _plainest(spec)) and {**base, **fixed}
@@ -158,7 +165,9 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         own = getattr(strategy_of(spec, name, base), RANGE, range(0))
         if own and own.step == 1:
             beyond = minimal_values(spec, {name: own[-1] + 1})
-            yield from _edge(beyond, spec, f"{name}={own[-1] + 1}, just beyond {own[-1]}")
+            yield from _edge(
+                beyond, spec, f"{name}={own[-1] + 1}, just beyond {own[-1]}"
+            )
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
@@ -168,7 +177,9 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     for name in arrays:
         shape = spec.shape(name, base)
         for axis, token in enumerate(spec.dimensions(name)):
-            if tokens.count(token) > 1 and not (token.isdecimal() or token == spec.ranks):
+            if tokens.count(token) > 1 and not (
+                token.isdecimal() or token == spec.ranks
+            ):
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
                 why = f"{name} of shape {other}"
                 yield from _edge(base, spec, why, shapes={name: other})
@@ -204,7 +215,9 @@ class _FillAttempt:
         return bool(self.footprint) and all(size <= limit for size, limit in sizes)
 
 
-def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
+def filling_cases(
+    spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]
+) -> Iterator[Edge]:
     """Yield the last case that fits and the first that does not, for names that fill a memory.
 
     ``run`` runs a case and records its trace.
@@ -214,13 +227,20 @@ def filling_cases(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) 
     for name, value in values.items():
         # A list names all values. Without rejections the spec promises nothing for other values.
         if not (
-            is_size(value) and (spec.rejects or not is_choice(strategy_of(spec, name, values)))
+            is_size(value)
+            and (spec.rejects or not is_choice(strategy_of(spec, name, values)))
         ):
             continue
         grown = functools.partial(_grown, spec, run, name, value)
-        looks = list(itertools.takewhile(lambda look: look.fits, filter(None, map(grown, _LOOKS))))
+        looks = list(
+            itertools.takewhile(
+                lambda look: look.fits, filter(None, map(grown, _LOOKS))
+            )
+        )
         figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
-        growing = {place % len(MEMORIES) for place, sizes in figures if len(set(sizes)) > 1}
+        growing = {
+            place % len(MEMORIES) for place, sizes in figures if len(set(sizes)) > 1
+        }
         is_useful = len(looks) == len(_LOOKS) and not growing <= filled
         pair = _limit_of(grown, *looks[-2:]) if is_useful else None
         if pair is not None:
@@ -246,7 +266,11 @@ def _grown(
     """Run the case with ``count`` times the value; None if there is none, or it is too large."""
     values = minimal_values(spec, {name: count * value})
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-    if values is None or count_elements(spec, values) > MOST_ELEMENTS or expected_work > most_work:
+    if (
+        values is None
+        or count_elements(spec, values) > MOST_ELEMENTS
+        or expected_work > most_work
+    ):
         return None
     if (edge := next(_edge(values, spec, name), None)) is None:
         return None
@@ -254,7 +278,9 @@ def _grown(
     events = () if trace is None else trace.events
     regions = (region for event in events for region in (*event.writes, *event.reads))
     work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
-    return _FillAttempt(count, edge.case, () if trace is None else footprint_of(trace, TRN2), work)
+    return _FillAttempt(
+        count, edge.case, () if trace is None else footprint_of(trace, TRN2), work
+    )
 
 
 def _limit_of(
@@ -290,7 +316,9 @@ def _limit_of(
 def _crossing(first: _FillAttempt, second: _FillAttempt) -> int:
     """Return the first count that is too large, by linear extrapolation of two footprints."""
     counts = [1.0 * MOST_ELEMENTS]
-    for least, most, end in zip(first.footprint, second.footprint, _LIMITS, strict=True):
+    for least, most, end in zip(
+        first.footprint, second.footprint, _LIMITS, strict=True
+    ):
         growth = (most - least) / (second.count - first.count)
         if growth > 0:
             counts.append(first.count + (end - least) / growth)
@@ -304,9 +332,13 @@ def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
     """
     names = {backend.name for backend in backends} - {_DEVICE}
     tokens = {token for name in spec.arrays for token in spec.dimensions(name)}
-    is_fixed = all(map(is_choice, spec.domain.values())) or all(map(str.isdecimal, tokens))
+    is_fixed = all(map(is_choice, spec.domain.values())) or all(
+        map(str.isdecimal, tokens)
+    )
     promised = bool(spec.rejects or defaults_of(spec))
-    return spec.edges and bool(names if promised else not is_fixed and _TRACING in names)
+    return spec.edges and bool(
+        names if promised else not is_fixed and _TRACING in names
+    )
 
 
 def check_edges(runner: Runner, spec: KernelSpec) -> None:
@@ -315,7 +347,9 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     They run on each simulator of the runner. Cases that fill a memory need a backend with traces.
     """
     __tracebackhide__ = True
-    for backend in (simulator for simulator in runner.backends if has_edges(spec, (simulator,))):
+    for backend in (
+        simulator for simulator in runner.backends if has_edges(spec, (simulator,))
+    ):
         record = functools.partial(run_recorded, runner, backend)
         filling = filling_cases(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edge_cases(spec), filling):
@@ -342,10 +376,14 @@ def _check_edge(runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend) 
         judge_edge(runner, spec, edge, backend, outcome)
 
 
-def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
+def run_recorded(
+    runner: Runner, backend: Backend, spec: KernelSpec, case: Case
+) -> Outcome:
     """Run a case on a backend with a trace and without an exact run, and return the outcome."""
     # A trace does not depend on random data, which take longer to draw than to compute with.
-    data = {name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()}
+    data = {
+        name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()
+    }
     runner.now = spec, case
     return run_kernel(backend, make_call(spec, replace(case, data=data), record=True))
 
@@ -365,12 +403,17 @@ def judge_edge(
             raise EdgeFailure(spec, edge, (backend.name, verdict), runner.reproduction)
 
 
-def _verdict_on_edge(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
+def _verdict_on_edge(
+    runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome
+) -> Verdict:
     """Return the verdict on an edge call that was not rejected, or that must not be."""
     if isinstance(outcome, Completed):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
         if spec.output_dtype is None:  # the dtype of any operand is right
-            dtypes = (array.dtype.name if array.dtype in own else None for array in outcome.outputs)
+            dtypes = (
+                array.dtype.name if array.dtype in own else None
+                for array in outcome.outputs
+            )
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:
         return verdict_on(None, outcome)
@@ -382,7 +425,9 @@ def _verdict_on_edge(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outc
                 return verdict_on(reference, outcome)
         reason = f"its reference refuses it: {reference}"
     except BrokenReferenceError as broken:
-        if is_promised and not (edge.fills and isinstance(broken.raised, CaseLimitError)):
+        if is_promised and not (
+            edge.fills and isinstance(broken.raised, CaseLimitError)
+        ):
             raise
         reason = broken.defect.happened
     return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")

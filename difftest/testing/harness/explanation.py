@@ -40,7 +40,12 @@ from difftest.testing.harness.reference import (
     call_reference,
 )
 from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.verdict import Inconclusive, Mismatch, Verdict, WrongOutput
+from difftest.testing.harness.verdict import (
+    Inconclusive,
+    Mismatch,
+    Verdict,
+    WrongOutput,
+)
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
 """Return the reference's output for other inputs of the same shapes; None if it rejects them."""
@@ -58,7 +63,9 @@ KEPT = 100
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
-def describe_mismatch(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...]:
+def describe_mismatch(
+    spec: KernelSpec, case: Case, mismatch: Mismatch
+) -> tuple[str, ...]:
     """Return the pattern and the place of a wrong output, in words; empty if there is none."""
     seen = mismatch.evidence
     index = mismatch.output
@@ -101,7 +108,10 @@ def _patterns(
     for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):
         for text, low, high, at in guesses:
             ends = low - slack, high + slack
-            fits = [bool(((ends[0] <= v) & (v <= ends[1]))[at].all()) for v in (values, seen.value)]
+            fits = [
+                bool(((ends[0] <= v) & (v <= ends[1]))[at].all())
+                for v in (values, seen.value)
+            ]
             if fits == [True, False] and np.unique(values[at]).size >= _TELLING:
                 yield text
 
@@ -135,9 +145,19 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
     every = np.ones_like(seen.wrong)
     for axis, other in combinations(range(low.ndim), 2):
         swapped = [end.swapaxes(axis, other).reshape(end.shape) for end in (low, high)]
-        yield f"transposed: axes {axis} and {other} are swapped", swapped[0], swapped[1], every
+        yield (
+            f"transposed: axes {axis} and {other} are swapped",
+            swapped[0],
+            swapped[1],
+            every,
+        )
     for axis in range(low.ndim):
-        yield f"reversed along axis {axis}", np.flip(low, axis), np.flip(high, axis), every
+        yield (
+            f"reversed along axis {axis}",
+            np.flip(low, axis),
+            np.flip(high, axis),
+            every,
+        )
         for step, sign in ((1, "-"), (-1, "+")):
             inner = seen.wrong.copy()
             inner[(slice(None),) * axis + (min(step, 0),)] = False
@@ -152,11 +172,15 @@ def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
     if factor:
         ends = seen.low * factor, seen.high * factor
         digits = 4 if abs(factor - 1) > 1e-3 else 9
-        text = f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
+        text = (
+            f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
+        )
         yield text, np.minimum(*ends), np.maximum(*ends), seen.wrong
 
 
-def _missing_parts(seen: WrongOutput, inputs: Mapping[str, Array], again: Again) -> Iterator[Guess]:
+def _missing_parts(
+    seen: WrongOutput, inputs: Mapping[str, Array], again: Again
+) -> Iterator[Guess]:
     """Yield the reference's values without a part of an input."""
     half = (seen.high - seen.low) / 2
     for name, array, text in _reduced_inputs(inputs):
@@ -174,7 +198,9 @@ def _reduced_inputs(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, s
             yield name, -array, f"a wrong sign: as if {name} were negative"
         for axis, size in enumerate(array.shape):
             cuts = {size - 1: "the last"}
-            cuts |= {(size - 1) // tile * tile: f"the last tile of {tile}" for tile in TILES}
+            cuts |= {
+                (size - 1) // tile * tile: f"the last tile of {tile}" for tile in TILES
+            }
             for start, part in cuts.items():
                 if start:
                     rest = array.copy()
@@ -218,9 +244,14 @@ class CaseHistory:
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         """Record a case that failed on a backend."""
         self.failing.append(case)
-        if not verdict.hidden and (self.visible is None or verdict.elements < self.visible[1]):
+        if not verdict.hidden and (
+            self.visible is None or verdict.elements < self.visible[1]
+        ):
             self.visible = case, verdict.elements
-        if backend not in self.largest or verdict.elements > self.largest[backend][1].elements:
+        if (
+            backend not in self.largest
+            or verdict.elements > self.largest[backend][1].elements
+        ):
             self.largest[backend] = case, verdict
 
     def looks(self, case: Case, backend: str, verdict: Mismatch) -> str:
@@ -270,7 +301,9 @@ def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         )
     elif lost:
         part = f"{lost[0].happened:.2g} of its largest value is error"
-        lines.insert(0, f"{lost[0].name} lost most digits{_at(lost[0].location)}: {part}")
+        lines.insert(
+            0, f"{lost[0].name} lost most digits{_at(lost[0].location)}: {part}"
+        )
     most = max(exact.losses, key=lambda loss: loss.allowed, default=None)
     if most and most.allowed > 0:
         terms = f", of {most.terms} terms" if most.terms else ""
@@ -303,18 +336,25 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
     use = "both questions are asked as one"
     if not exact.has_meaning:
         use = "the bound that follows from the spec alone is used"
-    return tuple(f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts)
+    return tuple(
+        f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts
+    )
 
 
 def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     """Return the text if the data are too large for the output's dtype; else empty."""
     if isinstance(verdict, Mismatch):
-        is_nonfinite = verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
+        is_nonfinite = (
+            verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
+        )
     else:
         is_nonfinite = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
     if not is_nonfinite or isinstance(reference, Exception):
         return ""
-    if not all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values()):
+    if not all(
+        np.isfinite(array.astype(np.float64)).all()
+        for array in reference.inputs.values()
+    ):
         return ""
     for value, dtype in reference.forms:
         largest = float(float_info(dtype).max) if is_float_dtype(dtype) else math.inf
@@ -328,7 +368,9 @@ def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
 
 def is_expected(reference: ReferenceResult | Exception, finding: Finding) -> bool:
     """Return whether the reference, too, has the NaN or the infinities that a finding reports."""
-    if finding.id not in ("nan-made", "infinity-made") or isinstance(reference, Exception):
+    if finding.id not in ("nan-made", "infinity-made") or isinstance(
+        reference, Exception
+    ):
         return False
     floats = (form for form in reference.forms if is_float_dtype(form[1]))
     return not all(np.isfinite(round_once(*form)).all() for form in floats)

@@ -13,7 +13,13 @@ from difftest.support.rounding import is_float_dtype
 from difftest.testing.harness.case import Case, meant
 from difftest.testing.harness.limits import too_large
 from difftest.testing.harness.minimal import minimal_example
-from difftest.testing.harness.recipes import Integers, Random, Recipe, RecipeError, recipe_from_json
+from difftest.testing.harness.recipes import (
+    Integers,
+    Random,
+    Recipe,
+    RecipeError,
+    recipe_from_json,
+)
 from difftest.testing.harness.spec import KernelSpec, is_choice
 from difftest.testing.harness.spec_arguments import SpecError, validate_grid
 from difftest.testing.harness.strategies import data_strategy
@@ -38,7 +44,9 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
     CaseError : it names the field, the received value and the accepted values.
     """
     try:
-        return _read_case(json.loads(document) if isinstance(document, str) else document, spec)
+        return _read_case(
+            json.loads(document) if isinstance(document, str) else document, spec
+        )
     except json.JSONDecodeError as error:
         raise CaseError(f"received {document!r}, which is not JSON: {error}") from None
     except RecipeError as error:
@@ -51,8 +59,15 @@ def _read_case(document: object, spec: KernelSpec) -> Case:
     """Return the case in a document that was read from JSON."""
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(minimal_case(spec, document).to_json())
-    dtypes = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
-    fields = ("values", "dtype", "data", *["dtypes"] * bool(dtypes))  # shapes only if they differ
+    dtypes = {
+        name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes
+    }
+    fields = (
+        "values",
+        "dtype",
+        "data",
+        *["dtypes"] * bool(dtypes),
+    )  # shapes only if they differ
     if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
         names = set(document) if isinstance(document, dict) else set(fields)
         wanted = spec.domain if names & set(spec.domain) else fields
@@ -63,30 +78,44 @@ def _read_case(document: object, spec: KernelSpec) -> Case:
         )
     arrays = spec.arrays
     parts = {"dtypes": {}, "shapes": {}, **document}
-    keys: Any = {"values": spec.domain, "data": spec.inputs, "dtypes": dtypes, "shapes": arrays}
+    keys: Any = {
+        "values": spec.domain,
+        "data": spec.inputs,
+        "dtypes": dtypes,
+        "shapes": arrays,
+    }
     for field, accepted in keys.items():
         part = parts[field]
         is_known = isinstance(part, dict) and set(part) <= set(accepted)
         if not is_known or (field != "shapes" and len(part) < len(accepted)):
             received = ", ".join(part) if isinstance(part, dict) else repr(part)
             texts = ", ".join(accepted)
-            raise CaseError(f"{field}: received {received or 'nothing'}; accepted: {texts}")
+            raise CaseError(
+                f"{field}: received {received or 'nothing'}; accepted: {texts}"
+            )
     choices = [("dtype", parts["dtype"], spec.dtypes)]
-    choices += [(f"dtypes.{name}", parts["dtypes"][name], dtypes[name]) for name in dtypes]
+    choices += [
+        (f"dtypes.{name}", parts["dtypes"][name], dtypes[name]) for name in dtypes
+    ]
     for field, dtype, accepted in choices:
         if dtype not in accepted:
-            raise CaseError(f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}")
+            raise CaseError(
+                f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}"
+            )
     values = {name: parts["values"][name] for name in spec.domain}
     for name, source in spec.domain.items():
         if is_choice(source):
             values[name] = meant(source, values[name])
     data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
     shapes = {
-        name: validate_grid(f"shapes.{name}", shape) for name, shape in parts["shapes"].items()
+        name: validate_grid(f"shapes.{name}", shape)
+        for name, shape in parts["shapes"].items()
     }
     case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)
     widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in arrays}
-    if problem := too_large((spec.shape_of(case, name), width) for name, width in widths.items()):
+    if problem := too_large(
+        (spec.shape_of(case, name), width) for name, width in widths.items()
+    ):
         raise CaseError(f"values: {problem}")
     return case
 
@@ -98,11 +127,16 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
             yield example
             continue
         for dtype in spec.dtypes:
-            yield minimal_case(spec, {name: example[name] for name in spec.domain}, dtype)
+            yield minimal_case(
+                spec, {name: example[name] for name in spec.domain}, dtype
+            )
 
 
 def minimal_case(
-    spec: KernelSpec, values: Mapping[str, Any], dtype: str | None = None, **own: Mapping[str, Any]
+    spec: KernelSpec,
+    values: Mapping[str, Any],
+    dtype: str | None = None,
+    **own: Mapping[str, Any],
 ) -> Case:
     """Return the case of these values, with random data or minimal data of an input's own.
 
@@ -115,14 +149,18 @@ def minimal_case(
     ------
     NoDataError : an input has no data for these values: its strategy draws nothing.
     """
-    dtypes = {name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)}
+    dtypes = {
+        name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)
+    }
     dtypes |= own.pop("dtypes", {})
     dtype = dtype or spec.dtypes[0]
     data = dict[str, Recipe]()
     for seed, name in enumerate(spec.inputs):
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:
-            recipe = minimal_example(functools.partial(data_strategy, spec, name, values, mine))
+            recipe = minimal_example(
+                functools.partial(data_strategy, spec, name, values, mine)
+            )
             if recipe is None:
                 raise NoDataError(
                     f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
@@ -130,5 +168,7 @@ def minimal_case(
                 )
             data[name] = recipe
         else:
-            data[name] = Random(seed) if is_float_dtype(np.dtype(mine)) else Integers(seed, 4)
+            data[name] = (
+                Random(seed) if is_float_dtype(np.dtype(mine)) else Integers(seed, 4)
+            )
     return Case(dict(values), dtype, data, dtypes, **own)

@@ -18,7 +18,12 @@ from typing import NamedTuple
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import finding_text
 from difftest.simulator.trace import Event
-from difftest.support.tracebacks import format_error, inner_frames, is_user_file, without_files
+from difftest.support.tracebacks import (
+    format_error,
+    inner_frames,
+    is_user_file,
+    without_files,
+)
 from difftest.testing.backends.base import Completed, Outcome, Rejected, Unsupported
 from difftest.testing.harness.case import Case, Edge, to_jsonable
 from difftest.testing.harness.explanation import CaseHistory
@@ -45,11 +50,18 @@ _ONE_SIDED = {
     ("kernel", "refused"): "the kernel alone refuses",
     ("reference", "refused"): "the reference alone refuses",
     ("kernel", "crashed"): "the kernel broke down",
-    ("backend", "crashed"): "the backend broke down; this is a bug of its own, not the kernel's",
+    (
+        "backend",
+        "crashed",
+    ): "the backend broke down; this is a bug of its own, not the kernel's",
     ("backend", "unsupported"): "the backend cannot run the kernel",
 }
 """The text of a one-sided failure, by the side that failed and the kind of failure."""
-_WRONG = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
+_WRONG = {
+    "unwritten": "unwritten elements",
+    "nan": "NaN",
+    "outputs": "number of outputs",
+}
 """The name of a failed check in a headline, if it differs from the kind."""
 
 
@@ -72,7 +84,9 @@ class Reproduction(NamedTuple):
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
-        option = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        option = (
+            ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        )
         return [*self.options, self.node, *option]
 
     def command(self, case: Case) -> str:
@@ -85,13 +99,17 @@ def quote_command(words: Sequence[str], *, windows: bool = os.name == "nt") -> s
     return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
-def format_report(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
+def format_report(
+    title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()
+) -> str:
     """Return a report: its title, its rows that are not empty, and its findings."""
     lines = []
     for label, text in rows:
         if text:
             head = f"{label}:" if label else ""
-            lines.append(f"{head:<{_LABEL}}{textwrap.indent(text, ' ' * _LABEL).lstrip()}")
+            lines.append(
+                f"{head:<{_LABEL}}{textwrap.indent(text, ' ' * _LABEL).lstrip()}"
+            )
     body = textwrap.indent("\n".join(lines), "  ")
     return "\n".join([title, body, *map(finding_text, findings)])
 
@@ -99,20 +117,35 @@ def format_report(title: str, rows: Iterable[Row], findings: Iterable[Finding] =
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """Return the rows that show a case: its values, and the data of each input."""
     values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
-    data = [(name, f"{spec.shape_of(case, name)} {case.data[name]!r}") for name in spec.inputs]
+    data = [
+        (name, f"{spec.shape_of(case, name)} {case.data[name]!r}")
+        for name in spec.inputs
+    ]
     return [("case", ", ".join([*values, case.dtype])), *data]
 
 
-def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:
+def rejection_text(
+    spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome
+) -> str:
     """Return the report of a call that a backend did not reject, or rejected for another reason."""
-    values = ", ".join(f"{name}={to_jsonable(value)}" for name, value in rejection.values.items())
-    values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
+    values = ", ".join(
+        f"{name}={to_jsonable(value)}" for name, value in rejection.values.items()
+    )
+    values += "".join(
+        f", {name} of shape {shape}" for name, shape in rejection.shapes.items()
+    )
     if isinstance(outcome, Completed):
         happened = "accepted it"
     else:
-        broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
+        broke = (
+            "broke down itself"
+            if getattr(outcome, "in_backend", False)
+            else "broke down"
+        )
         kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
-        happened = f"{kinds.get(type(outcome), f'{broke}:')} {format_error(outcome.error)}"
+        happened = (
+            f"{kinds.get(type(outcome), f'{broke}:')} {format_error(outcome.error)}"
+        )
     wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
     return format_report(
         f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)]
@@ -121,8 +154,14 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
 
 def format_sizes(spec: KernelSpec, case: Case) -> str:
     """Return the sizes and dtypes of a case, for use within a line."""
-    sizes = [f"{name}={of}" for name, of in case.values.items() if name not in spec.parameters]
-    own = [f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())]
+    sizes = [
+        f"{name}={of}"
+        for name, of in case.values.items()
+        if name not in spec.parameters
+    ]
+    own = [
+        f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())
+    ]
     return ", ".join([*sizes, case.dtype, *own])
 
 
@@ -138,7 +177,11 @@ def _describe_verdict(verdict: Verdict) -> str:
     match verdict:
         case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
-            more = f"; {nonfinite} more are not finite, and prove nothing" if nonfinite else ""
+            more = (
+                f"; {nonfinite} more are not finite, and prove nothing"
+                if nonfinite
+                else ""
+            )
             return f"agrees on {elements} elements, {how}{more}"
         case Mismatch():
             return verdict.message
@@ -167,7 +210,9 @@ def describe_box(mismatch: Mismatch) -> str:
     volume = math.prod(stop - start for start, stop in mismatch.box)
     text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
     ends = enumerate(zip(mismatch.box, mismatch.shape, strict=True))
-    tails = [str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size]
+    tails = [
+        str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size
+    ]
     return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
 
 
@@ -203,13 +248,17 @@ class CaseFailure(ReportedFailure):
         self.spec = spec
         self.case = case
         self.again = again
-        self.findings = tuple(hit for hit in findings if hit.severity is not Severity.NOTE)
+        self.findings = tuple(
+            hit for hit in findings if hit.severity is not Severity.NOTE
+        )
         self.fresh = self.saved = ""
         super().__init__()
 
     @property
     def headline(self) -> str:
-        return f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
+        return (
+            f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
+        )
 
     def title(self) -> str:
         """Return the first line of the report, without the kernel's name."""
@@ -238,7 +287,9 @@ class CaseFailure(ReportedFailure):
         again = [("run again", self.again.command(self.case))] if self.again else []
         again += [("fresh run", self.fresh)] if self.fresh else []
         again += (
-            [("replay", quote_command(["difftest", "replay", self.saved]))] if self.saved else []
+            [("replay", quote_command(["difftest", "replay", self.saved]))]
+            if self.saved
+            else []
         )
         rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
         return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
@@ -275,8 +326,12 @@ class DifferentialFailure(CaseFailure):
     ) -> None:
         super().__init__(spec, case, again, findings)
         self.verdicts = verdicts
-        self.wrong = {on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))}
-        self.raised = next((v.error for v in self.wrong.values() if isinstance(v, OneSided)), None)
+        self.wrong = {
+            on: v for on, v in verdicts.items() if isinstance(v, (Mismatch, OneSided))
+        }
+        self.raised = next(
+            (v.error for v in self.wrong.values() if isinstance(v, OneSided)), None
+        )
         self.others: tuple[str, ...] = ()
         self.writers: Mapping[str, Event] = {}
         self.history = CaseHistory(spec)
@@ -288,7 +343,9 @@ class DifferentialFailure(CaseFailure):
         verdict = self.verdict
         if isinstance(verdict, Mismatch):
             what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
-            end = "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
+            end = (
+                "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
+            )
         else:
             error = format_error(verdict.error).partition("\n")[0]
             what = _ONE_SIDED[verdict.failed, verdict.how]
@@ -326,9 +383,16 @@ class DifferentialFailure(CaseFailure):
                 if all(order.index(data[name].kind) <= rank for name in names):
                     break
                 try:
-                    run(replace(failure.case, data={**data, **dict.fromkeys(names, recipe)}))
+                    run(
+                        replace(
+                            failure.case, data={**data, **dict.fromkeys(names, recipe)}
+                        )
+                    )
                 except Exception as simpler:  # an error of another kind is another bug
-                    if isinstance(simpler, DifferentialFailure) and simpler.kind == self.kind:
+                    if (
+                        isinstance(simpler, DifferentialFailure)
+                        and simpler.kind == self.kind
+                    ):
                         failure = simpler
                         break
         return failure
@@ -346,10 +410,14 @@ class DifferentialFailure(CaseFailure):
         for case in [visible[0]] if visible else self._random_cases():
             try:
                 run(case)
-            except Exception as visible_failure:  # an error of another kind is another bug
+            except (
+                Exception
+            ) as visible_failure:  # an error of another kind is another bug
                 if not isinstance(visible_failure, DifferentialFailure):
                     continue
-                if visible_failure.kind == self.kind and not _is_hidden(visible_failure):
+                if visible_failure.kind == self.kind and not _is_hidden(
+                    visible_failure
+                ):
                     return visible_failure
         return self
 
@@ -363,7 +431,9 @@ class DifferentialFailure(CaseFailure):
         }
 
         def elements(case: Case) -> int:
-            return sum(math.prod(self.spec.shape_of(case, name)) for name in self.spec.inputs)
+            return sum(
+                math.prod(self.spec.shape_of(case, name)) for name in self.spec.inputs
+            )
 
         return sorted(made.values(), key=elements)[-_RANDOM_SIZES:] if free else []
 
@@ -380,15 +450,22 @@ class DifferentialFailure(CaseFailure):
                 how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
                 wrong = f"{verdict.wrong} of {verdict.elements} elements"
                 rows += [
-                    ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+                    (
+                        "first wrong",
+                        f"{at}: got {first.got}, expected {first.expected}",
+                    ),
                     ("unrounded", unrounded(verdict)),
                     ("written by", self._written_by(backend)),
                     ("allowed", f"{first.allowed}; the error is {first.error}"),
                     *[("because" if line is how[0] else "", line) for line in how],
                     ("wrong", f"{wrong}, {describe_box(verdict)}"),
                 ]
-            rows += [("looks like", self.looks[backend])] if backend in self.looks else []
-        others = [("beside" if line is self.others[0] else "", line) for line in self.others]
+            rows += (
+                [("looks like", self.looks[backend])] if backend in self.looks else []
+            )
+        others = [
+            ("beside" if line is self.others[0] else "", line) for line in self.others
+        ]
         return [*rows, *others]
 
     def _written_by(self, backend: str) -> str:
@@ -400,7 +477,11 @@ class DifferentialFailure(CaseFailure):
     def looks(self) -> dict[str, str]:
         """The pattern of the wrong values of each backend that shows one."""
         wrong = [(on, v) for on, v in self.wrong.items() if isinstance(v, Mismatch)]
-        return {on: text for on, v in wrong if (text := self.history.looks(self.case, on, v))}
+        return {
+            on: text
+            for on, v in wrong
+            if (text := self.history.looks(self.case, on, v))
+        }
 
 
 class HazardFailure(CaseFailure):
@@ -419,7 +500,11 @@ class BrokenReferenceError(CaseFailure):
     """A reference that cannot judge a case: it crashed, or wrote to its arguments (``defect``)."""
 
     def __init__(
-        self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        defect: ReferenceDefect,
+        again: Reproduction | None,
     ) -> None:
         super().__init__(spec, case, again)
         self.defect = defect
@@ -429,7 +514,10 @@ class BrokenReferenceError(CaseFailure):
         return f"cannot be judged: {self.defect.happened}"
 
     def rows(self) -> list[Row]:
-        return [(of, getattr(self.defect, of)) for of in ("rule", "received", "where", "remedy")]
+        return [
+            (of, getattr(self.defect, of))
+            for of in ("rule", "received", "where", "remedy")
+        ]
 
 
 class HazardWarning(UserWarning):
@@ -444,13 +532,19 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
     """A call near the contract's edge (``edge``) was neither rejected nor correct."""
 
     def __init__(
-        self, spec: KernelSpec, edge: Edge, verdict: tuple[str, Verdict], again: Reproduction | None
+        self,
+        spec: KernelSpec,
+        edge: Edge,
+        verdict: tuple[str, Verdict],
+        again: Reproduction | None,
     ) -> None:
         # One command can run this call alone only if a case of the spec can express it.
         fixed = {name for name in spec.inputs if spec.input(name).dtypes}
         case = edge.case
         self.edge = edge
-        is_case = not case.shapes and case.dtype in spec.dtypes and fixed == set(case.dtypes)
+        is_case = (
+            not case.shapes and case.dtype in spec.dtypes and fixed == set(case.dtypes)
+        )
         super().__init__(spec, case, dict([verdict]), again)
         self.again = again and again._replace(edges="" if is_case else edge.why)
 

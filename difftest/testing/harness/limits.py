@@ -105,7 +105,11 @@ def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
     for name, value in (("seconds", seconds), ("memory", memory)):
         before = getattr(LIMITS, name)
         undo.callback(setattr, LIMITS, name, before)
-        setattr(LIMITS, name, min((n for n in (value, before) if n is not None), default=None))
+        setattr(
+            LIMITS,
+            name,
+            min((n for n in (value, before) if n is not None), default=None),
+        )
     return undo
 
 
@@ -145,7 +149,10 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
 
 
 def _check(
-    process: int, forks: int, expired: threading.Event | None, error: BaseException | None
+    process: int,
+    forks: int,
+    expired: threading.Event | None,
+    error: BaseException | None,
 ) -> None:
     """Raise a CaseLimitError if a call broke a limit; ``error`` is the one that ended it, or None.
 
@@ -162,7 +169,9 @@ def _check(
     elif len(_FORKS) != forks:
         text = "forked, and its child would run what follows once more"
     exits = (sys.modules["pytest"].exit.Exception,) if "pytest" in sys.modules else ()
-    if isinstance(error, (bdb.BdbQuit, *exits)):  # Hypothesis lets no other error end a test
+    if isinstance(
+        error, (bdb.BdbQuit, *exits)
+    ):  # Hypothesis lets no other error end a test
         raise KeyboardInterrupt(str(error) or "a debugger was left") from error
     if text:
         frames = None if error is None else error.__traceback__
@@ -173,7 +182,9 @@ def _check(
 def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
     """Limit memory and time from here on, until ``after`` is closed."""
     if expired is not None:
-        _start_clock(after, expired)  # before the memory limit: its thread needs a stack
+        _start_clock(
+            after, expired
+        )  # before the memory limit: its thread needs a stack
     if LIMITS.memory is not None:
         import resource
 
@@ -193,7 +204,9 @@ _HEAD = object.__basicsize__
 
 @functools.lru_cache(maxsize=8)
 def _bytes_at(owner: Any) -> ctypes.Array[ctypes.c_char]:
-    return (ctypes.c_char * (type(owner).__basicsize__ - _HEAD)).from_address(id(owner) + _HEAD)
+    return (ctypes.c_char * (type(owner).__basicsize__ - _HEAD)).from_address(
+        id(owner) + _HEAD
+    )
 
 
 def _memory(owner: Any) -> object:
@@ -201,8 +214,14 @@ def _memory(owner: Any) -> object:
     return _bytes_at(owner).raw, {**getattr(owner, "__dict__", {})}
 
 
-_SETTINGS: dict[str, tuple[Callable[[], object], Callable[[], Any], Callable[[Any], object]]] = {
-    "NumPy's error settings": (np.geterr, np.geterr, lambda errors: np.seterr(**errors)),
+_SETTINGS: dict[
+    str, tuple[Callable[[], object], Callable[[], Any], Callable[[Any], object]]
+] = {
+    "NumPy's error settings": (
+        np.geterr,
+        np.geterr,
+        lambda errors: np.seterr(**errors),
+    ),
     "NumPy's print options": (
         np.get_printoptions,
         np.get_printoptions,
@@ -213,7 +232,11 @@ _SETTINGS: dict[str, tuple[Callable[[], object], Callable[[], Any], Callable[[An
         functools.partial(np.random.get_state, legacy=False),
         np.random.set_state,
     ),
-    "Python's random state": (lambda: _memory(_OF_PYTHON), random.getstate, random.setstate),
+    "Python's random state": (
+        lambda: _memory(_OF_PYTHON),
+        random.getstate,
+        random.setstate,
+    ),
 }
 """Global state that a call may change: functions for a quick mark, for its value, to restore it."""
 _LAST: dict[str, tuple[object, Any]] = {}
@@ -231,7 +254,9 @@ def _settings() -> dict[str, tuple[object, Any]]:
 
 def _restore_settings(before: dict[str, tuple[object, Any]], case: Any) -> None:
     """Restore the state that a call has changed, and warn of the change."""
-    changed = [name for name, (mark, _, _) in _SETTINGS.items() if mark() != before[name][0]]
+    changed = [
+        name for name, (mark, _, _) in _SETTINGS.items() if mark() != before[name][0]
+    ]
     for name in changed:
         _SETTINGS[name][2](before[name][1])
     if changed:  # warn without a line: the lines of the harness do not help the author
@@ -288,7 +313,9 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
     def end() -> None:
         while clock.is_alive():
-            with contextlib.suppress(ExpiredError):  # a late error arrives here: see _raise_in
+            with contextlib.suppress(
+                ExpiredError
+            ):  # a late error arrives here: see _raise_in
                 over.set()
                 clock.join()
         LIMITS.stops = 0
@@ -302,9 +329,13 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     after.callback(setattr, sys, "unraisablehook", report)
     sys.unraisablehook = report_others
     if has_signal:
-        after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
+        after.callback(
+            signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop)
+        )
     clock = threading.Thread(target=expire)
-    for _ in range(2):  # a late error may interrupt the first call before its first line
+    for _ in range(
+        2
+    ):  # a late error may interrupt the first call before its first line
         after.callback(end)
     clock.start()
 

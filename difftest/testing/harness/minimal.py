@@ -25,7 +25,9 @@ def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
     """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
-    def collect(example: Example) -> None:  # Hypothesis reads this text each time: it is short
+    def collect(
+        example: Example,
+    ) -> None:  # Hypothesis reads this text each time: it is short
         drawn.append(example)
 
     asked = settings(

@@ -58,9 +58,13 @@ class Recipe:
         for field in fields(self):
             name = f"{self.kind}.{field.name}"
             value = getattr(self, field.name)
-            for fits, accepted in filter(None, map(_FIELDS.get, (str(field.type), field.name))):
+            for fits, accepted in filter(
+                None, map(_FIELDS.get, (str(field.type), field.name))
+            ):
                 if not fits(value):
-                    raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
+                    raise RecipeError(
+                        f"{name}: received {value!r:.80}; accepted: {accepted}"
+                    )
             if field.type == "int":  # JSON does not encode NumPy's integers
                 object.__setattr__(self, field.name, int(value))
 
@@ -75,14 +79,20 @@ class Recipe:
             return cls(*seed, **values)
         except TypeError as error:
             accepted = ", ".join(field.name for field in fields(cls)) or "no fields"
-            raise RecipeError(f"recipe {cls.kind}: {error}; accepted: {accepted}") from None
+            raise RecipeError(
+                f"recipe {cls.kind}: {error}; accepted: {accepted}"
+            ) from None
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array of this shape; its elements are rounded once into ``dtype``."""
         generator = np.random.default_rng(getattr(self, "seed", 0))
-        return round_once(self._values(generator, shape or (1,), dtype).reshape(shape), dtype)
+        return round_once(
+            self._values(generator, shape or (1,), dtype).reshape(shape), dtype
+        )
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
@@ -97,23 +107,31 @@ class Recipe:
 class Zeros(Recipe):
     """All elements 0."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         return np.zeros(shape)
 
 
 class Ones(Recipe):
     """All elements 1."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         return np.ones(shape)
 
 
 class Iota(Recipe):
     """Element i, in row-major order, is i modulo a prime: 251, or less for narrow dtypes."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         turns = map(np.arange, _IOTA_PERIODS)
-        period = next(at.size for at in turns if np.array_equal(round_once(at, dtype), at))
+        period = next(
+            at.size for at in turns if np.array_equal(round_once(at, dtype), at)
+        )
         return np.arange(math.prod(shape), dtype=np.float64) % period
 
 
@@ -127,7 +145,9 @@ class Fill(Recipe):
     value: float
     overrides: tuple[tuple[int, float], ...] = ()
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         values = np.full(shape, float(self.value))
         for position, value in self.overrides:
             values.flat[position % values.size] = value
@@ -144,7 +164,9 @@ class Integers(Seeded, Recipe):
     is_random = True
     bound: int = 1
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         low = 0 if dtype.kind == "u" else -self.bound
         return generator.integers(low, self.bound + 1, shape).astype(np.float64)
 
@@ -159,7 +181,9 @@ class Random(Seeded, Recipe):
     is_random = True
     spread: int = 0
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         values = generator.standard_normal(shape)
         if self.spread:
             values *= np.exp2(generator.uniform(-self.spread, self.spread, shape))
@@ -178,13 +202,22 @@ class Outliers(Seeded, Recipe):
     is_random = True
     values: tuple[float, ...] = (-0.0,)
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         drawn = generator.standard_normal(shape)
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
-        if drawn.size > 1 and places.size in (0, drawn.size):  # at least one of each kind
+        if drawn.size > 1 and places.size in (
+            0,
+            drawn.size,
+        ):  # at least one of each kind
             places = np.arange(1)
-        scales = generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0
-        np.put(drawn, places, generator.choice(np.array(self.values), places.size) * scales)
+        scales = (
+            generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0
+        )
+        np.put(
+            drawn, places, generator.choice(np.array(self.values), places.size) * scales
+        )
         return drawn
 
 
@@ -208,17 +241,24 @@ def _is_row(value: object) -> bool:
 
 
 def _are_pairs(value: Any) -> bool:
-    rows = isinstance(value, tuple) and all(_is_row(pair) and len(pair) == 2 for pair in value)
+    rows = isinstance(value, tuple) and all(
+        _is_row(pair) and len(pair) == 2 for pair in value
+    )
     return rows and all(is_plain_integer(position) for position, _ in value)
 
 
 _OF_THE_DOMAIN = "(a size of the domain: data=lambda n: seeded(Indices, below=n))"
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (is_plain_integer, f"an integer {_OF_THE_DOMAIN}"),
-    "float": (_is_number, f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}"),
+    "float": (
+        _is_number,
+        f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}",
+    ),
     "tuple[float, ...]": (_is_row, "a tuple of numbers"),
     "tuple[tuple[int, float], ...]": (_are_pairs, "a tuple of pairs (position, value)"),
-    **dict.fromkeys(("seed", "bound", "spread"), (lambda value: value >= 0, "at least 0")),
+    **dict.fromkeys(
+        ("seed", "bound", "spread"), (lambda value: value >= 0, "at least 0")
+    ),
     "below": (lambda value: value >= 1, "at least 1"),
     "share": (lambda value: 0 <= value <= 1, "from 0 to 1"),
 }
@@ -240,4 +280,6 @@ def recipe_from_json(document: Any) -> Recipe:
             f"recipe: received {document!r}; accepted: one of {', '.join(RECIPES)}, "
             "or {name: fields}"
         )
-    return RECIPES[kind].made(**{name: _from_json(value) for name, value in values.items()})
+    return RECIPES[kind].made(
+        **{name: _from_json(value) for name, value in values.items()}
+    )

@@ -19,7 +19,11 @@ from difftest.support.rounding import Array, Float64
 from difftest.support.signature import bind_reference, function_name
 from difftest.support.tracebacks import format_error, inner_frames, is_own, is_raised_by
 from difftest.testing.backends.sdk import function_of
-from difftest.testing.harness.limits import CaseLimitError, fault_of_machine, within_limits
+from difftest.testing.harness.limits import (
+    CaseLimitError,
+    fault_of_machine,
+    within_limits,
+)
 
 REFUSALS = (AssertionError, ValueError)
 
@@ -132,7 +136,8 @@ def _arrays(value: Any) -> Iterator[Array]:
 def _differ(value: Any, other: Any) -> bool:
     pairs = zip(_arrays(value), _arrays(other), strict=False)
     return any(
-        not np.array_equal(array_bytes(before), array_bytes(after)) for before, after in pairs
+        not np.array_equal(array_bytes(before), array_bytes(after))
+        for before, after in pairs
     )
 
 
@@ -160,7 +165,9 @@ def _numbers(returned: object, who: str) -> Array:
         raise ReferenceDefect(
             f"{who} returned no array of real numbers",
             rule="a reference returns an array, or a tuple of arrays, one for each output",
-            received=f"an array of {array.dtype}" if is_array else type(returned).__name__,
+            received=f"an array of {array.dtype}"
+            if is_array
+            else type(returned).__name__,
             remedy="return what the kernel's outputs should be, best in float64",
         )
     return array

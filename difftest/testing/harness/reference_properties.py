@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from difftest.support.rounding import Array, Float64, float_info, is_float_dtype, round_once
+from difftest.support.rounding import (
+    Array,
+    Float64,
+    float_info,
+    is_float_dtype,
+    round_once,
+)
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.reference import (
     ReferenceDefect,
@@ -71,7 +77,9 @@ class ReferenceProperties:
     floats: tuple[float, ...] = ()
 
 
-def infer_properties(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> ReferenceProperties:
+def infer_properties(
+    spec: KernelSpec, draw: Callable[[], Sequence[Case]]
+) -> ReferenceProperties:
     """Return the properties that all drawn samples show; none if the reference rejects a sample.
 
     For ``reduction=0``, which states that data only moves, no samples are drawn.
@@ -79,28 +87,39 @@ def infer_properties(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Re
     if spec.reduction == 0:
         return ReferenceProperties(moves=True, selects=True)
     is_free = any(spec.input(name).data is None for name in spec.inputs)
-    samples = sorted(draw() if is_free else (), key=lambda case: count_elements(spec, case.values))
+    samples = sorted(
+        draw() if is_free else (), key=lambda case: count_elements(spec, case.values)
+    )
     if not samples:
         return ReferenceProperties()
     sizes = [count_elements(spec, case.values) for case in samples]
     small = samples[: max(1, bisect.bisect_right(sizes, MOST_ELEMENTS))]
-    first = next((name for name in spec.dtypes if is_float_dtype(np.dtype(name))), spec.dtypes[0])
-    floats = [replace(case, dtype=first) for case in samples if sum(sizes) <= MOST_TOGETHER]
+    first = next(
+        (name for name in spec.dtypes if is_float_dtype(np.dtype(name))), spec.dtypes[0]
+    )
+    floats = [
+        replace(case, dtype=first) for case in samples if sum(sizes) <= MOST_TOGETHER
+    ]
     try:
         moves = bool(floats) and all(_moves(spec, case) for case in floats)
         return ReferenceProperties(
             moves=moves and spec.machine in _KEEP_NAN,
-            selects=moves or (bool(floats) and all(_selects(spec, case) for case in floats)),
+            selects=moves
+            or (bool(floats) and all(_selects(spec, case) for case in floats)),
             multiplies=any(_multiplies(spec, case) for case in small),
             spared=max(_spared(spec, case) for case in small),
-            exponents={to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
+            exponents={
+                to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes
+            },
             far={to: _far(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
         )
     except (ReferenceRefusal, ReferenceDefect, MemoryError, OSError):
         return ReferenceProperties()
 
 
-def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS) -> dict[str, Array]:
+def _inputs(
+    spec: KernelSpec, case: Case, fill: Filler, kinds: str = FLOATS
+) -> dict[str, Array]:
     """Return the inputs of a case.
 
     ``fill`` makes the inputs that have no data of their own and a dtype of these kinds.
@@ -130,13 +149,19 @@ def _normal(generator: np.random.Generator, array: Array) -> Array:
 
 def _selects(spec: KernelSpec, case: Case) -> bool:
     inputs = _inputs(spec, case, _normal).values()
-    sizes = np.sort(np.concatenate([abs(array.astype(np.float64)).ravel() for array in inputs]))
+    sizes = np.sort(
+        np.concatenate([abs(array.astype(np.float64)).ravel() for array in inputs])
+    )
     doubled = _outputs(spec, case, lambda *of: 2 * _normal(*of))
-    for (values, dtype), (others, _) in zip(_outputs(spec, case, _normal), doubled, strict=True):
+    for (values, dtype), (others, _) in zip(
+        _outputs(spec, case, _normal), doubled, strict=True
+    ):
         near = sizes.take(np.searchsorted(sizes, np.abs(values)), mode="clip")
         chosen = (near == np.abs(values)) | (values == np.rint(values))
         # An integer is a place, say, and no number that was rounded.
-        if not (chosen.all() if is_float_dtype(dtype) else np.array_equal(values, others)):
+        if not (
+            chosen.all() if is_float_dtype(dtype) else np.array_equal(values, others)
+        ):
             return False
     # Infinities of both signs make NaN where something is added, and the ends of a dtype infinity.
     ends = _outputs(spec, case, lambda of, array: of.choice(_VALUES[1:], array.shape))
@@ -155,7 +180,9 @@ def _moves(spec: KernelSpec, case: Case) -> bool:
         is_float_dtype(dtype)
         and ((before == np.rint(before)) & (before > 0) & (before < values.size)).all()
         and np.array_equal(values[before.astype(np.int64)], moved, equal_nan=True)
-        for (before, dtype), (moved, _) in zip(_outputs(spec, case, codes), after, strict=True)
+        for (before, dtype), (moved, _) in zip(
+            _outputs(spec, case, codes), after, strict=True
+        )
     )
 
 
@@ -174,11 +201,15 @@ def _spared(spec: KernelSpec, case: Case) -> int:
             return np.full(array.shape, getattr(np.iinfo(array.dtype), end) / 2.0**bits)
 
         return all(
-            is_float_dtype(dtype) or bool((np.abs(round_once(values, dtype) - values) <= 1).all())
+            is_float_dtype(dtype)
+            or bool((np.abs(round_once(values, dtype) - values) <= 1).all())
             for values, dtype in _outputs(spec, case, ends, "iu")
         )
 
-    return next((bits for bits in _SPARED if fits(bits, "min") and fits(bits, "max")), _SPARED[-1])
+    return next(
+        (bits for bits in _SPARED if fits(bits, "min") and fits(bits, "max")),
+        _SPARED[-1],
+    )
 
 
 def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
@@ -189,14 +220,18 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
         return ()
 
     def sizes(exponent: int) -> Array:
-        outputs = _outputs(spec, case, lambda of, at: of.uniform(-1, 1, at.shape) * 2.0**exponent)
+        outputs = _outputs(
+            spec, case, lambda of, at: of.uniform(-1, 1, at.shape) * 2.0**exponent
+        )
         return np.abs(outputs[0][0])
 
     ups = range(int(info.maxexp))
     downs = range(int(info.nmant - info.minexp))
     up = bisect.bisect_left(ups, True, key=lambda e: bool((sizes(e) > info.max).any()))
     least = info.smallest_normal
-    down = bisect.bisect_left(downs, True, key=lambda e: bool(np.median(sizes(-e)) < least))
+    down = bisect.bisect_left(
+        downs, True, key=lambda e: bool(np.median(sizes(-e)) < least)
+    )
     small = (-down, -down - 2) if down < len(downs) else ()
     return (*small, up + 1) if up < len(ups) else small
 
@@ -213,8 +248,16 @@ def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
             return generator.uniform(0.5, 1, array.shape) * (end / over)
 
         return all(
-            bool((np.abs(values) <= (float_info(to).max if is_float_dtype(to) else np.inf)).all())
+            bool(
+                (
+                    np.abs(values)
+                    <= (float_info(to).max if is_float_dtype(to) else np.inf)
+                ).all()
+            )
             for values, to in _outputs(spec, case, fill)
         )
 
-    return tuple(next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 4))), 0) for s in (-1, 1))
+    return tuple(
+        next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 4))), 0)
+        for s in (-1, 1)
+    )

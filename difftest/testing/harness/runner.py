@@ -34,7 +34,11 @@ from difftest.testing.harness.branch_targets import nearest_miss
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.compare import are_equal, compare
 from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
-from difftest.testing.harness.differential import ReferenceResult, compare_exact, evaluate_reference
+from difftest.testing.harness.differential import (
+    ReferenceResult,
+    compare_exact,
+    evaluate_reference,
+)
 from difftest.testing.harness.duplicates import PassedCases
 from difftest.testing.harness.explanation import (
     CaseHistory,
@@ -59,7 +63,11 @@ from difftest.testing.harness.limits import (
     fault_of_machine,
     within_limits,
 )
-from difftest.testing.harness.reference import ReferenceDefect, ReferenceRefusal, array_bytes
+from difftest.testing.harness.reference import (
+    ReferenceDefect,
+    ReferenceRefusal,
+    array_bytes,
+)
 from difftest.testing.harness.spec import KernelSpec, Rejection
 from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.strategies import branch_conditions
@@ -74,7 +82,9 @@ from difftest.testing.harness.verdict import (
     is_failure,
 )
 
-__tracebackhide__ = True  # the text of a failure is complete: pytest shows no frame of this module
+__tracebackhide__ = (
+    True  # the text of a failure is complete: pytest shows no frame of this module
+)
 _SURE = 3
 """The number of first cases in which each of several kernels has its own exact run."""
 
@@ -102,7 +112,11 @@ class Trial:
     @property
     def results(self) -> int | None:
         """The number of arrays that the reference returned; None if it rejected the case."""
-        return len(self.reference.outputs) if isinstance(self.reference, ReferenceResult) else None
+        return (
+            len(self.reference.outputs)
+            if isinstance(self.reference, ReferenceResult)
+            else None
+        )
 
 
 @dataclass(repr=False)
@@ -137,7 +151,9 @@ class Runner:
     right: dict[str, tuple[tuple[Array, ...], Match]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
-    hazards: dict[object, tuple[KernelSpec, Case, Finding]] = field(default_factory=dict)
+    hazards: dict[object, tuple[KernelSpec, Case, Finding]] = field(
+        default_factory=dict
+    )
     repeats: PassedCases = field(default_factory=PassedCases)
     histories: dict[str, CaseHistory] = field(default_factory=dict)
     exact: bool = True
@@ -147,7 +163,9 @@ class Runner:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Keep Hypothesis's report of a failing example short."""
-        printer.text(f"<runner of {', '.join(backend.name for backend in self.backends)}>")
+        printer.text(
+            f"<runner of {', '.join(backend.name for backend in self.backends)}>"
+        )
 
     def start(self, reproduction: Reproduction | None) -> None:
         """Begin a test: reset its counts, and store how to run it again."""
@@ -179,7 +197,10 @@ class Runner:
         return outcome
 
     def check(
-        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        reference: ReferenceResult | Exception | None = None,
     ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
 
@@ -200,12 +221,16 @@ class Runner:
             return self.undecided(spec, case, error)
         return self.conclude(trial)
 
-    def undecided(self, spec: KernelSpec, case: Case, error: Exception) -> dict[str, Verdict]:
+    def undecided(
+        self, spec: KernelSpec, case: Case, error: Exception
+    ) -> dict[str, Verdict]:
         """Count a case that this computer could not run, and return its verdicts.
 
         ``error`` is a fault of this computer: see :func:`fault_of_machine`.
         """
-        traceback.clear_frames(error.__traceback__)  # frees the arrays that filled the memory
+        traceback.clear_frames(
+            error.__traceback__
+        )  # frees the arrays that filled the memory
         verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
         self.tally.homes[spec.name] = module_name(spec.kernel)
         for backend in self.backends:
@@ -213,13 +238,18 @@ class Runner:
         return {backend.name: verdict for backend in self.backends}
 
     def begin(
-        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        reference: ReferenceResult | Exception | None = None,
     ) -> Trial:
         """Return a case that no backend has run yet, with the result of its reference."""
         self.now = spec, case
         if reference is None:
             reference = self.reference(spec, case)
-        inputs = tuple(getattr(reference, "inputs", {}).values()) or spec.inputs_of(case)
+        inputs = tuple(getattr(reference, "inputs", {}).values()) or spec.inputs_of(
+            case
+        )
         self.traces = {}
         self.outputs = {}
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
@@ -230,10 +260,14 @@ class Runner:
         case = trial.case
         reference = trial.reference
         sure = len(self._history(spec).agreed) >= _SURE
-        outputs, right = self.right.get(backend.name, ((), None)) if sure else ((), None)
+        outputs, right = (
+            self.right.get(backend.name, ((), None)) if sure else ((), None)
+        )
         call, ran = self._launch(trial, backend, None if right else trial.settings)
         alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
-        if right and not (alike and all(mask is None for mask in getattr(ran, "unwritten", ()))):
+        if right and not (
+            alike and all(mask is None for mask in getattr(ran, "unwritten", ()))
+        ):
             right = None
             (call, ran) = self._launch(trial, backend, trial.settings)
         if isinstance(ran, Crashed) and fault_of_machine(ran.error):
@@ -249,8 +283,12 @@ class Runner:
                 self.traces[backend.name] = outcome.trace
             misuse = self.suspected(trial, backend, call, outcome)
             counted = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
-            if misuse and (not is_failure(verdict) or (counted and misuse.kind == "inputs")):
-                verdict = misuse  # an undeclared write is why the number of results is wrong
+            if misuse and (
+                not is_failure(verdict) or (counted and misuse.kind == "inputs")
+            ):
+                verdict = (
+                    misuse  # an undeclared write is why the number of results is wrong
+                )
             elif misuse and isinstance(verdict, Mismatch):
                 note = misuse.message
             note = note or _argument_note(trial, verdict, outcome)
@@ -260,8 +298,14 @@ class Runner:
         self.tally.homes[spec.name] = module_name(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
-            if isinstance(outcome, Completed) and outcome.exact and verdict.kind != "unwritten":
-                verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
+            if (
+                isinstance(outcome, Completed)
+                and outcome.exact
+                and verdict.kind != "unwritten"
+            ):
+                verdict = _explained(
+                    trial, verdict, backend, None if outcome is ran else outcome
+                )
             verdict = replace(verdict, how=(*filter(None, (data, note)), *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
@@ -285,7 +329,9 @@ class Runner:
         """
         spec = trial.spec
         found = dict[str, Mismatch]()
-        for name, before, now in zip(spec.inputs, trial.inputs, call.inputs, strict=True):
+        for name, before, now in zip(
+            spec.inputs, trial.inputs, call.inputs, strict=True
+        ):
             if name in spec.outputs:
                 continue
             width = f"u{before.dtype.itemsize}"
@@ -293,14 +339,19 @@ class Runner:
             count = int(np.count_nonzero(changed))
             did = ""
             if count:
-                first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
+                first = [
+                    int(index)
+                    for index in np.argwhere(changed.reshape(before.shape))[0]
+                ]
                 did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
                 did += f"at {first}"
             elif any(array is now for array in ran.written):
                 did = f"writes to its input {name}, and what it writes is what was there in this "
                 did += "case"
             if did:
-                found[name] = Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
+                found[name] = Mismatch(
+                    "inputs", None, f"the kernel {did}", changed.size, count
+                )
             elif any(array is now for array in ran.returned):
                 message = f"the kernel returns its input {name} itself, to which it wrote nothing"
                 return Mismatch("inputs", None, message, changed.size, 0)
@@ -322,17 +373,25 @@ class Runner:
             failure = self.failure(trial)
             failure.history = history
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
-            raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
+            raise failure from next(
+                (v.error for v in crashed if v.failed == "backend"), None
+            )
         history.agreed.append(trial.case)
         for hit in trial.findings:  # the test reports each hazard once, at its end
-            if hit.severity is not Severity.NOTE and not is_expected(trial.reference, hit):
-                self.hazards.setdefault((hit.id, hit.locations), (trial.spec, trial.case, hit))
+            if hit.severity is not Severity.NOTE and not is_expected(
+                trial.reference, hit
+            ):
+                self.hazards.setdefault(
+                    (hit.id, hit.locations), (trial.spec, trial.case, hit)
+                )
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """Return the error of a case that a backend got wrong."""
         parts = trial.spec, trial.case, trial.verdicts, self.reproduction
-        return DifferentialFailure(*parts, verbose=self.verbose, findings=trial.findings)
+        return DifferentialFailure(
+            *parts, verbose=self.verbose, findings=trial.findings
+        )
 
     def _history(self, spec: KernelSpec) -> CaseHistory:
         return self.histories.setdefault(spec.name, CaseHistory(spec))
@@ -342,10 +401,14 @@ class Runner:
 
         Call it at the end of the test, so that Hypothesis shrinks wrong values only.
         """
-        failing = [hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)]
+        failing = [
+            hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)
+        ]
         if failing:
             spec, case, _ = failing[0]
-            raise HazardFailure(spec, case, self.reproduction, [finding for *_, finding in failing])
+            raise HazardFailure(
+                spec, case, self.reproduction, [finding for *_, finding in failing]
+            )
         for *_, finding in self.hazards.values() if warns else ():
             warn(HazardWarning(finding_text(finding)), finding.location)
 
@@ -367,7 +430,9 @@ class Runner:
             random=all(recipe.is_random for recipe in case.data.values()),
         )
 
-    def _with_exact_run(self, trial: Trial, backend: Backend, outcome: Outcome) -> Outcome:
+    def _with_exact_run(
+        self, trial: Trial, backend: Backend, outcome: Outcome
+    ) -> Outcome:
         """Return the outcome with an exact run: its own, or the embedded simulator's.
 
         The embedded simulator's run also reports hazards. The summary lists cases without an exact
@@ -378,7 +443,9 @@ class Runner:
         if not isinstance(outcome, Completed) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
-            call = make_call(spec, trial.case, trial.inputs, exact=settings, inspect=True)
+            call = make_call(
+                spec, trial.case, trial.inputs, exact=settings, inspect=True
+            )
             ran = self.beside(call)
             if isinstance(ran, str):
                 self.tally.doubts.add(
@@ -399,7 +466,9 @@ class Runner:
         try:
             yield
         except ReferenceDefect as defect:
-            raise BrokenReferenceError(spec, case, defect, self.reproduction) from defect.__cause__
+            raise BrokenReferenceError(
+                spec, case, defect, self.reproduction
+            ) from defect.__cause__
 
     def reference(self, spec: KernelSpec, case: Case) -> ReferenceResult | Exception:
         """Return the reference's outputs, or its error if it rejects the case."""
@@ -419,7 +488,9 @@ class Runner:
             outcome = run_kernel(backend, make_call(spec, case))
             text = str(outcome.error) if isinstance(outcome, Rejected) else None
             if text is None or not re.search(rejection.match, text):
-                raise NotRejectedError(rejection_text(spec, rejection, backend.name, outcome))
+                raise NotRejectedError(
+                    rejection_text(spec, rejection, backend.name, outcome)
+                )
             self.tally.homes[spec.name] = module_name(spec.kernel)
             self.tally.rows[spec.name, backend.name].rejections += 1
 
@@ -454,13 +525,19 @@ def make_call(
 def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
     """Return a kernel's positional and keyword arguments, with zeros in place of poison."""
     if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+        raise SpecError(
+            "ranks: received a test of several ranks; accepted: one that has none"
+        )
     call = make_call(spec, case)
-    args, keywords = call._replace(outputs=tuple(map(np.zeros_like, call.outputs))).arguments()
+    args, keywords = call._replace(
+        outputs=tuple(map(np.zeros_like, call.outputs))
+    ).arguments()
     return list(args), keywords
 
 
-def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) -> Verdict:
+def verdict_on(
+    reference: ReferenceResult | Exception | None, outcome: Outcome
+) -> Verdict:
     """Return the verdict on one outcome.
 
     With an exact run, algorithm and arithmetic are judged. Without one, the derived bound applies.
@@ -470,12 +547,16 @@ def verdict_on(reference: ReferenceResult | Exception | None, outcome: Outcome) 
     if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
         _ = reference.bounds  # raises for a wrong magnitude, whatever the kernel does
     if isinstance(outcome, Crashed):
-        return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
+        return OneSided(
+            "backend" if outcome.in_backend else "kernel", outcome.error, "crashed"
+        )
     if isinstance(outcome, Unsupported):
         if not isinstance(reference, Exception):
             return OneSided("backend", outcome.error, "unsupported")
         why = format_error(outcome.error)
-        return Inconclusive(f"the reference refuses, and the backend cannot run the kernel: {why}")
+        return Inconclusive(
+            f"the reference refuses, and the backend cannot run the kernel: {why}"
+        )
     if isinstance(reference, Exception):
         if isinstance(outcome, Rejected):
             return BothRejected(reference, outcome.error)
@@ -496,17 +577,27 @@ def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:
         if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
     derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
-    if isinstance(derived, Mismatch) and derived.kind == "value" and _is_open(outcome.exact):
+    if (
+        isinstance(derived, Mismatch)
+        and derived.kind == "value"
+        and _is_open(outcome.exact)
+    ):
         return Inconclusive(
             "an element that a rounded value names may be another one on a correct machine, and "
             "the values differ from the reference's"
         )
-    return verdict if isinstance(verdict, Match) and isinstance(derived, Inconclusive) else derived
+    return (
+        verdict
+        if isinstance(verdict, Match) and isinstance(derived, Inconclusive)
+        else derived
+    )
 
 
 def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
     """Return the rule that a write to inputs breaks, and the declaration that allows it."""
-    declared = {name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)}
+    declared = {
+        name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)
+    }
     return (
         "A kernel writes to arguments that outputs= names, and to no others. If the write is "
         f"meant, leave inputs= as it is and pass outputs={declared}"
@@ -549,7 +640,11 @@ def _explained(
         call = make_call(trial.spec, trial.case, trial.inputs, exact=exactly)
         outcome = run_kernel(backend, call)
     exact = outcome.exact if isinstance(outcome, Completed) else None
-    return verdict if exact is None else replace(verdict, how=explain_rounding(verdict, exact))
+    return (
+        verdict
+        if exact is None
+        else replace(verdict, how=explain_rounding(verdict, exact))
+    )
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:

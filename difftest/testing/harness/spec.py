@@ -87,7 +87,9 @@ class Rejection:
         parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
-        return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
+        return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(
+            " ", ""
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -175,8 +177,12 @@ class KernelSpec:
     def __post_init__(self, kernels: Sequence[Callable[..., Any]]) -> None:
         if (self.kernel is None) == (len(kernels) == 0):
             received = "both" if kernels else "neither"
-            raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
-        several = {"kernel": kernels[0], "others": tuple(kernels[1:])} if kernels else {}
+            raise SpecError(
+                f"kernel, kernels: received {received}; accepted: one of them"
+            )
+        several = (
+            {"kernel": kernels[0], "others": tuple(kernels[1:])} if kernels else {}
+        )
         for name, value in validate_arguments(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
@@ -208,7 +214,9 @@ class KernelSpec:
 
     def dimensions(self, argument: str) -> list[str]:
         """Return the dimensions of an input or output."""
-        entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
+        entry = (
+            self.inputs[argument] if argument in self.inputs else self.outputs[argument]
+        )
         return _dimensions_of(entry)
 
     @property
@@ -227,8 +235,12 @@ class KernelSpec:
 
     def inputs_of(self, case: Case) -> tuple[Array, ...]:
         """Return new input arrays of a case."""
-        forms = {n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs}
-        if problem := too_large((shape, dtype.itemsize) for shape, dtype in forms.values()):
+        forms = {
+            n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs
+        }
+        if problem := too_large(
+            (shape, dtype.itemsize) for shape, dtype in forms.values()
+        ):
             raise SpecError(f"inputs of {case.label()}: {problem}")
         return tuple(case.data[name].build(*form) for name, form in forms.items())
 
@@ -245,13 +257,17 @@ class KernelSpec:
         """Return the dtype of an argument under ``outputs``."""
         if name in self.inputs:
             return np.dtype(case.dtype_of(name))
-        return self._output_dtype(case, self._most_returned + list(self.outputs).index(name))
+        return self._output_dtype(
+            case, self._most_returned + list(self.outputs).index(name)
+        )
 
     def result_dtypes(self, case: Case, count: int) -> tuple[np.dtype[Any], ...]:
         """Return the dtypes of ``count`` results: the returned arrays, then the outputs."""
         written = [self.written_dtype(case, name) for name in self.outputs]
         returned = range(count - len(written))
-        return tuple([self.returned_dtype(case, index) for index in returned] + written)[:count]
+        return tuple(
+            [self.returned_dtype(case, index) for index in returned] + written
+        )[:count]
 
     def possible_dtypes(self, case: Case) -> tuple[np.dtype[Any], ...]:
         """Return the dtypes that results may have, for an unknown number of results."""
@@ -274,7 +290,9 @@ class KernelSpec:
         """Return the number n of roundings of an element (see ``compare``)."""
         what = "a number of roundings (an integer, at least 0), a name of the domain, or a function"
         accepted = f"{what} of names of the domain that returns one"
-        number = 1 if self.reduction is None else resolve_argument(self.reduction, values)
+        number = (
+            1 if self.reduction is None else resolve_argument(self.reduction, values)
+        )
         return validate_size("reduction", number, accepted)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
@@ -288,18 +306,26 @@ class KernelSpec:
         name = values.get(self.machine, self.machine) if self.machine else None
         if name is not None and name not in MACHINES:
             raise argument_error(
-                "machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain"
+                "machine",
+                name,
+                f"one of {', '.join(MACHINES)}, or a name of the domain",
             )
         return None if name is None else str(name)
 
     def ranks_of(self, values: Mapping[str, Value]) -> int:
         """Return the number of ranks; 0 without ranks."""
-        return 0 if self.ranks is None else validate_grid("ranks", (values[self.ranks],))[0]
+        return (
+            0
+            if self.ranks is None
+            else validate_grid("ranks", (values[self.ranks],))[0]
+        )
 
     @property
     def by_rank(self) -> tuple[str, ...]:
         """The arrays that have a part for each rank."""
-        return tuple(array for array in self.arrays if self.dimensions(array)[0] == self.ranks)
+        return tuple(
+            array for array in self.arrays if self.dimensions(array)[0] == self.ranks
+        )
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return the kernel's keyword arguments."""
@@ -318,7 +344,9 @@ def count_elements(spec: KernelSpec, values: Mapping[str, Value]) -> int:
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters of a function of the domain."""
-    signature = signature_of(function) or signature_shown(function)  # raises if there is none
+    signature = signature_of(function) or signature_shown(
+        function
+    )  # raises if there is none
     return tuple(signature.parameters)
 
 
@@ -368,11 +396,17 @@ def _check_numbers(spec: KernelSpec) -> None:
         _check_names(argument, names, tuple(spec.domain))
         if not names:
             ask({})
-    _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
+    _check_names(
+        "ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain)
+    )
     own = set(spec.by_rank)
-    if spec.ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
+    if spec.ranks and not (
+        own.issuperset(spec.outputs) and own.intersection(spec.inputs)
+    ):
         raise argument_error(
-            "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
+            "ranks",
+            spec.ranks,
+            "the first dimension of each output, and of an input at least",
         )
     if spec.machine not in spec.domain:
         spec.machine_of({})
@@ -380,7 +414,9 @@ def _check_numbers(spec: KernelSpec) -> None:
 
 def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
     """Return whether a source is a sequence of values to choose from."""
-    return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
+    return (
+        isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
+    )
 
 
 def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -> None:
@@ -403,9 +439,13 @@ def _check_arrays(spec: KernelSpec) -> None:
             if not isinstance(own.dimensions, str) or not own.dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
                 raise argument_error(name, own.dimensions, accepted)
-            tokens = [token for token in own.dimensions.split() if not token.isdecimal()]
+            tokens = [
+                token for token in own.dimensions.split() if not token.isdecimal()
+            ]
             _check_names(name, tokens, tuple(spec.domain))
-            is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(own.data)
+            is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(
+                own.data
+            )
             if not (is_data or own.data is None):
                 strategy = "a Hypothesis strategy of recipes or of arrays"
                 accepted = f"a recipe, {strategy}, or a function of names of the domain"
@@ -424,7 +464,9 @@ def _check_dtypes(spec: KernelSpec) -> None:
     dtypes = [name for name in NKI_NAMES if name not in moved]
     types = spec.output_dtype
     if not spec.dtypes:
-        raise argument_error("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
+        raise argument_error(
+            "dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)"
+        )
     for argument, names in (
         ("dtypes", spec.dtypes),
         ("output_dtype", filter(None, types if isinstance(types, tuple) else (types,))),
@@ -436,11 +478,15 @@ def _check_dtypes(spec: KernelSpec) -> None:
         for name in names:
             if name in moved:
                 numbers = f"a dtype of numbers: no data are drawn in {name}"
-                raise argument_error(argument, name, f"{numbers}; {', '.join(sorted(dtypes))}")
+                raise argument_error(
+                    argument, name, f"{numbers}; {', '.join(sorted(dtypes))}"
+                )
             if name not in dtypes:
                 raise argument_error(argument, name, ", ".join(sorted(dtypes)))
     if not is_float_dtype(np.dtype(spec.accumulation)):
-        raise argument_error("accumulation", spec.accumulation, "a floating-point dtype")
+        raise argument_error(
+            "accumulation", spec.accumulation, "a floating-point dtype"
+        )
 
 
 def _check_explicit(spec: KernelSpec) -> None:
@@ -453,14 +499,19 @@ def _check_explicit(spec: KernelSpec) -> None:
         _check_names("rejects.shapes", tuple(rejection.shapes), spec.arrays)
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
     rejected = [("rejects", rejection.values) for rejection in spec.rejects]
-    accepted = [("examples", one.values if isinstance(one, Case) else one) for one in spec.examples]
+    accepted = [
+        ("examples", one.values if isinstance(one, Case) else one)
+        for one in spec.examples
+    ]
     for argument, values in rejected + accepted:
         all_names = f"a value for each of {', '.join(spec.domain)}"
         if not isinstance(values, Mapping):
             raise argument_error(argument, values, all_names)
         if set(values) != set(spec.domain):
             received = ", ".join(values) or "no name"
-            raise SpecError(f"{argument}: received values for {received}; accepted: {all_names}")
+            raise SpecError(
+                f"{argument}: received values for {received}; accepted: {all_names}"
+            )
         for name in spec.arrays:
             spec.shape(name, values)
 
@@ -475,17 +526,23 @@ def _check_kernel(spec: KernelSpec) -> None:
         return  # for a compiled or wrapped kernel the call itself shows errors
     arrays = spec.arrays
     left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
-    names = tuple(p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    names = tuple(
+        p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
     takes_more = any(p.kind is p.VAR_POSITIONAL for p in left)
     fits = takes_more and names == arrays[: len(names)]
-    for misfit in () if fits else [name for name in arrays if name not in signature.parameters]:
+    for misfit in (
+        () if fits else [name for name in arrays if name not in signature.parameters]
+    ):
         raise SpecError(
             f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
             f"the kernel {format_signature(spec.kernel)}; accepted: the names of the "
             f"kernel's arrays in any "
             f"order, {', '.join(names) or 'of which it has none'}"
         )
-    args, kwargs = bind_kernel(spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters))
+    args, kwargs = bind_kernel(
+        spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters)
+    )
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -497,7 +554,10 @@ def _check_kernel(spec: KernelSpec) -> None:
 
 def _check_references(spec: KernelSpec) -> None:
     """Check that the reference and the magnitude take the inputs, by name or by position."""
-    for role, function in (("reference", spec.reference), ("magnitude", spec.magnitude)):
+    for role, function in (
+        ("reference", spec.reference),
+        ("magnitude", spec.magnitude),
+    ):
         if function is None:
             continue
         try:

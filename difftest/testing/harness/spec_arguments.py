@@ -33,10 +33,19 @@ def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     words = (str, Mapping)  # they are iterable, but their items are no elements
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),
-        (lambda value: isinstance(value, Iterable) and not isinstance(value, words), _SEQUENCES),
+        (
+            lambda value: isinstance(value, Iterable) and not isinstance(value, words),
+            _SEQUENCES,
+        ),
         (callable, dict.fromkeys(("kernel", "reference"), "a function")),
-        (lambda value: isinstance(value, bool), dict.fromkeys(switches, "True or False")),
-        (lambda value: value is None or callable(value), {"magnitude": "a function, or None"}),
+        (
+            lambda value: isinstance(value, bool),
+            dict.fromkeys(switches, "True or False"),
+        ),
+        (
+            lambda value: value is None or callable(value),
+            {"magnitude": "a function, or None"},
+        ),
     )
     for fits, names in kinds:
         for name, accepted in names.items():
@@ -45,7 +54,9 @@ def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**arguments, **{name: tuple(arguments[name]) for name in _SEQUENCES}}
 
 
-def validate_size(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
+def validate_size(
+    argument: str, value: Any, accepted: str = "an integer, at least 0"
+) -> int:
     """Check that a value is a size, and return it as an int."""
     if not is_plain_integer(value) or value < 0:
         raise argument_error(argument, value, accepted)

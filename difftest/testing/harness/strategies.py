@@ -50,7 +50,11 @@ from difftest.testing.harness.recipes import (
     Recipe,
     Zeros,
 )
-from difftest.testing.harness.reference_properties import FAR, ReferenceProperties, infer_properties
+from difftest.testing.harness.reference_properties import (
+    FAR,
+    ReferenceProperties,
+    infer_properties,
+)
 from difftest.testing.harness.spec import (
     KernelSpec,
     Source,
@@ -59,16 +63,24 @@ from difftest.testing.harness.spec import (
     is_choice,
     is_function_of_domain,
 )
-from difftest.testing.harness.spec_arguments import SpecError, argument_error, check_integers
+from difftest.testing.harness.spec_arguments import (
+    SpecError,
+    argument_error,
+    check_integers,
+)
 from difftest.testing.harness.structured import Given, Uniform
 
 # Hypothesis draws numbers of others' files, ours it would parse for 2 s. Whose a file is it asks by
 # resolving paths, 0.1 s for what is loaded by now: no library's are to be looked at.
 if isinstance(_folders := getattr(scrutineer, "SITE_PACKAGES_DIRS", None), set):
     _folders.add(Path(PACKAGE))
-if isinstance(_seen := getattr(getattr(conjecture, "providers", None), "_seen_modules", None), set):
+if isinstance(
+    _seen := getattr(getattr(conjecture, "providers", None), "_seen_modules", None), set
+):
     _ours = {"difftest", *sys.stdlib_module_names}
-    _seen |= {id(at) for name, at in list(sys.modules.items()) if name.split(".")[0] in _ours}
+    _seen |= {
+        id(at) for name, at in list(sys.modules.items()) if name.split(".")[0] in _ours
+    }
 
 __tracebackhide__ = True  # what it refuses is a line of its caller's
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
@@ -128,7 +140,9 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
     """
     check_integers("sizes", low=low, high=high)
     if low > high:
-        raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
+        raise ValueError(
+            f"sizes: received low={low}, high={high}; accepted: low <= high"
+        )
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
     return _sizes(1, int(low), int(high), steps | set(near))
 
@@ -156,7 +170,9 @@ def multiples(
             "accepted: a range that holds a multiple"
         )
     own = {size // of for size in near}
-    return _sizes(of, fewest, most, {fewest, fewest + 1, fewest + 2, most - 1, most} | own)
+    return _sizes(
+        of, fewest, most, {fewest, fewest + 1, fewest + 2, most - 1, most} | own
+    )
 
 
 def _sizes(of: int, fewest: int, most: int, near: set[int]) -> SearchStrategy[int]:
@@ -168,7 +184,9 @@ def _sizes(of: int, fewest: int, most: int, near: set[int]) -> SearchStrategy[in
     return strategy
 
 
-@lru_cache(maxsize=512)  # to make a strategy, and to have it looked at, takes longer than a draw
+@lru_cache(
+    maxsize=512
+)  # to make a strategy, and to have it looked at, takes longer than a draw
 @st.composite
 def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
     """Return a strategy of integers from ``low`` to ``high``, half of them at an edge.
@@ -178,7 +196,9 @@ def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
     less is no way to a smaller case.
     """
     data: Any = current_build_context().data
-    edge = data.draw_integer(0, 2 * len(edges) - 1, forced=getattr(data, "difftest_edge", None))
+    edge = data.draw_integer(
+        0, 2 * len(edges) - 1, forced=getattr(data, "difftest_edge", None)
+    )
     if edge >= len(edges):
         low = max(low, min(edges[edge - len(edges)], high - 1))
         high = min(low + 1, high)
@@ -227,7 +247,9 @@ def recipes(
         return Integers(seed, _one_of(_INTEGER_BOUNDS))
     if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
-        return Random(seed, min(_one_of(_SPREADS), int(float_info(np_dtype).maxexp) // 4))
+        return Random(
+            seed, min(_one_of(_SPREADS), int(float_info(np_dtype).maxexp) // 4)
+        )
     if kind < outliers:
         low, high = _one_of(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)
@@ -250,7 +272,9 @@ def _one_of(values: Sequence[Any]) -> Any:
     return values[_number(len(values) - 1)]
 
 
-def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: int) -> Recipe:
+def _integers(
+    kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: int
+) -> Recipe:
     """Small ones; as wide as the dtype; all negative; and both of its ends among small ones."""
     if dtype.kind == "b" or kind < _WIDE:
         return Integers(seed, bound)
@@ -273,11 +297,17 @@ def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> list[tuple[float, float
     return [(-2.0, -1.0), _far(dtype)[0], *large] if selects else small
 
 
-def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[float, float]]:
+def _far(
+    dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS
+) -> list[tuple[float, float]]:
     """Ranges beyond the numbers that others are thought not to reach; most are negative."""
     most = 2.0 ** (int(float_info(dtype).maxexp) - 1)
     below = [(max(end, -most), max(end, -most) / 2) for end in ends if end < 0]
-    return below + [(min(end, most) / 2, min(end, most)) for end in ends if end > 0] + 2 * below
+    return (
+        below
+        + [(min(end, most) / 2, min(end, most)) for end in ends if end > 0]
+        + 2 * below
+    )
 
 
 @lru_cache
@@ -307,7 +337,9 @@ def _fill(dtype: np.dtype[Any], nonfinite: bool) -> Fill:
         values = (1.0, 2.0, 0.0) if dtype.kind in "ub" else (1.0, 2.0, 0.0, -1.0)
     # Not zero throughout: there is a recipe of its own for that. Not NaN: that decides nothing.
     filled = _one_of([value for value in values if value and math.isfinite(value)])
-    places = (_number(2) - 3 if _number(1) else _number(_MAX_SEED) for _ in range(_number(3)))
+    places = (
+        _number(2) - 3 if _number(1) else _number(_MAX_SEED) for _ in range(_number(3))
+    )
     return Fill(filled, tuple((place, _one_of(values)) for place in places))
 
 
@@ -322,8 +354,14 @@ def strategy_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Sour
                 source,
                 "a Hypothesis strategy, or a sequence of values",
             )
-    inner: Any = source if hasattr(source, RANGE) else getattr(source, "wrapped_strategy", source)
-    low, high, few = (getattr(inner, name, None) for name in ("start", "end", "elements"))
+    inner: Any = (
+        source
+        if hasattr(source, RANGE)
+        else getattr(source, "wrapped_strategy", source)
+    )
+    low, high, few = (
+        getattr(inner, name, None) for name in ("start", "end", "elements")
+    )
     if isinstance(few, Sequence) and not getattr(inner, "_transformations", ()):
         return few  # a range may be long
     return sizes(low, high) if low and high and 0 < low < high else source
@@ -355,13 +393,17 @@ values_of = st.composite(_values)
 @lru_cache(maxsize=8)
 def branch_conditions(spec: KernelSpec) -> list[Condition]:
     """Return the conditions of the kernels that change for few sizes."""
-    return examples(st.builds(BranchSearch(spec, partial(strategy_of, spec)).conditions), 1)[0]
+    return examples(
+        st.builds(BranchSearch(spec, partial(strategy_of, spec)).conditions), 1
+    )[0]
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     """Return a strategy of cases, which shrink name by name; it first calls the reference."""
 
-    def samples() -> list[Case]:  # what goes wrong here does so again, and is said there
+    def samples() -> list[
+        Case
+    ]:  # what goes wrong here does so again, and is said there
         return examples_or_none(cases_like(spec, ReferenceProperties()), SAMPLES)
 
     return st.deferred(lambda: cases_like(spec, infer_properties(spec, samples)))
@@ -382,7 +424,9 @@ def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[
         replace(nature, floats=float_constants(spec)),
     )
 
-    def aim(ticket: int) -> Place:  # Hypothesis reads this text: that of many places is long
+    def aim(
+        ticket: int,
+    ) -> Place:  # Hypothesis reads this text: that of many places is long
         return draw_target(groups, ticket)
 
     return _cases_with(spec, nature, sizes, aim, names if room >= _ROOM else [])
@@ -415,7 +459,9 @@ def _cases_with(
         if name not in point[-1:]:
             return size
         before, enough = list(earlier.values()), len(spec.dtypes)
-        return new_size(source, size, lambda other: points[hash(repr([*before, other]))] < enough)
+        return new_size(
+            source, size, lambda other: points[hash(repr([*before, other]))] < enough
+        )
 
     values = _values(draw, spec, {}, wanted if is_free else None)
     _check_size(spec, values)
@@ -456,14 +502,20 @@ def _special(spec: KernelSpec, nature: ReferenceProperties, case: Case) -> Case:
         case = replace(case, dtype=_one_of(narrow))
     types = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
     floats = [
-        name for name in types if spec.input(name).data is None and is_float_dtype(types[name])
+        name
+        for name in types
+        if spec.input(name).data is None and is_float_dtype(types[name])
     ]
     ranges: dict[str, tuple[float, float]] = {}
     if special >= _SCALED and narrow:
         size = 2.0 ** _one_of(nature.exponents[case.dtype])
         sizes = {name: min(size, float(float_info(types[name]).max)) for name in floats}
         ranges = {name: (-most, most) for name, most in sizes.items()}
-    elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
+    elif (
+        _FAR <= special < _SCALED
+        and floats
+        and not (nature.selects or nature.multiplies)
+    ):
         name = _one_of(floats)
         if far := _far(types[name], nature.far.get(case.dtype, _ENDLESS)):
             ranges = {name: _one_of(far)}

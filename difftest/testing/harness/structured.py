@@ -33,7 +33,9 @@ class Uniform(Seeded, Recipe):
                 "low <= high"
             )
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         return generator.uniform(self.low, self.high, shape)
 
 
@@ -43,7 +45,9 @@ class Bernoulli(Seeded, Recipe):
 
     share: float = 0.5
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         return (generator.random(shape) < self.share).astype(np.float64)
 
 
@@ -53,7 +57,9 @@ class Indices(Seeded, Recipe):
 
     below: int = 1
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         values = generator.integers(0, self.below, shape).astype(np.float64)
         if values.size > 1:
             values.flat[generator.integers(values.size)] = self.below - 1
@@ -63,14 +69,18 @@ class Indices(Seeded, Recipe):
 class Sorted(Seeded, Recipe):
     """Rows of normally distributed numbers, in ascending order."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         return np.sort(generator.standard_normal(shape), axis=-1)
 
 
 class OneHot(Seeded, Recipe):
     """Rows of zeros with a single 1."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         places = generator.integers(0, shape[-1], (*shape[:-1], 1))
         return np.asarray(np.arange(shape[-1]) == places, np.float64)
 
@@ -78,8 +88,12 @@ class OneHot(Seeded, Recipe):
 class Permutation(Seeded, Recipe):
     """Rows that hold each integer from 0 to their length less 1 once."""
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
-        return generator.permuted(np.broadcast_to(np.arange(float(shape[-1])), shape), axis=-1)
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
+        return generator.permuted(
+            np.broadcast_to(np.arange(float(shape[-1])), shape), axis=-1
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,9 @@ class Given(Recipe):
 
     values: tuple[float, ...] = ()
 
-    def _values(self, generator: Generator, shape: Shape, dtype: np.dtype[Any]) -> Float64:
+    def _values(
+        self, generator: Generator, shape: Shape, dtype: np.dtype[Any]
+    ) -> Float64:
         if len(self.values) != math.prod(shape):
             raise RecipeError(
                 f"given.values: received {len(self.values)} elements; accepted: "

@@ -22,7 +22,12 @@ DRY = "<dry run>"
 """Before a file's name: no debugger, nor who counts lines that ran, takes it for the author's."""
 _WRITTEN = 1 << 9  # the flag of a class that is written in Python
 _WHOLE = (bool, bytes, complex, float, int, str)
-_LEFT = {"__slots__", "__init_subclass__", "__del__", "_abc_impl"}  # of a class that is copied
+_LEFT = {
+    "__slots__",
+    "__init_subclass__",
+    "__del__",
+    "_abc_impl",
+}  # of a class that is copied
 _KEYS = 64  # of a table, that are looked at
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
@@ -37,7 +42,9 @@ def copy_builtin(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
     made[id(value)] = value, copy
     if state is not None:
         held = stand_in(state)
-        copy.__setstate__(held) if hasattr(copy, "__setstate__") else vars(copy).update(held)
+        copy.__setstate__(held) if hasattr(copy, "__setstate__") else vars(copy).update(
+            held
+        )
     for item in items or ():
         copy.append(stand_in(item))
     for key, own in pairs or ():
@@ -87,7 +94,9 @@ def copy_class(kind: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
     if issubclass(kind, enum.Enum):
         return _of_enum(kind, bases, stand_in)
     make = abc.ABCMeta if issubclass(type(kind), abc.ABCMeta) else type
-    begun = {name: names[name] for name in names.keys() & {"__module__", "__orig_bases__"}}
+    begun = {
+        name: names[name] for name in names.keys() & {"__module__", "__orig_bases__"}
+    }
     copy: Any = make.__new__(stand_in(type(kind)), kind.__name__, bases, begun)
     made[id(kind)] = kind, copy
     for name, value in names.items():
@@ -110,7 +119,9 @@ def _of_enum(kind: Any, bases: tuple[Any, ...], stand_in: StandIn) -> Any:
 def copy_code(code: types.CodeType) -> types.CodeType:
     """A set asks a number for its hash alone, a tuple whether it is each of it."""
     constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
-    constants = [copy_code(c) if isinstance(c, types.CodeType) else c for c in constants]
+    constants = [
+        copy_code(c) if isinstance(c, types.CodeType) else c for c in constants
+    ]
     return code.replace(co_consts=tuple(constants), co_filename=DRY + code.co_filename)
 
 
@@ -157,7 +168,10 @@ def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
     """A key; of a text such as "217x300" the numbers, as they are known, and what is between."""
     if not isinstance(key, str):
         return key
-    return [shown.get(at, int(at)) if at.isdecimal() else at for at in re.split(r"(\d+)", key)]
+    return [
+        shown.get(at, int(at)) if at.isdecimal() else at
+        for at in re.split(r"(\d+)", key)
+    ]
 
 
 ASKING = {

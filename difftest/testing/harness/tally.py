@@ -63,7 +63,9 @@ class Tally:
     coverage : the branches and loops that cases took in the kernels' own code.
     """
 
-    rows: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(Counts))
+    rows: dict[tuple[str, str], Counts] = field(
+        default_factory=lambda: defaultdict(Counts)
+    )
     reasons: Counter[str] = field(default_factory=Counter)
     doubts: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
@@ -78,12 +80,16 @@ class Tally:
 
         Each kernel must be checked on each backend that runs it.
         """
-        idle = [key for key, row in self.rows.items() if not row.elements + row.rejections]
+        idle = [
+            key for key, row in self.rows.items() if not row.elements + row.rejections
+        ]
         if self.rows and not idle:
             return ""
         why = "".join(f"\n  {reason}" for reason in sorted(self.reasons))
         where = "".join(f", of {kernel} on {backend}" for kernel, backend in idle[:1])
-        return f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
+        return (
+            f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
+        )
 
     @property
     def weak(self) -> str:
@@ -91,7 +97,11 @@ class Tally:
         for (kernel, backend), row in self.rows.items():
             compared = row.cases - row.both_rejected
             if row.inconclusive and 2 * row.inconclusive >= compared:
-                reasons = {text: n for text, n in self.reasons.items() if text.startswith(kernel)}
+                reasons = {
+                    text: n
+                    for text, n in self.reasons.items()
+                    if text.startswith(kernel)
+                }
                 most = max(reasons, key=lambda text: reasons[text], default="")
                 remedy = NEEDS_LESS if TOO_LITTLE in most else _DATA
                 return (

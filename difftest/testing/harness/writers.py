@@ -32,7 +32,9 @@ def locate_writers(failure: CaseFailure, backends: Iterable[Backend]) -> None:
             name_writers(failure, backend.name, trace)
 
 
-def name_writers(failure: DifferentialFailure, backend: str, trace: Trace | None) -> None:
+def name_writers(
+    failure: DifferentialFailure, backend: str, trace: Trace | None
+) -> None:
     """Store the writer of a backend's first wrong element, which is found in this trace."""
     wrong = failure.verdicts.get(backend)
     if trace is None or not isinstance(wrong, Mismatch):
@@ -53,11 +55,16 @@ def trace_of(
 
     The trace is None if the launch did not begin.
     """
-    outcome = run_kernel(backend or EmbeddedSimulator(), make_call(spec, case, record=True))
+    outcome = run_kernel(
+        backend or EmbeddedSimulator(), make_call(spec, case, record=True)
+    )
     if isinstance(outcome, Completed):
         return outcome.trace, ""
     frames = (entry.tb_frame for entry in inner_frames(outcome.error))
-    scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
+    scope = next(
+        (step.f_locals for step in frames if step.f_code is Launch.finished.__code__),
+        {},
+    )
     if "arguments" not in scope:  # the launch did not begin
         return None, ""
     fuse(scope["core"])
@@ -82,7 +89,9 @@ def last_writer(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | N
 
 def _output(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Returned | None:
     """Return the tensor of a result: an argument, or another tensor that the kernel returned."""
-    written = {tensor.name: tensor for tensor in trace.arguments if tensor.name in spec.outputs}
+    written = {
+        tensor.name: tensor for tensor in trace.arguments if tensor.name in spec.outputs
+    }
     if mismatch.argument:
         tensor = written.get(mismatch.argument)
         return None if tensor is None else _whole(tensor)
@@ -97,7 +106,9 @@ def _whole(tensor: Allocation) -> Returned:
     return Returned(tensor, Pattern.whole(tensor.shape), tensor.dtype)
 
 
-def writer_of(trace: Trace, tensor: Allocation, element: int, width: int) -> Event | None:
+def writer_of(
+    trace: Trace, tensor: Allocation, element: int, width: int
+) -> Event | None:
     """Return the last instruction that wrote an element of a tensor.
 
     The element is a number in row-major order, of elements of ``width`` bytes. None if no
@@ -121,5 +132,7 @@ def _touches(region: Region, first: int, last: int) -> bool:
         low, high = region.pattern.extent()
         if (high + 1) * width <= first or low * width >= last:
             return False
-    elements = region.pattern.elements() if region.places is None else region.places.elements
+    elements = (
+        region.pattern.elements() if region.places is None else region.places.elements
+    )
     return bool(((elements * width < last) & ((elements + 1) * width > first)).any())

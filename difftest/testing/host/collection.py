@@ -22,7 +22,12 @@ from difftest.testing.session.options import Request, extra_arguments
 Result = TypeVar("Result")
 Specs: TypeAlias = dict[str, KernelSpec]
 """Specs by the ids of their tests in pytest."""
-_QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:unraisableexception"]
+_QUIET = [
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+    "-p",
+    "no:unraisableexception",
+]
 """Imported modules cannot be rewritten any more. No test runs, so garbage need not be collected."""
 
 
@@ -40,7 +45,9 @@ class _Collector(Generic[Result]):
         self.errors: list[BaseException] = []
         self.names: set[str] = set()
 
-    def pytest_load_initial_conftests(self, early_config: pytest.Config, args: list[str]) -> None:
+    def pytest_load_initial_conftests(
+        self, early_config: pytest.Config, args: list[str]
+    ) -> None:
         """Turn off the workers of pytest-xdist."""
         if early_config.pluginmanager.hasplugin("xdist"):
             extra_arguments(args, "-n", "0")
@@ -55,7 +62,9 @@ class _Collector(Generic[Result]):
             text = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
             self.errors.append(click.ClickException(text))
 
-    def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: Any) -> None:
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Collector, name: str, obj: Any
+    ) -> None:
         """Store a spec that a module defines under a requested name."""
         if isinstance(obj, KernelSpec):
             self._keep(collector.path, f"{collector.nodeid}::{name}", obj)
@@ -68,7 +77,9 @@ class _Collector(Generic[Result]):
         for item in session.items:
             if (test := kernel_test_of(getattr(item, "obj", None))) is not None:
                 self.names.add(getattr(item, "originalname", item.name))
-                self._keep(item.path, item.nodeid.partition("[")[0], test.spec, every=True)
+                self._keep(
+                    item.path, item.nodeid.partition("[")[0], test.spec, every=True
+                )
         try:
             for name, specs in self.specs.items():
                 if not specs:
@@ -81,7 +92,9 @@ class _Collector(Generic[Result]):
             self.errors.append(error)
         return True
 
-    def _keep(self, file: Path, node: str, spec: KernelSpec, *, every: bool = False) -> None:
+    def _keep(
+        self, file: Path, node: str, spec: KernelSpec, *, every: bool = False
+    ) -> None:
         """Store a requested spec: by its name, or ``every`` spec of the file or folder."""
         for name, (place, _, own) in self.wanted.items():
             asked = own == node.rpartition("::")[2] if own else every

@@ -60,8 +60,12 @@ def predict_latency(trace: Trace, machine: Machine, dge: bool) -> PredictedLaunc
     from difftest.timing import UnknownCostError, predict
 
     if not len(trace):
-        raise not_modelled("the latency of a kernel without instructions", "an empty trace")
+        raise not_modelled(
+            "the latency of a kernel without instructions", "an empty trace"
+        )
     try:
         return PredictedLaunch(predict(trace, machine, dge=dge))
     except UnknownCostError as error:
-        raise not_modelled(f"the latency of kernels on {machine.name}", str(error)) from None
+        raise not_modelled(
+            f"the latency of kernels on {machine.name}", str(error)
+        ) from None

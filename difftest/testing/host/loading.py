@@ -49,7 +49,9 @@ def load_kernel(name: str) -> Any:
         )
     try:
         if place.endswith(".py"):
-            module = within_limits(lambda: _import_file(Path(place)), f"the import of {place}")
+            module = within_limits(
+                lambda: _import_file(Path(place)), f"the import of {place}"
+            )
         else:
             package = place.partition(".")[0]
             seen = (folder / package for folder in _folders())
@@ -62,8 +64,12 @@ def load_kernel(name: str) -> Any:
         raise
     except SyntaxError as error:
         raise click.ClickException(f"cannot import {place}: {error}") from None
-    except BaseException as error:  # also SystemExit, which would end the command quietly
-        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+    except (
+        BaseException
+    ) as error:  # also SystemExit, which would end the command quietly
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(
+            f"{error.name}."
+        ):
             raise click.UsageError(f"cannot import {place}: {error}") from None
         hide_frames(error, _IMPORTING)
         text = "".join(traceback.format_exception(error)).rstrip()
@@ -86,7 +92,9 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(folder))
     module = importlib.import_module(name)
     if Path(module.__file__ or "").resolve() != file:
-        raise click.UsageError(f"{name} is another module's name, that at {module.__file__}")
+        raise click.UsageError(
+            f"{name} is another module's name, that at {module.__file__}"
+        )
     return module
 
 
@@ -152,9 +160,12 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
             f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
         ) from None
     if math.prod(shape) > MOST_PROGRAMS:
-        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
+        raise click.BadParameter(
+            f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}"
+        )
     return tuple(
-        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
+        nc(size) if part.startswith("nc") else size
+        for size, part in zip(shape, parts, strict=True)
     )
 
 
@@ -174,12 +185,17 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
 
 def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
     """Parse texts ``NAME=N``, N at least 1."""
-    pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
+    pairs = (
+        _named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*")
+        for text in texts
+    )
     return {name: int(value) for name, value in pairs}
 
 
 def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
-    if not (separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)):
+    if not (
+        separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)
+    ):
         raise click.BadParameter(f"{accepted}; got {text!r}")
     return name, value

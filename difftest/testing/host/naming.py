@@ -18,7 +18,9 @@ def is_function(kernel: Any) -> bool:
     """Return whether a value may be a kernel: a Python function, or an object made of one."""
     return not isinstance(kernel, type) and (
         function_of(kernel) is not None
-        or isinstance(inspect.getattr_static(type(kernel), "__call__", None), FunctionType)
+        or isinstance(
+            inspect.getattr_static(type(kernel), "__call__", None), FunctionType
+        )
     )
 
 

@@ -11,7 +11,12 @@ from typing import Any
 
 import click
 
-from difftest.support.output import STANDARD, check_output, format_write_error, kept_for_file
+from difftest.support.output import (
+    STANDARD,
+    check_output,
+    format_write_error,
+    kept_for_file,
+)
 from difftest.support.signature import function_name
 from difftest.testing.backends.base import KernelCall
 from difftest.testing.harness.limits import LIMITS, limit
@@ -38,11 +43,16 @@ class OutputFile(click.Path):
 
     def __init__(self, *kinds: str, grows: bool = False) -> None:
         super().__init__(
-            dir_okay=False, writable=True, path_type=Path, allow_dash=not kinds and not grows
+            dir_okay=False,
+            writable=True,
+            path_type=Path,
+            allow_dash=not kinds and not grows,
         )
         self.kinds = kinds
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
         """Return the path if a file can be written there; else fail."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if path == STANDARD and self.allow_dash:
@@ -51,7 +61,9 @@ class OutputFile(click.Path):
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
         if self.kinds and path.suffix not in self.kinds:
-            self.fail(f"its name ends in {', '.join(self.kinds)}; got {path.name}", param, ctx)
+            self.fail(
+                f"its name ends in {', '.join(self.kinds)}; got {path.name}", param, ctx
+            )
         try:
             check_output(path)
         except OSError as error:
@@ -88,24 +100,41 @@ def _shown(case: KernelCall | str) -> str:
 
 def format_call(kernel: Any, arrays: Sequence[Any]) -> str:
     """Return a call as text, such as ``add on float32[128,512], float32[128,512]``."""
-    shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
+    shapes = ", ".join(
+        f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays
+    )
     return f"{function_name(kernel)} on {shapes}"
 
 
-def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
+def _limited(
+    context: click.Context, option: click.Parameter, value: float | None
+) -> None:
     """Limit calls until the command ends."""
     limits = {"case_timeout": None, "case_memory": None, option.name: value}
     try:
-        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]).close)
+        context.call_on_close(
+            limit(limits["case_timeout"], limits["case_memory"]).close
+        )
     except OSError as error:
         raise click.BadParameter(str(error)) from None
 
 
 _ABOVE = click.FloatRange(0, min_open=True)
 _LIMITS = tuple(
-    click.option(name, metavar=unit, type=_ABOVE, callback=_limited, expose_value=False, help=text)
+    click.option(
+        name,
+        metavar=unit,
+        type=_ABOVE,
+        callback=_limited,
+        expose_value=False,
+        help=text,
+    )
     for name, unit, text in (
-        ("--case-memory", "MIB", "What a call may need beyond what is taken; Linux only."),
+        (
+            "--case-memory",
+            "MIB",
+            "What a call may need beyond what is taken; Linux only.",
+        ),
         ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
     )
 )

@@ -56,8 +56,12 @@ class ProgressThread:
         while not self._over.wait(EVERY):
             now = self._now()
             if LIMITS.stops >= STOPS:
-                text = f"{self._label(now) if now else 'what runs'} catches BaseException"
-                print(f"\ndifftest: {text}: its process ends", file=self._file, flush=True)
+                text = (
+                    f"{self._label(now) if now else 'what runs'} catches BaseException"
+                )
+                print(
+                    f"\ndifftest: {text}: its process ends", file=self._file, flush=True
+                )
                 EXIT(1)
             if now is not task:
                 if shown:
@@ -70,7 +74,9 @@ class ProgressThread:
                 remedy = "" if LIMITS.seconds else "; --case-timeout stops it"
                 text = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"
                 if shown := self._is_live:
-                    self._below(f"difftest: {text}"[: shutil.get_terminal_size().columns - 1])
+                    self._below(
+                        f"difftest: {text}"[: shutil.get_terminal_size().columns - 1]
+                    )
                 else:
                     print(f"\ndifftest: {text}", file=self._file, flush=True)
                     after *= 2
@@ -80,13 +86,22 @@ class ProgressThread:
     def _below(self, text: str) -> None:
         """Show a text in the line below the cursor, which does not move."""
         # Move down and up first: at the screen's end this scrolls before the cursor is saved.
-        print(f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8", end="", file=self._file, flush=True)
+        print(
+            f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8",
+            end="",
+            file=self._file,
+            flush=True,
+        )
 
 
 def _terminal() -> TextIO:
     """Return a copy of the current standard error, which later redirections do not change."""
     try:
         number = sys.stderr.fileno()
-    except (AttributeError, ValueError, OSError):  # a stream of pytester or of an editor
+    except (
+        AttributeError,
+        ValueError,
+        OSError,
+    ):  # a stream of pytester or of an editor
         number = 2
     return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="replace")

@@ -19,7 +19,11 @@ _RUNPY = (runpy.__file__, "<frozen runpy>")
 
 
 def run_script(
-    script: str, arguments: Sequence[str] = (), level: str | None = None, *, strict: bool = False
+    script: str,
+    arguments: Sequence[str] = (),
+    level: str | None = None,
+    *,
+    strict: bool = False,
 ) -> int:
     """Run `python script *arguments` on the embedded simulator, and return its exit code.
 
@@ -52,7 +56,9 @@ def _run(script: str, arguments: Sequence[str]) -> int:
             return 1
         except Exception as error:
             # An error raised inside this package may be its own bug: keep every frame.
-            if not inner_frames(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
+            if not inner_frames(error)[0].tb_frame.f_code.co_filename.startswith(
+                PACKAGE
+            ):
                 hide_frames(error, (PACKAGE, *_RUNPY))
             sys.excepthook(type(error), error, error.__traceback__)
             return 1

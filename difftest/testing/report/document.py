@@ -59,14 +59,20 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     With ``page`` they include the predicted time of the largest case, which only a page shows.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
-    document["hazards"] = findings_with_lines(finding for *_, finding in runner.hazards.values())
+    document["hazards"] = findings_with_lines(
+        finding for *_, finding in runner.hazards.values()
+    )
     if page:
         from difftest.testing.report.performance import performance_document
 
-        shown: list[Any] = [_largest(entry) for entry in runner.histories.values() if entry.agreed]
+        shown: list[Any] = [
+            _largest(entry) for entry in runner.histories.values() if entry.agreed
+        ]
         if failure is not None:
             shown = [(failure.spec, failure.case)]
-        document["performance"] = [row for case in shown if (row := performance_document(*case))]
+        document["performance"] = [
+            row for case in shown if (row := performance_document(*case))
+        ]
     return json.dumps(document)
 
 
@@ -81,15 +87,24 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
     The groups are in the order of the tests, which pytest-xdist's workers report.
     """
     ordered = sorted(
-        reports, key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0))
+        reports,
+        key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0)),
     )
-    return list(group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values())
+    return list(
+        group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values()
+    )
 
 
 def also_wrong(others: Sequence[Any]) -> str:
     """Return the number of other cases that fail by a bug, and the cases."""
-    cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others))
-    return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
+    cases = ", ".join(
+        dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others)
+    )
+    return (
+        f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})"
+        if others
+        else ""
+    )
 
 
 def session_document(
@@ -112,7 +127,9 @@ def session_document(
     """
     several = [report for report in reports if isinstance(report, pytest.TestReport)]
     several.sort(key=lambda report: report.start)
-    deciding = [report for report in several if report.when == "call" or not report.passed]
+    deciding = [
+        report for report in several if report.when == "call" or not report.passed
+    ]
     own = [*(report.user_properties for report in deciding), *stopped]
     texts = (dict(properties).get(PROPERTY) for properties in own)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
@@ -125,14 +142,20 @@ def session_document(
     return {
         "format": FORMAT,
         "versions": dict(versions),
-        "backends": [{"name": row.name, "description": row.description} for row in backends],
+        "backends": [
+            {"name": row.name, "description": row.description} for row in backends
+        ],
         "kernels": [
             {"kernel": kernel, "backend": backend, **asdict(counts)}
             for (kernel, backend), counts in sorted(tally.rows.items())
         ],
         "inconclusive": sorted(tally.reasons),
-        "not_reached": [place._asdict() for place in uncovered_branches(tally.coverage)],
-        "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
+        "not_reached": [
+            place._asdict() for place in uncovered_branches(tally.coverage)
+        ],
+        "tests": [
+            _test(report, labels) | alike.get(id(report), {}) for report in deciding
+        ],
         "not_collected": sorted(left[0]),
         "left_out": [dict(group) for group in left[1]],
         "exit_code": left[2],
@@ -156,11 +179,15 @@ def write_report(file: Path, document: Mapping[str, Any]) -> None:
             more.write(markdown_text(document))
 
 
-def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def _test(
+    report: pytest.TestReport, labels: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
     properties = dict(report.user_properties)
     test: dict[str, Any] = {
         "id": report.nodeid,
-        "outcome": report.outcome if report.when == "call" else f"{report.when} {report.outcome}",
+        "outcome": report.outcome
+        if report.when == "call"
+        else f"{report.when} {report.outcome}",
         "seconds": round(report.duration, 3),
     }
     if PROPERTY in properties:
@@ -168,7 +195,10 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
         names = {name: labels[name, home] for name, home in homes.items()}
         test["kernels"] = sorted(names.values())
         test["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
-        for part in (test["details"].get("failure"), *test["details"].get("performance", ())):
+        for part in (
+            test["details"].get("failure"),
+            *test["details"].get("performance", ()),
+        ):
             if part is not None:
                 part["kernel"] = names.get(part["kernel"], part["kernel"])
     if CASE in properties:

@@ -62,7 +62,9 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
     return [
-        _map(flat[place], tuple(map(int, np.unravel_index(place, lead))) if lead else ())
+        _map(
+            flat[place], tuple(map(int, np.unravel_index(place, lead))) if lead else ()
+        )
         for place in worst
         if wrong[place]
     ]
@@ -75,7 +77,9 @@ def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
     cells = tuple(_lines(codes, block))
     counts = Counter("".join(cells))
     size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
-    spoken = [f"{counts[code]} {KINDS[code][1]}" for code in _CODES[:0:-1] if counts[code]]
+    spoken = [
+        f"{counts[code]} {KINDS[code][1]}" for code in _CODES[:0:-1] if counts[code]
+    ]
     return {
         "slice": slice,
         "shape": (rows, columns),
@@ -122,7 +126,10 @@ def png(rows: Sequence[str]) -> str:
         (b"IEND", b""),
     ]
     file = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks
     )
     return "data:image/png;base64," + base64.b64encode(file).decode("ascii")

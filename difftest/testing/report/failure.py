@@ -47,7 +47,9 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
-        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]],
+        "rows": [
+            list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]
+        ],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings_with_lines(failure.findings),
@@ -77,7 +79,9 @@ def one_of_several(runner: Runner) -> Iterator[None]:
         if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
             raise
         errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
-        lead, *others = sorted(errors, key=lambda error: not isinstance(error, ReportedFailure))
+        lead, *others = sorted(
+            errors, key=lambda error: not isinstance(error, ReportedFailure)
+        )
         lead.__dict__["beside"] = [_describe_other(runner, error) for error in others]
         before = lead.__context__
         try:
@@ -92,14 +96,18 @@ def _describe_other(runner: Runner, error: BaseException) -> str:
         locate_writers(error, runner.backends)
         return str(error)
     at = runner.now and raised_at(error, runner.now[0])
-    steps = (step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__))
+    steps = (
+        step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__)
+    )
     case = next((case for case in steps if isinstance(case, Case)), None)
     if runner.reproduction and case:
         again = [("run again", runner.reproduction.command(case))]
     else:
         again = []
     return format_report(
-        f"{relative_path(at.file)}:{at.line}: {format_error(error)}" if at else format_error(error),
+        f"{relative_path(at.file)}:{at.line}: {format_error(error)}"
+        if at
+        else format_error(error),
         again,
     )
 
@@ -114,7 +122,9 @@ def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
         pairs = [(value, other.values[name]) for name, value in case.values.items()]
         differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
         data = sum(recipe != other.data[name] for name, recipe in case.data.items())
-        numbers = [pair for pair in differ if all(isinstance(of, int | float) for of in pair)]
+        numbers = [
+            pair for pair in differ if all(isinstance(of, int | float) for of in pair)
+        ]
         far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
         return len(differ) + data + (case.dtype != other.dtype), float(far)
 
@@ -145,7 +155,10 @@ def running_case(runner: Runner) -> ProgressThread:
 def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings as data, with their source lines."""
     return [
-        {**hazard.as_mapping(), "where": [lines_around(at, hazard.id) for at in hazard.locations]}
+        {
+            **hazard.as_mapping(),
+            "where": [lines_around(at, hazard.id) for at in hazard.locations],
+        }
         for hazard in several
     ]
 
@@ -153,7 +166,10 @@ def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
 def lines_around(at: Location, why: str) -> dict[str, Any]:
     """Return a source line with its neighbours; ``why`` is the reason to show it."""
     first = max(1, at.line - NEIGHBOURS)
-    lines = [(n, linecache.getline(at.file, n)) for n in range(first, at.line + NEIGHBOURS + 1)]
+    lines = [
+        (n, linecache.getline(at.file, n))
+        for n in range(first, at.line + NEIGHBOURS + 1)
+    ]
     shown = [[n, text.rstrip("\n")] for n, text in lines if text]
     return {"why": why, "file": at.file, "line": at.line, "lines": shown}
 

@@ -39,7 +39,10 @@ def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
             callback(frame, current())
 
     tracing = trace_code(lambda code: code.co_filename.startswith(prefix), line)
-    with contextlib.suppress(Exception), tracing:  # the judged run raised the same error
+    with (
+        contextlib.suppress(Exception),
+        tracing,
+    ):  # the judged run raised the same error
         run()
 
 
@@ -83,7 +86,11 @@ class IssuingLines:
 
     def __call__(self, frame: FrameType, core: Core) -> None:
         """Note a line."""
-        if self.outside is None and core.followers.shadow and core.instructions > self._looked:
+        if (
+            self.outside is None
+            and core.followers.shadow
+            and core.instructions > self._looked
+        ):
             name = _outside(core, frame)
             if name:
                 self.outside = core.instructions - 1, name

@@ -36,7 +36,9 @@ def page_text(document: Document) -> str:
     environment.filters |= {"near": relative_path, "png": png, "legend": legend}
     template = environment.get_template(TEMPLATE)
     others = [test for test in document["tests"] if not test.get("kernels")]
-    return template.render(document=document, sections=sections(document), others=others)
+    return template.render(
+        document=document, sections=sections(document), others=others
+    )
 
 
 def sections(document: Document) -> list[dict[str, Any]]:
@@ -49,7 +51,9 @@ def sections(document: Document) -> list[dict[str, Any]]:
 
 def _section(document: Document, name: str) -> dict[str, Any]:
     tests = [test for test in document["tests"] if name in test.get("kernels", ())]
-    failed = [(test, test["details"].get("failure")) for test in tests if "failure" in test]
+    failed = [
+        (test, test["details"].get("failure")) for test in tests if "failure" in test
+    ]
     failures = [test for test, by in failed if by is None or by["kernel"] == name]
     found = (hazard for test in tests for hazard in test["details"].get("hazards", ()))
     hazards = {(hazard["id"], hazard["happened"]): hazard for hazard in found}
@@ -57,7 +61,9 @@ def _section(document: Document, name: str) -> dict[str, Any]:
         "name": name,
         "anchor": re.sub(r"\W+", "-", name).strip("-"),
         "counts": [row for row in document["kernels"] if row["kernel"] == name],
-        "not_reached": [row for row in document["not_reached"] if name in row["kernels"]],
+        "not_reached": [
+            row for row in document["not_reached"] if name in row["kernels"]
+        ],
         "tests": tests,
         "failures": failures,
         "failed": bool(failures),
@@ -89,7 +95,10 @@ def _lines(document: Document) -> Iterator[str]:
     bugs = [test for test in failed if "same_as" not in test]
     yield "## Kernels against their references"
     yield ""
-    backends = ", ".join(backend["description"] for backend in document["backends"]) or "no backend"
+    backends = (
+        ", ".join(backend["description"] for backend in document["backends"])
+        or "no backend"
+    )
     tests = len(document["tests"])
     yield f"{tests - len(failed)} of {tests} tests passed, on {backends}."
     if kernels:
@@ -128,11 +137,15 @@ def _failure(test: Document) -> Iterator[str]:
         yield from _fenced("\n".join(test["failure"].splitlines()[-LINES:]))
         return
     also = [("also wrong", test["also_wrong"])] if test.get("also_wrong") else []
-    said = [f"{name and name + ':':<13}{text}" for name, text in [*failure["rows"], *also]]
+    said = [
+        f"{name and name + ':':<13}{text}" for name, text in [*failure["rows"], *also]
+    ]
     yield from _fenced("\n".join([f"{failure['kernel']} {failure['title']}", *said]))
     for where in failure["where"]:
         yield f"{where['why']}: {_place(where)}\n"
-        yield from _fenced("\n".join(f"{n:>4} {text}" for n, text in where["lines"]), "python")
+        yield from _fenced(
+            "\n".join(f"{n:>4} {text}" for n, text in where["lines"]), "python"
+        )
     if failure["nearest"]:
         yield f"Nearest case that agrees: {_code(failure['nearest'])}\n"
     if failure["again"]:

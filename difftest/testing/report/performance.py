@@ -37,7 +37,11 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
     """
     with internal_error_scope(f"the predicted time of {spec.name}"):
         trace, stopped = trace_of(spec, case)
-        document = {"kernel": spec.name, "title": format_sizes(spec, case), "case": label(case)}
+        document = {
+            "kernel": spec.name,
+            "title": format_sizes(spec, case),
+            "case": label(case),
+        }
         document["stopped"] = stopped
         return {**document, **_predicted(trace)} if trace else None
     return None
@@ -45,7 +49,9 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
 
 def _predicted(trace: Trace) -> dict[str, Any]:
     if len(trace) > MOST:
-        return {"why_not": f"{len(trace):,} instructions: difftest profile says how long they take"}
+        return {
+            "why_not": f"{len(trace):,} instructions: difftest profile says how long they take"
+        }
     machine = MACHINES[trace.machine]
     prediction = predict(trace, machine)
     report = Report(prediction)

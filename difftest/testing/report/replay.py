@@ -82,7 +82,10 @@ class ReplayResult:
         if self.trace is None or number is None:
             return None
         # An instruction that only moves another's result has no event: take the other's.
-        return next((step for step in reversed(self.trace.events) if step.number <= number), None)
+        return next(
+            (step for step in reversed(self.trace.events) if step.number <= number),
+            None,
+        )
 
 
 def rerun_saved(
@@ -104,7 +107,9 @@ def rerun_saved(
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger.")
+@click.option(
+    "--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger."
+)
 @with_progress
 def replay(file: Path, debug: bool) -> None:
     """Run a failure that `pytest --difftest-save DIR` saved.
@@ -115,7 +120,9 @@ def replay(file: Path, debug: bool) -> None:
     """
     try:
         again = rerun_saved(
-            read_saved(file), lambda run: click.echo("\n".join(replay_lines(run))), debug=debug
+            read_saved(file),
+            lambda run: click.echo("\n".join(replay_lines(run))),
+            debug=debug,
         )
     except (SavedError, CaseError) as error:
         raise click.ClickException(str(error)) from None
@@ -156,7 +163,11 @@ def _replay(
             judge_edge(runner, spec, edge, backend, outcome)
         else:
             verdicts = runner.check(spec, edge.case).values()
-            doubts = [verdict.reason for verdict in verdicts if isinstance(verdict, Inconclusive)]
+            doubts = [
+                verdict.reason
+                for verdict in verdicts
+                if isinstance(verdict, Inconclusive)
+            ]
         runner.check_hazards()
     except CaseFailure as wrong:
         failure = wrong
@@ -168,10 +179,17 @@ def _replay(
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
     stops = sorted(
         _stops(failure, trace, lines, oracle),
-        key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
+        key=lambda end: (
+            end.judge != "the oracle",
+            np.inf if end.number is None else end.number,
+        ),
     )
-    text = str(failure or "") or "".join(f"{spec.name} is not judged: {why}" for why in doubts[:1])
-    again = ReplayResult(text.replace(str(folder), "..."), tuple(stops), trace, lines, {})
+    text = str(failure or "") or "".join(
+        f"{spec.name} is not judged: {why}" for why in doubts[:1]
+    )
+    again = ReplayResult(
+        text.replace(str(folder), "..."), tuple(stops), trace, lines, {}
+    )
     event = again.event
     if event is not None:
         at = event.location
@@ -184,7 +202,9 @@ def _replay(
         near = file.relative_to(folder) if folder in file.parents else file
         again.source.append(f"  {near.as_posix()}:{at.line}")
         for number, text in lines_around(at, "")["lines"]:
-            again.source.append(f"  {'>' if number == at.line else ' '} {number:>4} {text}")
+            again.source.append(
+                f"  {'>' if number == at.line else ' '} {number:>4} {text}"
+            )
     if event is not None:
         around = OperandSnapshot(event)
         trace_lines(folder, run, around)
@@ -194,7 +214,10 @@ def _replay(
 
 def _fresh(call: KernelCall) -> KernelCall:
     """Return the call on copies of its arrays."""
-    copies = [tuple(array.copy() for array in arrays) for arrays in (call.inputs, call.outputs)]
+    copies = [
+        tuple(array.copy() for array in arrays)
+        for arrays in (call.inputs, call.outputs)
+    ]
     return call._replace(inputs=copies[0], outputs=copies[1])
 
 
@@ -202,7 +225,9 @@ def _stops(
     failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
 ) -> Iterator[Disagreement]:
     """Yield the first disagreement of each judge."""
-    if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
+    if isinstance(oracle, Crashed | Unsupported) and isinstance(
+        oracle.error, OracleError
+    ):
         yield Disagreement("the oracle", str(oracle.error), None, oracle.error.location)
     if failure is None:
         return
@@ -210,7 +235,10 @@ def _stops(
     for hazard in failure.findings:
         if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
             yield Disagreement(
-                "a detector", f"{hazard.id}: {hazard.happened}", min(steps), hazard.location
+                "a detector",
+                f"{hazard.id}: {hazard.happened}",
+                min(steps),
+                hazard.location,
             )
     if lines.outside is not None:
         number, name = lines.outside
@@ -221,13 +249,20 @@ def _stops(
             if isinstance(verdict, OneSided):
                 at = raised_at(verdict.error, failure.spec)
                 yield Disagreement(
-                    "the kernel", f"{type(verdict.error).__name__} is raised here", None, at
+                    "the kernel",
+                    f"{type(verdict.error).__name__} is raised here",
+                    None,
+                    at,
                 )
             elif isinstance(verdict, Mismatch):
-                yield _last_writer(verdict, failure.writers.get(on), is_known=trace is not None)
+                yield _last_writer(
+                    verdict, failure.writers.get(on), is_known=trace is not None
+                )
 
 
-def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> Disagreement:
+def _last_writer(
+    verdict: Mismatch, event: Event | None, *, is_known: bool
+) -> Disagreement:
     first = verdict.first
     output = verdict.output
     if first is None or output is None or not is_known:
@@ -238,7 +273,10 @@ def _last_writer(verdict: Mismatch, event: Event | None, *, is_known: bool) -> D
         return Disagreement("the reference", f"{said}; no instruction wrote it")
     near = _neighbours(verdict)
     return Disagreement(
-        "the reference", f"{said}; written here last{near}", event.number, event.location
+        "the reference",
+        f"{said}; written here last{near}",
+        event.number,
+        event.location,
     )
 
 
@@ -252,7 +290,9 @@ def _neighbours(verdict: Mismatch) -> str:
         slice(max(0, at - _NEAR), at + _NEAR + 1) if axis >= seen.value.ndim - 2 else at
         for axis, at in enumerate(first.index)
     )
-    got, expected = (np.array2string(array[box], precision=6) for array in (seen.got, seen.value))
+    got, expected = (
+        np.array2string(array[box], precision=6) for array in (seen.got, seen.value)
+    )
     whose = "without rounding" if first.exact else "got"
     return f"\n{whose} around it:\n{got}\nexpected around it:\n{expected}"
 

@@ -102,7 +102,9 @@ class SavedFailure(NamedTuple):
             for parent in parents:
                 place = place / parent
                 place.mkdir(exist_ok=True)
-                (place / "__init__.py").touch()  # else a package in another folder takes precedence
+                (
+                    place / "__init__.py"
+                ).touch()  # else a package in another folder takes precedence
             is_package = any(other.startswith(f"{name}.") for other in self.modules)
             file = place / last / "__init__.py" if is_package else place / f"{last}.py"
             file.parent.mkdir(exist_ok=True)
@@ -111,7 +113,9 @@ class SavedFailure(NamedTuple):
     def _spec(self) -> KernelSpec:
         module, _, function = self.test.partition(":")
         try:
-            test = kernel_test_of(getattr(importlib.import_module(module), function, None))
+            test = kernel_test_of(
+                getattr(importlib.import_module(module), function, None)
+            )
         except Exception as error:
             raise SavedError(
                 f"{module} cannot be imported here, {type(error).__name__}: {error}"
@@ -137,8 +141,12 @@ def read_saved(file: Path) -> SavedFailure:
         }
         test, case, level, strictness, modules = (values[name] for name in _FIELDS)
     except (OSError, SyntaxError, ValueError, KeyError) as error:
-        why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        raise SavedError(f"{file} is no failure that pytest --difftest-save wrote: {why}") from None
+        why = (
+            f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        )
+        raise SavedError(
+            f"{file} is no failure that pytest --difftest-save wrote: {why}"
+        ) from None
     return SavedFailure(test, case, modules, level, strictness)
 
 

@@ -10,7 +10,9 @@ from difftest.testing.harness.tally import Tally
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
     """Return a distinct label for each kernel, by its name and module."""
-    kernels = list(dict.fromkeys(home for tally in tallies for home in tally.homes.items()))
+    kernels = list(
+        dict.fromkeys(home for tally in tallies for home in tally.homes.items())
+    )
     names = [name for name, _ in kernels]
     homes = [home for _, home in kernels]
     return dict(zip(kernels, distinct_names(names, homes), strict=True))
@@ -21,5 +23,7 @@ def total_of(tallies: Sequence[Tally]) -> Tally:
     labels = labels_of(tallies)
     total = Tally()
     for tally in tallies:
-        total.merge(tally, {name: labels[name, home] for name, home in tally.homes.items()})
+        total.merge(
+            tally, {name: labels[name, home] for name, home in tally.homes.items()}
+        )
     return total

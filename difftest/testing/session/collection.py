@@ -82,7 +82,9 @@ def explicit_checks(
     cases = list(explicit_cases(test.spec))
     rejects = test.spec.rejects
     if cases:
-        yield checks_of(test.check_case, marks, "case", cases, [case.label() for case in cases])
+        yield checks_of(
+            test.check_case, marks, "case", cases, [case.label() for case in cases]
+        )
     # Other checks do not take the parameters of the test function.
     marks = [mark for mark in marks if mark.name != "parametrize"]
     if rejects:
@@ -93,7 +95,11 @@ def explicit_checks(
 
 
 def checks_of(
-    check: Any, marks: Iterable[pytest.Mark], name: str, values: Collection[Any], ids: list[str]
+    check: Any,
+    marks: Iterable[pytest.Mark],
+    name: str,
+    values: Collection[Any],
+    ids: list[str],
 ) -> Any:
     """Return a test function for these values of its argument only."""
     check.pytestmark = [*marks, pytest.mark.parametrize(name, values, ids=ids).mark]

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from difftest.support.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, install_hint
+from difftest.support.choices import (
+    LEVELS,
+    PAGES,
+    SIMULATORS,
+    STRICTNESSES,
+    install_hint,
+)
 
 if TYPE_CHECKING:
     from difftest.plugin.dialects import LeftOut
@@ -33,7 +39,11 @@ class SimulateAction(argparse.Action):
     """
 
     def __call__(
-        self, parser: Any, namespace: argparse.Namespace, values: object, word: str | None = None
+        self,
+        parser: Any,
+        namespace: argparse.Namespace,
+        values: object,
+        word: str | None = None,
     ) -> None:
         """Store the text after the equals sign, or "auto"."""
         _, _, choice = (word or "").partition("=")
@@ -82,7 +92,9 @@ SIMULATE = Option(
     {"action": SimulateAction, "nargs": 0},
     tuple(f"--simulate={choice}" for choice in SIMULATORS),
 )
-DEVICE = Option("--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG)
+DEVICE = Option(
+    "--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG
+)
 CASE = Option(
     "--case",
     "difftest_case",
@@ -211,10 +223,14 @@ ASKED = "difftest_request"
 def add_keys(parser: pytest.Parser) -> None:
     """Declare the ini keys."""
     for option in OPTIONS:
-        parser.addini(option.key, f"instead of {option.name}: {option.values}", default="")
+        parser.addini(
+            option.key, f"instead of {option.name}: {option.values}", default=""
+        )
 
 
-def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
+def add_options(
+    parser: pytest.Parser, config: pytest.Config, args: Sequence[str]
+) -> None:
     """Declare the options that are free and whose ini key is not set."""
     free = _free(parser)
     options = _options(free, config.known_args_namespace, args)
@@ -242,11 +258,18 @@ def read_request(
         if isinstance(asked, Request):
             return asked
     free = _free(parser)
-    keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
+    keys = {
+        option.key: value for option in OPTIONS if (value := config.getini(option.key))
+    }
     for option in OPTIONS:
-        if option.accepted and keys.get(option.key, option.accepted[0]) not in option.accepted:
+        if (
+            option.accepted
+            and keys.get(option.key, option.accepted[0]) not in option.accepted
+        ):
             accepted = ", ".join(option.accepted)
-            raise pytest.UsageError(f"{option.key} = {keys[option.key]}: accepted are {accepted}")
+            raise pytest.UsageError(
+                f"{option.key} = {keys[option.key]}: accepted are {accepted}"
+            )
     options = _options(free, config.known_args_namespace, args)
     values = {**keys, **options} if final else {**options, **keys}
     simulate = values.get(SIMULATE.key, "no")
@@ -260,7 +283,11 @@ def read_request(
         values.get(STRICTNESS.key),
         values.get(NO_EXACT.key) != "no",
         values.get(HAZARDS.key) in (True, "yes"),
-        taken=tuple(option for option in OPTIONS if option not in free and option.key not in keys),
+        taken=tuple(
+            option
+            for option in OPTIONS
+            if option not in free and option.key not in keys
+        ),
         case_key=None if CASE in free else CASE.key,
         save=values.get(SAVE.key),
         timeout=_amount(TIMEOUT, values),
@@ -292,15 +319,21 @@ def check_request(request: Request) -> None:
 
 def taken_line(taken: Sequence[Option]) -> str:
     """Return one line on the options that others have declared."""
-    names, keys = (", ".join(getattr(one, which) for one in taken) for which in ("name", "key"))
-    verb, noun, stand = ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
+    names, keys = (
+        ", ".join(getattr(one, which) for one in taken) for which in ("name", "key")
+    )
+    verb, noun, stand = (
+        ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
+    )
     return (
         f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
         f"the ini {noun} {keys} (also -o {taken[0].key}=…) {stand} in"
     )
 
 
-def distribute(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
+def distribute(
+    request: Request, namespace: argparse.Namespace, args: list[str]
+) -> None:
     """Set the options of pytest-xdist: no workers for one case, else work stealing.
 
     A case that does not fit its test is a usage error, and a usage error in a worker crashes
@@ -337,22 +370,34 @@ def _options(
     options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
 ) -> dict[str, Any]:
     """Return the given options by key: of this session, or of pytest-xdist for its workers."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parsed = argparse.Namespace(**{o.key: getattr(namespace, o.key, None) for o in options})
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parsed = argparse.Namespace(
+        **{o.key: getattr(namespace, o.key, None) for o in options}
+    )
     for option in options:
-        if any(word.startswith(option.name) for word in args):  # declaring all takes milliseconds
+        if any(
+            word.startswith(option.name) for word in args
+        ):  # declaring all takes milliseconds
             option.declare(parser)
     try:
         parser.parse_known_args(list(args), parsed)
     except argparse.ArgumentError:  # pytest itself reports the error
         return {}
-    return {name: value for name, value in vars(parsed).items() if value not in (None, False)}
+    return {
+        name: value
+        for name, value in vars(parsed).items()
+        if value not in (None, False)
+    }
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
     """Return the options that chose the backends, as written on a command line."""
     given = [option for option in OPTIONS if options.get(option.key)]
-    valued = [one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)]
+    valued = [
+        one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)
+    ]
     words = [f"{one.name}={options[one.key]}" for one in valued]
     flags = [option.name for option in given if option in (DEVICE, NO_EXACT, HAZARDS)]
     return [word.removesuffix(f"={SIMULATORS[0]}") for word in words] + flags
@@ -362,7 +407,9 @@ def _overrides(config: pytest.Config) -> list[str]:
     """Return ``-o`` for each ini key once: pytest parses the command line several times."""
     keys = dict.fromkeys(config.known_args_namespace.override_ini or ())
     left = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
-    ours = [key for key in keys if key.startswith("difftest_") and not key.startswith(left)]
+    ours = [
+        key for key in keys if key.startswith("difftest_") and not key.startswith(left)
+    ]
     return [word for key in ours for word in ("-o", key)]
 
 
@@ -375,7 +422,9 @@ def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
     except ValueError:
         amount = 0
     if not amount > 0:
-        raise pytest.UsageError(f"{option.name}: received {text}; accepted: a number above 0")
+        raise pytest.UsageError(
+            f"{option.name}: received {text}; accepted: a number above 0"
+        )
     return min(amount, 1e9)
 
 
@@ -391,14 +440,28 @@ class Session:
 
     request: Request
     runner: Runner | None = None
-    uncollected: set[str] = field(default_factory=set)  # modules left out without a backend
+    uncollected: set[str] = field(
+        default_factory=set
+    )  # modules left out without a backend
     mixed: set[str] = field(default_factory=set)  # modules that also have other tests
-    stopped: list[Any] = field(default_factory=list)  # properties of tests without a report
-    workers: list[Any] = field(default_factory=list)  # of pytest-xdist; they report at their end
-    own: pytest.Session | None = None  # its exit code changes if a report cannot be written
-    left_out: set[LeftOut] = field(default_factory=set)  # kernels, by backends that do not run them
-    served: set[str] = field(default_factory=set)  # backends that run a kernel of the tests
-    ran_again: bool = False  # whether a failing case ran in a process of its own: once a session
+    stopped: list[Any] = field(
+        default_factory=list
+    )  # properties of tests without a report
+    workers: list[Any] = field(
+        default_factory=list
+    )  # of pytest-xdist; they report at their end
+    own: pytest.Session | None = (
+        None  # its exit code changes if a report cannot be written
+    )
+    left_out: set[LeftOut] = field(
+        default_factory=set
+    )  # kernels, by backends that do not run them
+    served: set[str] = field(
+        default_factory=set
+    )  # backends that run a kernel of the tests
+    ran_again: bool = (
+        False  # whether a failing case ran in a process of its own: once a session
+    )
 
 
 SESSION = pytest.StashKey[Session]()

@@ -33,7 +33,14 @@ TRIED = 4
 Detector = Callable[[Schedule, Units], Iterator[Advice]]
 
 DETECTORS: tuple[Detector, ...] = (
-    *(unused_data, loaded_again, small_dmas, single_elements, redundant_copies, added_in_sbuf),
+    *(
+        unused_data,
+        loaded_again,
+        small_dmas,
+        single_elements,
+        redundant_copies,
+        added_in_sbuf,
+    ),
     *(transposed_again, strided_weights, wide_operands, empty_psum, busy_copies),
     *(full_sbuf, reused_tensors, device_loops, waits),
 )
@@ -45,11 +52,15 @@ def advise(schedule: Schedule) -> list[Advice]:
     For the first findings, a new schedule without their cost gives the savings.
     """
     units = Units(schedule)
-    findings = ranked(finding for detector in DETECTORS for finding in detector(schedule, units))
+    findings = ranked(
+        finding for detector in DETECTORS for finding in detector(schedule, units)
+    )
     few = len(schedule.program.instructions) <= SMALL
     for place, advice in enumerate(findings[:TRIED] if few else ()):
         if advice.spared:
-            gained = (schedule.end - reschedule_without(schedule, advice.spared).finish) / 1e3
+            gained = (
+                schedule.end - reschedule_without(schedule, advice.spared).finish
+            ) / 1e3
             findings[place] = replace(advice, lost=min(advice.lost, gained))
     return ranked(findings)
 

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from difftest.simulator.trace import Engine, Purpose, Space
-from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.advice.savings import (
+    Advice,
+    RemovedWork,
+    Units,
+    advice_on,
+    spans_by_line,
+)
 from difftest.timing.cost_table import free_elements
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
@@ -25,7 +31,9 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """
     readers = _readers(schedule.program.instructions)
     instructions = schedule.program.instructions
-    writers = Counter(region.allocation.id for step in instructions for region in step.event.writes)
+    writers = Counter(
+        region.allocation.id for step in instructions for region in step.event.writes
+    )
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
     for spans in spans_by_line(copies).values():
         yield advice_on(
@@ -50,7 +58,9 @@ def _made(spans: list[Span]) -> str:
     return "change nothing"
 
 
-def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredInstruction]]:
+def _readers(
+    instructions: list[LoweredInstruction],
+) -> dict[int, list[LoweredInstruction]]:
     readers: dict[int, list[LoweredInstruction]] = {}
     for step in instructions:
         for region in step.event.reads:
@@ -108,7 +118,9 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     sums, chains = _sums_of_products(schedule.program.instructions)
     adders = [span for span in schedule.spans if span.instruction.index in sums]
     for spans in spans_by_line(adders).values():
-        totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
+        totals = {
+            chains[span.instruction.event.writes[0].allocation.id] for span in spans
+        }
         if len(spans) < 2 * len(totals):
             continue
         savings = units.without(RemovedWork(spans, 1.0 - len(totals) / len(spans)))
@@ -123,7 +135,9 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int], dict[int, int]]:
+def _sums_of_products(
+    instructions: list[LoweredInstruction],
+) -> tuple[set[int], dict[int, int]]:
     """Return the additions of products and sums of them, and tile -> the first tile of its sum.
 
     A product may have been copied out of PSUM before. A sum may have its own tile and be added to
@@ -139,7 +153,9 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             continue
         target = step.event.writes[0].allocation
         sources = [region.allocation.id for region in step.event.reads]
-        adds = step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
+        adds = (
+            step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
+        )
         if (step.matmul is not None and step.matmul.is_simple) or (
             (step.is_copy or step.event.purpose is Purpose.FUNCTION)
             and sources
@@ -150,9 +166,13 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             zeros.add(target.id)
         elif adds and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
-            firsts = [_first(chains[number], joined) for number in others if number in chains]
+            firsts = [
+                _first(chains[number], joined) for number in others if number in chains
+            ]
             alone = len(others) == len(sources) and len(firsts) < len(sources)
-            if not alone and (firsts or target.id in others or zeros.issuperset(others)):
+            if not alone and (
+                firsts or target.id in others or zeros.issuperset(others)
+            ):
                 sums.add(step.index)
                 chains[target.id] = first = firsts[0] if firsts else target.id
                 joined.update({chain: first for chain in firsts[1:] if chain != first})

@@ -10,7 +10,13 @@ import numpy as np
 from difftest.analysis.finding import group_by
 from difftest.analysis.footprint import Footprint, footprint, offsets_of
 from difftest.simulator.trace import Allocation, Region
-from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.advice.savings import (
+    Advice,
+    RemovedWork,
+    Units,
+    advice_on,
+    spans_by_line,
+)
 from difftest.timing.dma import dma_source
 from difftest.timing.report import region_bytes
 from difftest.timing.schedule import Schedule, Span
@@ -118,7 +124,9 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             source = pairs[0][1].allocation
             by_core = group_by(pairs, lambda pair: pair[0].instruction.core).values()
             loaded = sum(_bytes_of_source(region) for _, region in pairs)
-            distinct = sum(_distinct(source, [region for _, region in own]) for own in by_core)
+            distinct = sum(
+                _distinct(source, [region for _, region in own]) for own in by_core
+            )
             cores = f" on {len(by_core)} cores" if len(by_core) > 1 else ""
             if not distinct or loaded / distinct < AGAIN:
                 continue
@@ -181,7 +189,9 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
     for spans in spans_by_line(dmas).values():
-        transfers = [span.instruction.transfer for span in spans if span.instruction.transfer]
+        transfers = [
+            span.instruction.transfer for span in spans if span.instruction.transfer
+        ]
         rows = sum(transfer.rows for transfer in transfers)
         moved = sum(transfer.bytes for transfer in transfers)
         partitions = sum(transfer.partitions for transfer in transfers)
@@ -193,7 +203,11 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         most = max(RemovedWork(spans).times.values())
         savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
-        remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
+        remedies = (
+            (_WHOLE_LOADS, _WHOLE_STORES)
+            if in_pieces
+            else (_FEWER_LOADS, _FEWER_STORES)
+        )
         yield advice_on(
             spans,
             "small-dmas",
@@ -207,4 +221,6 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _mib(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"
+    return (
+        f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"
+    )

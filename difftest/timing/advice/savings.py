@@ -50,7 +50,13 @@ class Savings(NamedTuple):
 
 
 def advice_on(
-    spans: list[Span], id: str, savings: Savings, *, happened: str, rule: str, remedy: str
+    spans: list[Span],
+    id: str,
+    savings: Savings,
+    *,
+    happened: str,
+    rule: str,
+    remedy: str,
 ) -> Advice:
     """Return a warning about some instructions; :meth:`Units.without` gives its ``savings``."""
     lines = spans_by_line(spans)
@@ -77,7 +83,9 @@ def event_numbers(spans: Iterable[Span]) -> tuple[int, ...]:
 def ranked(findings: Iterable[Advice]) -> list[Advice]:
     """Return the findings that gain something, the most first; notes last."""
     kept = [finding for finding in findings if finding.lost >= LEAST]
-    return sorted(kept, key=lambda hint: (hint.severity is Severity.NOTE, -hint.lost, hint.id))
+    return sorted(
+        kept, key=lambda hint: (hint.severity is Severity.NOTE, -hint.lost, hint.id)
+    )
 
 
 Unit = tuple[int, str]
@@ -93,12 +101,16 @@ class Units:
 
     def most(self, name: str) -> float:
         """Return the longest busy time of a unit of this name on any core; ns."""
-        return max((time for (_, unit), time in self.busy.items() if unit == name), default=0.0)
+        return max(
+            (time for (_, unit), time in self.busy.items() if unit == name), default=0.0
+        )
 
     def without(self, removed: RemovedWork) -> Savings:
         """Return the savings from removed work: at most its share of the critical path."""
         shares = removed.shares
-        most = sum(share * self.critical.get(index, 0.0) for index, share in shares.items())
+        most = sum(
+            share * self.critical.get(index, 0.0) for index, share in shares.items()
+        )
         return Savings(most, sum(removed.times.values()) / 1e3, shares)
 
 
@@ -116,7 +128,9 @@ class RemovedWork:
         """Remove ``share`` of an instruction."""
         name = span.engine.value
         if span.instruction.transfer is not None:
-            self.take(span, DMA_ENGINES, share * (span.transfer_end - span.transfer_start))
+            self.take(
+                span, DMA_ENGINES, share * (span.transfer_end - span.transfer_start)
+            )
             name = DMA_TRIGGER if span.engine is Engine.DMA else f"{name} {DMA_TRIGGER}"
         self.take(span, name, share * span.busy)
         self.shares[span.instruction.index] = share
@@ -125,7 +139,9 @@ class RemovedWork:
         """Remove ``time`` ns of the work of a unit on the instruction's core."""
         unit = (span.instruction.core, name)
         index = span.instruction.index
-        self.shares[index] = max(self.shares.get(index, 0.0), min(1.0, time / (span.busy or 1.0)))
+        self.shares[index] = max(
+            self.shares.get(index, 0.0), min(1.0, time / (span.busy or 1.0))
+        )
         self.times[unit] = self.times.get(unit, 0.0) + time
 
 

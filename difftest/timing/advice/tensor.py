@@ -6,7 +6,13 @@ from collections.abc import Hashable, Iterator
 
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Engine, Purpose, Region, Space
-from difftest.timing.advice.savings import Advice, RemovedWork, Units, advice_on, spans_by_line
+from difftest.timing.advice.savings import (
+    Advice,
+    RemovedWork,
+    Units,
+    advice_on,
+    spans_by_line,
+)
 from difftest.timing.cost_table import elements
 from difftest.timing.parameters import TimingParameters
 from difftest.timing.program import LoweredInstruction
@@ -34,7 +40,9 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         origins.write(step)
     helpers = _copies_around(schedule)
     for spans in spans_by_line(turned).values():
-        turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
+        turns = all(
+            span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans
+        )
         called = "transposes" if turns else "transposes or products with the same tile"
         seen: set[Hashable] = set()
         removed = RemovedWork()
@@ -65,7 +73,11 @@ def _may_turn(step: LoweredInstruction) -> bool:
     """Return whether it transposes, or multiplies by no more columns than a transpose would."""
     if step.transfer is None and step.event.purpose is Purpose.TRANSPOSE:
         return True
-    if step.matmul is None or not step.matmul.is_simple or step.event.attributes.accumulate:
+    if (
+        step.matmul is None
+        or not step.matmul.is_simple
+        or step.event.attributes.accumulate
+    ):
         return False
     stationary, moving = step.event.reads[:2]
     return elements(moving) == moving.partitions == stationary.partitions
@@ -163,7 +175,9 @@ def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
     work = span.instruction.matmul
     assert work is not None
     clock = clockwork.clocks[Engine.TENSOR].value
-    overhead = (clockwork.row_overhead_fp32 if work.four_byte else clockwork.row_overhead).value
+    overhead = (
+        clockwork.row_overhead_fp32 if work.four_byte else clockwork.row_overhead
+    ).value
     columns = elements(span.instruction.event.reads[1])
     return work.passes * (work.rows + overhead * columns / bank) / clock
 
@@ -176,7 +190,10 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         for span in schedule.spans
         if (work := span.instruction.matmul)
         and work.four_byte
-        and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
+        and any(
+            region.allocation.id in narrow
+            for region in span.instruction.event.reads[:2]
+        )
     ]
     for spans in spans_by_line(wide).values():
         yield advice_on(
@@ -198,7 +215,9 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
             continue
         source = step.event.reads[0].allocation
         target = step.event.writes[0].allocation
-        if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):
+        if target.dtype.itemsize == 4 and (
+            source.dtype.itemsize <= 2 or source.id in narrow
+        ):
             narrow.add(target.id)
     return narrow
 
@@ -225,7 +244,11 @@ class Origins:
             if region.allocation.space.is_hbm:
                 continue
             moves = copies and event.reads[0].elements == event.writes[0].elements
-            entry = footprint(region), region, self.of(event.reads[0]) if moves else step.index
+            entry = (
+                footprint(region),
+                region,
+                self.of(event.reads[0]) if moves else step.index,
+            )
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def of(self, region: Region) -> Hashable:

@@ -34,7 +34,9 @@ _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on loads that wait for room in SBUF and cannot run ahead."""
-    time = sum(segment.time for segment in schedule.path if _waited_for_room(segment.span))
+    time = sum(
+        segment.time for segment in schedule.path if _waited_for_room(segment.span)
+    )
     if time < NOTABLE * schedule.end / 1e3:
         return
     usage = memory_usage(schedule, Space.SBUF)
@@ -85,7 +87,9 @@ def _shared(span: Span, spans: list[Span]) -> Allocation | None:
     by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of these
+    if by not in step.order and all(
+        number >= 0 for number in step.order
+    ):  # nor in a join of these
         return None
     other = spans[by].instruction.event
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
@@ -119,11 +123,16 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
     if max(limits, default=0.0) >= LIMIT * schedule.end:
         return
     most = max(COMPUTE, key=lambda engine: units.most(engine.value))
-    core = max(range(schedule.program.cores), key=lambda n: units.busy.get((n, most.value), 0.0))
+    core = max(
+        range(schedule.program.cores),
+        key=lambda n: units.busy.get((n, most.value), 0.0),
+    )
     own_spans = [
         span
         for span in schedule.spans
-        if span.engine is most and span.instruction.core == core and not span.instruction.transfer
+        if span.engine is most
+        and span.instruction.core == core
+        and not span.instruction.transfer
     ]
     own_spans.sort(key=lambda span: span.start)
     idle: dict[tuple[str, str, Location | None], list[tuple[float, Span]]] = {}
@@ -158,7 +167,11 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
     Without such loops the busiest unit would be the limit.
     """
-    barriers = [s for s in schedule.spans if s.instruction.implied and not s.instruction.transfer]
+    barriers = [
+        s
+        for s in schedule.spans
+        if s.instruction.implied and not s.instruction.transfer
+    ]
     busiest = max(units.busy.values(), default=0.0)
     for spans in spans_by_line(barriers).values():
         share = len(spans) / len(barriers)

@@ -47,29 +47,47 @@ class Lane(NamedTuple):
     @property
     def highest(self) -> float:
         """The highest value: predictions may exceed a limit."""
-        return max(self.limit, float(np.sum([row for *_, row in self.stacked], axis=0).max()))
+        return max(
+            self.limit, float(np.sum([row for *_, row in self.stacked], axis=0).max())
+        )
 
 
 def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
     """Yield the lanes of busy engines, DMA and the two memories, in ``bins`` columns of time."""
     edges: Values = np.linspace(0.0, report.prediction.schedule.end / 1e3, bins + 1)
     yield from _engines(report.prediction.schedule.spans, edges)
-    spans = [span for span in report.prediction.schedule.spans if span.instruction.transfer]
+    spans = [
+        span for span in report.prediction.schedule.spans if span.instruction.transfer
+    ]
     rates = [
-        (colour, label, rate_of([s for s in spans if s.instruction.is_store is store], edges))
-        for store, label, colour in ((False, "DMA loads", LOADS), (True, "DMA stores", STORES))
+        (
+            colour,
+            label,
+            rate_of([s for s in spans if s.instruction.is_store is store], edges),
+        )
+        for store, label, colour in (
+            (False, "DMA loads", LOADS),
+            (True, "DMA stores", STORES),
+        )
     ]
     active = report.summary()["dma_active_time_percent"]
     limit = report.prediction.program.parameters.hbm_bandwidth.value
     yield Lane("DMA", f"{active:.0%} active", "GB/s", limit, rates)
     for space, colour in _FULL.items():
-        taken, name = memory_usage(report.prediction.schedule, space), space.value.upper()
+        taken, name = (
+            memory_usage(report.prediction.schedule, space),
+            space.value.upper(),
+        )
         held = np.array([0.0, *(step.bytes / 1024 for step in taken.steps)])
         times = [step.time for step in taken.steps]
         there = held[np.searchsorted(times, (edges[:-1] + edges[1:]) / 2, side="right")]
         stacked = [(colour, f"{name} in use", there)]
         yield Lane(
-            name, f"peak {taken.peak / 1024:,.1f} KiB", "KiB", taken.capacity / 1024, stacked
+            name,
+            f"peak {taken.peak / 1024:,.1f} KiB",
+            "KiB",
+            taken.capacity / 1024,
+            stacked,
         )
 
 
@@ -86,12 +104,18 @@ def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
                 times = span.start / 1e3, (span.start + span.busy) / 1e3
                 taken[_work_of(span)].append(times)
         stacked = [
-            (PALETTE[min(n, len(PALETTE) - 1)], opcode, share_of(sorted(taken[opcode]), edges))
+            (
+                PALETTE[min(n, len(PALETTE) - 1)],
+                opcode,
+                share_of(sorted(taken[opcode]), edges),
+            )
             for n, opcode in enumerate(opcodes)
             if opcode in taken
         ]
         if stacked:
-            total = sum(end - start for several in taken.values() for start, end in several)
+            total = sum(
+                end - start for several in taken.values() for start, end in several
+            )
             yield Lane(engine.value, f"{total / edges[-1]:.0%} busy", "", 1.0, stacked)
 
 
@@ -148,18 +172,26 @@ def plot(report: Report, path: Path, title: str) -> None:
     schedule = report.prediction.schedule
     end = schedule.end / 1e3
     heights = [TALL if lane.unit else 1.0 for lane in lanes]
-    figure = Figure(figsize=(WIDTH, 1.3 + ROW_HEIGHT * sum(heights)), layout="constrained")
+    figure = Figure(
+        figsize=(WIDTH, 1.3 + ROW_HEIGHT * sum(heights)), layout="constrained"
+    )
     FigureCanvasAgg(figure)
-    axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    axes = figure.subplots(
+        len(heights), 1, sharex=True, height_ratios=heights, squeeze=False
+    )[:, 0]
     for axis, lane in zip(axes, lanes, strict=True):
         _draw(axis, lane, end)
-    axes[-1].set_xlabel("microseconds from the start of the kernel's own part (predicted)")
+    axes[-1].set_xlabel(
+        "microseconds from the start of the kernel's own part (predicted)"
+    )
     axes[-1].set_xlim(0, end)
     machine = schedule.program.machine.name
     title = f"{title}: {end:,.1f} us predicted for {machine}"
     descriptors = f"DMA descriptors {schedule.toolchain.words}"
     figure.suptitle(f"{title}, {descriptors}", fontsize=12, x=0.01, ha="left")
-    figure.savefig(path, dpi=130, metadata={"Title": title})  # a text for screen readers
+    figure.savefig(
+        path, dpi=130, metadata={"Title": title}
+    )  # a text for screen readers
 
 
 def _draw(axis: Any, lane: Lane, end: float) -> None:
@@ -177,7 +209,9 @@ def _draw(axis: Any, lane: Lane, end: float) -> None:
         axis.set_ylim(0, 1.02)
         axis.set_yticks([0, 1], ["0", "100%"])
     name = ", ".join(filter(None, (lane.name, lane.unit)))
-    axis.set_ylabel(f"{name}\n{lane.value}", rotation=0, ha="right", va="center", fontsize=9)
+    axis.set_ylabel(
+        f"{name}\n{lane.value}", rotation=0, ha="right", va="center", fontsize=9
+    )
     axis.tick_params(labelsize=8)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

@@ -23,19 +23,30 @@ def perfetto(report: Report) -> dict[str, Any]:
     """Return the timeline in the JSON trace event format; times in microseconds."""
     schedule = report.prediction.schedule
     events: list[dict[str, Any]] = [
-        _name("process_name", CORE, 0, f"{schedule.program.machine.name} engines (predicted)"),
+        _name(
+            "process_name",
+            CORE,
+            0,
+            f"{schedule.program.machine.name} engines (predicted)",
+        ),
         _name("process_name", QUEUES, 0, "DMA queues (predicted)"),
     ]
     places: dict[int, tuple[int, int]] = {}
     for core in range(schedule.program.cores):
         process = CORE if core == 0 else QUEUES + core
         if core:
-            events.append(_name("process_name", process, 0, f"core {core} engines (predicted)"))
+            events.append(
+                _name("process_name", process, 0, f"core {core} engines (predicted)")
+            )
         for number, engine in enumerate(ENGINES, start=1):
             events.append(_name("thread_name", process, number, engine.value))
             for span in schedule.spans:
                 instruction = span.instruction
-                if span.engine is engine and not instruction.transfer and instruction.core == core:
+                if (
+                    span.engine is engine
+                    and not instruction.transfer
+                    and instruction.core == core
+                ):
                     places[instruction.index] = (process, number)
     places |= _lanes(schedule.spans, events)
     events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
@@ -44,28 +55,48 @@ def perfetto(report: Report) -> dict[str, Any]:
         for step in memory_usage(schedule, space).steps:
             taken = {"bytes a partition": step.bytes}
             name = space.value.upper()
-            events.append({"ph": "C", "pid": CORE, "name": name, "ts": step.time, "args": taken})
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"predicted": "true"}}
+            events.append(
+                {"ph": "C", "pid": CORE, "name": name, "ts": step.time, "args": taken}
+            )
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {"predicted": "true"},
+    }
 
 
 def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+    return {
+        "ph": "M",
+        "name": kind,
+        "pid": process,
+        "tid": thread,
+        "args": {"name": name},
+    }
 
 
-def _lanes(spans: list[Span], events: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+def _lanes(
+    spans: list[Span], events: list[dict[str, Any]]
+) -> dict[int, tuple[int, int]]:
     """Assign threads to the transfers of each direction, so that none overlap on a thread."""
     places: dict[int, tuple[int, int]] = {}
     thread = 0
     for store, label in ((False, "loads"), (True, "stores")):
         free: list[tuple[float, int]] = []
-        dmas = [s for s in spans if s.instruction.transfer and s.instruction.is_store is store]
+        dmas = [
+            s
+            for s in spans
+            if s.instruction.transfer and s.instruction.is_store is store
+        ]
         for span in sorted(dmas, key=lambda span: span.start):
             if free and free[0][0] <= span.start:
                 lane = heapq.heappop(free)[1]
             else:
                 thread += 1
                 lane = thread
-                events.append(_name("thread_name", QUEUES, lane, f"{label} {len(free) + 1}"))
+                events.append(
+                    _name("thread_name", QUEUES, lane, f"{label} {len(free) + 1}")
+                )
             heapq.heappush(free, (span.end, lane))
             places[span.instruction.index] = (QUEUES, lane)
     return places
@@ -86,7 +117,9 @@ def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
     if instruction.transfer:
         details["bytes"] = instruction.transfer.bytes
         details["row bytes"] = instruction.transfer.row_bytes
-        details["triggered by"] = "DGE" if span.engine is Engine.DMA else span.engine.value
+        details["triggered by"] = (
+            "DGE" if span.engine is Engine.DMA else span.engine.value
+        )
     return {
         "ph": "X",
         "name": instruction.opcode,
@@ -107,8 +140,19 @@ def _arrows(report: Report, places: dict[int, tuple[int, int]]) -> list[dict[str
     for number, (before, after) in enumerate(itertools.pairwise(chain)):
         common = {"cat": "critical path", "name": "critical path", "id": number}
         process, thread = places[before]
-        start = {"ph": "s", "pid": process, "tid": thread, "ts": spans[before].start / 1e3}
+        start = {
+            "ph": "s",
+            "pid": process,
+            "tid": thread,
+            "ts": spans[before].start / 1e3,
+        }
         process, thread = places[after]
-        end = {"ph": "f", "bp": "e", "pid": process, "tid": thread, "ts": spans[after].start / 1e3}
+        end = {
+            "ph": "f",
+            "bp": "e",
+            "pid": process,
+            "tid": thread,
+            "ts": spans[after].start / 1e3,
+        }
         arrows += [common | start, common | end]
     return arrows

@@ -30,7 +30,11 @@ def format_totals(report: Report) -> Iterator[str]:
         yield f"NO TOTAL ({suffix}): {prediction.describe_unknown()}."
     elif toolchain is not Toolchain.CLASSIC_PROFILE:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
-        phase = f"; by the phase of throttling {low:,.1f} to {high:,.1f} us" if high > low else ""
+        phase = (
+            f"; by the phase of throttling {low:,.1f} to {high:,.1f} us"
+            if high > low
+            else ""
+        )
         yield f"nc_latency {prediction.latency:,.1f} us {suffix}, {own}"
         yield format_interval(prediction.latency_interval)
     else:
@@ -75,7 +79,9 @@ def format_engines(report: Report) -> Table:
     table.add_column("Engine")
     for heading in ("Instructions", "Active us", "Active"):
         table.add_column(heading, justify="right")
-    units = [(engine.value, f"{engine.value}_engine", "instruction") for engine in ENGINES]
+    units = [
+        (engine.value, f"{engine.value}_engine", "instruction") for engine in ENGINES
+    ]
     for label, name, kind in (*units, ("dma", "dma", "transfer")):
         count = summary[f"{name}_{kind}_count"]
         if count or label in (Engine.TENSOR.value, "dma"):
@@ -93,7 +99,9 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Costs")
     for line in rows[:TOP]:
-        path, separator, rest = line.group.partition(":")  # a source line without its folder
+        path, separator, rest = line.group.partition(
+            ":"
+        )  # a source line without its folder
         table.add_row(
             Text(f"{Path(path).name}{separator}{rest}"),  # brackets in it are no markup
             f"{line.instructions:,}",
@@ -111,7 +119,11 @@ def format_findings(hints: Iterable[Finding]) -> Iterator[str]:
     """Yield each finding as a few lines: event, place, savings, rule, remedy."""
     number = 0
     for number, hint in enumerate(hints, start=1):
-        where = f"{Path(hint.location.file).name}:{hint.location.line}" if hint.location else ""
+        where = (
+            f"{Path(hint.location.file).name}:{hint.location.line}"
+            if hint.location
+            else ""
+        )
         gain = ""
         if isinstance(hint, Advice):
             gain = f"at most {hint.lost:,.1f} us to gain, {hint.work:,.1f} us of work (predicted)"

@@ -78,7 +78,10 @@ def support_states(dialect: Dialect) -> dict[DocumentedName, SupportState]:
     """Return the support state of each documented name, determined from the embedded modules."""
     names = documented_names(dialect)
     with embedded():
-        modules = {entry.module: sys.modules[f"{dialect.package}{entry.module}"] for entry in names}
+        modules = {
+            entry.module: sys.modules[f"{dialect.package}{entry.module}"]
+            for entry in names
+        }
         return {entry: _state(modules[entry.module], entry.name) for entry in names}
 
 
@@ -89,4 +92,6 @@ def _state(module: object, name: str) -> SupportState:
         return SupportState.RAISES
     except AttributeError:
         return SupportState.MISSING
-    return SupportState.RAISES if isinstance(value, Unmodelled) else SupportState.MODELLED
+    return (
+        SupportState.RAISES if isinstance(value, Unmodelled) else SupportState.MODELLED
+    )

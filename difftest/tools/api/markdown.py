@@ -9,7 +9,12 @@ from itertools import groupby
 
 from difftest.simulator.dtypes import FLOATS, INTEGERS, dtype_name
 from difftest.simulator.instructions import every_record
-from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, OperandKind, Role
+from difftest.simulator.instructions.record import (
+    INSTRUCTIONS,
+    Instruction,
+    OperandKind,
+    Role,
+)
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
 from difftest.timing.cost_model import cost_evidence
@@ -72,12 +77,17 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def _summary() -> str:
     rows = []
     for dialect in (CLASSIC, TODAY):
-        counts = Counter((name.module, state) for name, state in support_states(dialect).items())
+        counts = Counter(
+            (name.module, state) for name, state in support_states(dialect).items()
+        )
         modules = list(dict.fromkeys(name.module for name in documented_names(dialect)))
         for module in modules:
             numbers = (str(counts[module, state]) for state in SupportState)
             rows.append((f"`{dialect.package}{module}`", *numbers))
-        total = (str(sum(counts[module, state] for module in modules)) for state in SupportState)
+        total = (
+            str(sum(counts[module, state] for module in modules))
+            for state in SupportState
+        )
         rows.append((f"all of {dialect.title}", *total))
     return _table(("module", *(state.value for state in SupportState)), rows)
 
@@ -101,7 +111,9 @@ def _names(dialect: Dialect) -> Iterator[str]:
 
 def _issued(name: DocumentedName) -> str:
     """Return links to the instructions that cite the name's page."""
-    records = [record for record in every_instruction().values() if name.page in record.pages]
+    records = [
+        record for record in every_instruction().values() if name.page in record.pages
+    ]
     return ", ".join(f"[`{record.name}`](#{record.name})" for record in records)
 
 
@@ -127,7 +139,9 @@ def role_text(role: Role) -> str:
     if role.takes in (OperandKind.NUMBER, OperandKind.INDEX):
         return f"{name}: {role.takes.value}"
     kind = "" if role.takes is OperandKind.TILE else f"{role.takes.value}, "
-    buffers = dict.fromkeys("hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers)
+    buffers = dict.fromkeys(
+        "hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers
+    )
     return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
 
 
@@ -145,4 +159,7 @@ def _dtypes(role: Role) -> str:
 
 def _cost(record: Instruction, engine: Engine) -> str:
     kinds = cost_evidence(record.name, record.purpose, engine, TRN2)
-    return ", ".join(evidence.value for evidence in Evidence if evidence in kinds) or "none"
+    return (
+        ", ".join(evidence.value for evidence in Evidence if evidence in kinds)
+        or "none"
+    )

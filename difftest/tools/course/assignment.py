@@ -34,7 +34,9 @@ class CorrectnessTest:
     pool_size: int
     points: float = 2.5
 
-    def cases(self, random: np.random.RandomState) -> Iterator[tuple[str, Array, Array, Array]]:
+    def cases(
+        self, random: np.random.RandomState
+    ) -> Iterator[tuple[str, Array, Array, Array]]:
         """Yield name, X, W and bias of each case, in float32, drawn in the starter code's order."""
         for c_in, c_out in self.channels:
             X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
@@ -57,7 +59,10 @@ CORRECTNESS = tuple(
         pool_size=pool_size,
         points=0.0 if also and image == SMALL else 2.5,
     )
-    for size, image, channels in (("small", SMALL, _PAIRS), ("large", LARGE, ((256, 256),)))
+    for size, image, channels in (
+        ("small", SMALL, _PAIRS),
+        ("large", LARGE, ((256, 256),)),
+    )
     for also, pool_size in (("", 1), (", bias", 1), (", bias, max pool", MAX_POOL))
 )
 """Two of these tests are not the course's and give no points. They find errors of large images
@@ -70,7 +75,12 @@ _LIMITS = {
     (SMALL, "float32"): (110.0, 110.0),
     (SMALL, "float16"): (84.0, 84.0),
 }
-_POINTS = {(LARGE, 1): 17.5, (LARGE, MAX_POOL): 7.5, (SMALL, 1): 1.25, (SMALL, MAX_POOL): 1.25}
+_POINTS = {
+    (LARGE, 1): 17.5,
+    (LARGE, MAX_POOL): 7.5,
+    (SMALL, 1): 1.25,
+    (SMALL, MAX_POOL): 1.25,
+}
 
 PERFORMANCE = tuple(
     PerformanceTest(

@@ -50,14 +50,18 @@ def grade_correctness(
     If all cases of small images fail, the large images with the same options are not run.
     """
     reference: Reference = import_shipped("reference.conv2d_maxpool").conv2d_maxpool
-    course = np.random.RandomState(seed)  # draws the same data as np.random.seed and np.random.rand
+    course = np.random.RandomState(
+        seed
+    )  # draws the same data as np.random.seed and np.random.rand
     hopeless: set[tuple[bool, int]] = set()
     for test in tests:
         if (kind := (test.bias, test.pool_size)) in hopeless:
             yield CaseResult(test, "not run", "each case of smaller images failed")
             continue
         hopeless.add(kind)
-        for name, X, W, bias in test.cases(course if test.points else np.random.RandomState(seed)):
+        for name, X, W, bias in test.cases(
+            course if test.points else np.random.RandomState(seed)
+        ):
             failure = _run_case(kernel, reference, X, W, bias, test.pool_size)
             if failure is None:
                 hopeless.discard(kind)
@@ -65,14 +69,23 @@ def grade_correctness(
 
 
 def _run_case(
-    kernel: Callable[..., Any], reference: Reference, X: Array, W: Array, bias: Array, pool: int
+    kernel: Callable[..., Any],
+    reference: Reference,
+    X: Array,
+    W: Array,
+    bias: Array,
+    pool: int,
 ) -> str | None:
     try:
         run = partial(launch, kernel, (X, W, bias), {"pool_size": pool}, record=False)
-        result = within_limits(run, f"{getattr(kernel, '__name__', KERNEL)} on {X.shape}")
+        result = within_limits(
+            run, f"{getattr(kernel, '__name__', KERNEL)} on {X.shape}"
+        )
     except (NkiError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
-    except Exception as error:  # student code may raise any exception; it fails the case
+    except (
+        Exception
+    ) as error:  # student code may raise any exception; it fails the case
         return f"the kernel raised {type(error).__name__}: {error}"
     if len(result.outputs) != 1:
         return f"the kernel returned {len(result.outputs)} tensors, not one"
@@ -100,7 +113,9 @@ def _difference(
     return None
 
 
-def hazards_of(kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]) -> list[Finding]:
+def hazards_of(
+    kernel: Callable[..., Any], tests: tuple[CorrectnessTest, ...]
+) -> list[Finding]:
     """Return the hazards of a correct kernel on a device, such as ``tensor-scope``.
 
     Only the first and smallest case of each test is run.

@@ -12,17 +12,34 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from difftest.analysis.finding import Finding, Severity, Suppression, is_suppressed, suppressions_in
+from difftest.analysis.finding import (
+    Finding,
+    Severity,
+    Suppression,
+    is_suppressed,
+    suppressions_in,
+)
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Location, Trace
 from difftest.support.internal_errors import internal_error_scope
 from difftest.tools.lint.classic import HAZARDS
 from difftest.tools.lint.fixes import REWRITES, fix_of, fix_of_comment
-from difftest.tools.lint.rule import RULES, Confidence, Group, Release, Rule, of_level, rule, sdk_of
+from difftest.tools.lint.rule import (
+    RULES,
+    Confidence,
+    Group,
+    Release,
+    Rule,
+    of_level,
+    rule,
+    sdk_of,
+)
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
 
 for _name in ("language", "classic", "upgrade", "trace_rules"):
-    import_module(f"difftest.tools.lint.{_name}")  # the import registers the module's rules
+    import_module(
+        f"difftest.tools.lint.{_name}"
+    )  # the import registers the module's rules
 rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found by lint_source
 
 
@@ -34,7 +51,9 @@ class Diagnostic:
     region: TextRange
     id: str
     happened: str
-    repair: Callable[[], Fix | None] = field(default=lambda: None, compare=False, repr=False)
+    repair: Callable[[], Fix | None] = field(
+        default=lambda: None, compare=False, repr=False
+    )
 
     @property
     def line(self) -> int:
@@ -82,13 +101,17 @@ def lint_source(
     ids : the ids of the rules to check. Empty for all rules.
     """
     active = [
-        row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
+        row
+        for id, row in rules().items()
+        if (not ids or id in ids) and row.holds(sdk, target)
     ]
     comments = suppressions_in(source.text)
     findings = []
     used = set()
     for entry in _source_diagnostics(source, sdk, active):
-        matching = {(it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)}
+        matching = {
+            (it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)
+        }
         used |= matching
         if not matching:
             findings.append(entry)
@@ -124,7 +147,9 @@ def _source_diagnostics(
                 for at, happened in check.check(node, place):
                     region = source.region(*source.span(at))
                     repair = partial(fix_of, check.id, at, place)
-                    yield Diagnostic(str(source.path), region, check.id, happened, repair)
+                    yield Diagnostic(
+                        str(source.path), region, check.id, happened, repair
+                    )
 
 
 def _unused_suppression(source: Source, comment: Suppression, id: str) -> Diagnostic:
@@ -149,7 +174,9 @@ def lint_trace(
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
     for id, at, happened in _trace_breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_suppressed(id, at):
-            called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
+            called = "".join(
+                f", called at {call.file}:{call.line}" for call in at.calls
+            )
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
             diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
     return sorted(diagnostics.values())
@@ -170,7 +197,11 @@ def _trace_breaches(
 @cache
 def _active_trace_rules(sdk: Release, target: str) -> list[Rule]:
     """Return the trace rules for an SDK and a machine."""
-    return [check for check in rules().values() if check.reads_traces and check.holds(sdk, target)]
+    return [
+        check
+        for check in rules().values()
+        if check.reads_traces and check.holds(sdk, target)
+    ]
 
 
 _DETECTED = ("NKI521", "NKI544")
@@ -198,20 +229,31 @@ def findings_of(
     if code is not None:
         text = "".join(linecache.getlines(code.co_filename))
         findings = _findings(code.co_filename, text, function.__name__, level)
-    return (*findings, *(_finding(entry) for entry in diagnostics if entry.id not in _DETECTED))
+    return (
+        *findings,
+        *(_finding(entry) for entry in diagnostics if entry.id not in _DETECTED),
+    )
 
 
 @lru_cache(maxsize=256)
-def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Finding, ...]:
+def _findings(
+    file: str, text: str, name: str, level: str | None
+) -> tuple[Finding, ...]:
     try:
         source = Source(Path(file), text, (name,))
     except UNREADABLE:
         return ()
     functions = source.reached(*source.functions.get(name, ()))
-    lines = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = {
+        line
+        for node in functions
+        for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
     diagnostics = lint_source(source, of_level(level) or source.sdk)
     return tuple(
-        _finding(entry) for entry in diagnostics if entry.line in lines and entry.id not in HAZARDS
+        _finding(entry)
+        for entry in diagnostics
+        if entry.line in lines and entry.id not in HAZARDS
     )
 
 
@@ -240,7 +282,9 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    roots = [node for node in own if node.decorator_list or node.name == function.__name__]
+    roots = [
+        node for node in own if node.decorator_list or node.name == function.__name__
+    ]
     reached = source.reached(*roots)
     return [
         Finding(

@@ -22,7 +22,10 @@ from difftest.tools.lint.type_inference import (
     targets_of,
 )
 
-_CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
+_CLASSIC: dict[str, Any] = {
+    "group": Group.CORRECTNESS,
+    "frontends": frozenset({Frontend.CLASSIC}),
+}
 _UNKNOWN = (ValueType.TILE, ValueType.INDEX, ValueType.LINE, ValueType.MASK)
 """Types of expressions whose values are unknown while the kernel is traced."""
 _TENSORS = (ValueType.TILE, ValueType.TENSOR)
@@ -40,9 +43,33 @@ _ALLOCATORS = tuple(
 _WITH_VALUES = ("nl.zeros", "nl.ones", "nl.full")
 _ACTIVATED = [
     *("nisa.activation", "nisa.activation_reduce"),
-    *("nl.exp", "nl.log", "nl.sin", "nl.cos", "nl.tan", "nl.tanh", "nl.arctan", "nl.sqrt"),
-    *("nl.rsqrt", "nl.sigmoid", "nl.relu", "nl.gelu", "nl.silu", "nl.erf", "nl.softplus"),
-    *("nl.mish", "nl.square", "nl.gelu_dx", "nl.silu_dx", "nl.erf_dx", "nl.gelu_apprx_tanh"),
+    *(
+        "nl.exp",
+        "nl.log",
+        "nl.sin",
+        "nl.cos",
+        "nl.tan",
+        "nl.tanh",
+        "nl.arctan",
+        "nl.sqrt",
+    ),
+    *(
+        "nl.rsqrt",
+        "nl.sigmoid",
+        "nl.relu",
+        "nl.gelu",
+        "nl.silu",
+        "nl.erf",
+        "nl.softplus",
+    ),
+    *(
+        "nl.mish",
+        "nl.square",
+        "nl.gelu_dx",
+        "nl.silu_dx",
+        "nl.erf_dx",
+        "nl.gelu_apprx_tanh",
+    ),
 ]
 """Functions that the Scalar Engine computes as an activation. The compiler creates their bias."""
 HAZARDS = ("NKH401", "NKH402")
@@ -50,15 +77,21 @@ HAZARDS = ("NKH401", "NKH402")
 
 
 @rule(
-    "NKT201", nodes=(ast.BoolOp, ast.UnaryOp, ast.Compare), **{**_CLASSIC, "group": Group.UPGRADE}
+    "NKT201",
+    nodes=(ast.BoolOp, ast.UnaryOp, ast.Compare),
+    **{**_CLASSIC, "group": Group.UPGRADE},
 )
-def _mask(node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: RuleContext) -> Iterator[Refusal]:
+def _mask(
+    node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: RuleContext
+) -> Iterator[Refusal]:
     is_plain = len(node.ops) == 1 if isinstance(node, ast.Compare) else False
     if is_plain or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
         return
     chain = [node, *at.source.around(node)]
     whole = next(
-        link for link, two in pairwise(chain) if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
+        link
+        for link, two in pairwise(chain)
+        if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
     )
     is_condition = getattr(at.source.parents[whole], "test", None) is whole
     if at.kind(node) in _UNKNOWN and not is_condition:
@@ -91,14 +124,20 @@ def _is_given_shared(value: ast.expr, at: RuleContext) -> bool:
         return False
     calls = [node for node in ast.walk(at.source.tree) if isinstance(node, ast.Call)]
     own = [call for call in calls if getattr(call.func, "id", None) == at.function.name]
-    given = [part for call in own for part in (*call.args, *(kw.value for kw in call.keywords))]
+    given = [
+        part
+        for call in own
+        for part in (*call.args, *(kw.value for kw in call.keywords))
+    ]
     return any(at.name(part) == "nl.shared_hbm" for part in given)
 
 
 @rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _mutable(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     mutable = {arg.arg for arg in node.args.args if _is_mutable(arg, at)}
-    ends: list[ast.AST] = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+    ends: list[ast.AST] = [
+        inner for inner in ast.walk(node) if isinstance(inner, ast.Return)
+    ]
     for end in (ends or [node]) if mutable and node in at.source.kernels else ():
         value = end.value if isinstance(end, ast.Return) else None
         returned = {getattr(inner, "id", "") for inner in ast.walk(value or ast.Pass())}
@@ -106,7 +145,12 @@ def _mutable(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
             yield end, f"{node.name} does not return {name}"
 
 
-@rule("NKT205", nodes=(ast.Call,), since="2.27", **{**_CLASSIC, "group": Group.PORTABILITY})
+@rule(
+    "NKT205",
+    nodes=(ast.Call,),
+    since="2.27",
+    **{**_CLASSIC, "group": Group.PORTABILITY},
+)
 def _block(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in MAKERS or not node.args:
         return
@@ -121,16 +165,30 @@ def _block(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
     annotated = node.annotation
     call = node.value
-    if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
+    if (
+        not isinstance(annotated, ast.Subscript)
+        or at.name(annotated.value) != "nt.tensor"
+    ):
         return
     shape = _sizes(annotated.slice, at)
     if isinstance(call, ast.Subscript) and _differ_from_slices(shape, call):
         yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
-    if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
+    if (
+        isinstance(call, ast.Call)
+        and at.name(call.func) in (*MAKERS, "nl.load")
+        and call.args
+    ):
         first = call.args[0]
-        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(shape))
+        sizes = (
+            _sizes(first, at)
+            if at.name(call.func) in MAKERS
+            else _sliced(first, len(shape))
+        )
         if shape and sizes and None not in (*shape, *sizes) and shape != sizes:
-            yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}"
+            yield (
+                node.annotation,
+                f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}",
+            )
 
 
 def _differ_from_slices(shape: list[int | None], tile: ast.Subscript) -> bool:
@@ -142,7 +200,9 @@ def _differ_from_slices(shape: list[int | None], tile: ast.Subscript) -> bool:
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
-def _condition(node: ast.If | ast.While | ast.IfExp, at: RuleContext) -> Iterator[Refusal]:
+def _condition(
+    node: ast.If | ast.While | ast.IfExp, at: RuleContext
+) -> Iterator[Refusal]:
     kind = at.kind(node.test)
     if kind in _UNKNOWN:
         yield node.test, f"{ast.unparse(node.test)}, a condition, is {kind.value}"
@@ -163,7 +223,9 @@ def _inner_grid(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 @rule("NKT214", nodes=(ast.Call, ast.Assign, ast.AugAssign), **_CLASSIC)
-def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: RuleContext) -> Iterator[Refusal]:
+def _parameter(
+    node: ast.Call | ast.Assign | ast.AugAssign, at: RuleContext
+) -> Iterator[Refusal]:
     if isinstance(node, ast.Call):
         name = at.name(node.func)
         written = at.argument(node, "dst", 0) if name in _WRITERS else None
@@ -177,7 +239,8 @@ def _parameter(node: ast.Call | ast.Assign | ast.AugAssign, at: RuleContext) -> 
 def _is_slice(target: ast.expr) -> bool:
     """Return whether a target is a slice. Other subscripts may be items of a list."""
     return isinstance(target, ast.Subscript) and any(
-        isinstance(part, ast.Slice) or ast.unparse(part) == "..." for part in parts_of(target)
+        isinstance(part, ast.Slice) or ast.unparse(part) == "..."
+        for part in parts_of(target)
     )
 
 
@@ -189,7 +252,9 @@ def _written_parameter(
     root = base and at.value(base)  # resolve other names of the parameter
     if at.function not in at.source.kernels or not isinstance(root, ast.Name):
         return
-    returns = any(isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function))
+    returns = any(
+        isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function)
+    )
     for arg in at.function.args.args if returns and at.value(root) is root else ():
         if arg.arg == root.id and not _is_mutable(arg, at):
             yield node, f"{did} writes to {arg.arg}, a parameter"
@@ -199,7 +264,10 @@ def _written_parameter(
 def _line(node: ast.Subscript, at: RuleContext) -> Iterator[Refusal]:
     for part in parts_of(node) if at.kind(node.value) is not ValueType.LINE else ():
         if at.kind(part) is ValueType.LINE:
-            yield part, f"{ast.unparse(node)} has {ast.unparse(part)}, an index of one dimension"
+            yield (
+                part,
+                f"{ast.unparse(node)} has {ast.unparse(part)}, an index of one dimension",
+            )
 
 
 @rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
@@ -208,17 +276,25 @@ def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved = at.argument(node, "src", 0)
     parts = parts_of(moved) if isinstance(moved, ast.Subscript) else []
     is_early = at.sdk.minor < _GATHERS_SINCE.get(name, 0)
-    if moved is not None and is_early and any(at.kind(part) is ValueType.TILE for part in parts):
+    if (
+        moved is not None
+        and is_early
+        and any(at.kind(part) is ValueType.TILE for part in parts)
+    ):
         yield moved, f"{name} got {ast.unparse(moved)}"
 
 
-def _uses_after(body: list[ast.stmt], at: RuleContext, lost: set[str]) -> Iterator[Refusal]:
+def _uses_after(
+    body: list[ast.stmt], at: RuleContext, lost: set[str]
+) -> Iterator[Refusal]:
     """Yield uses of tensors after the block that created them.
 
     ``lost`` holds the tensors of earlier blocks.
     """
     for statement in body:
-        assigned = {name.id for name in ast.walk(statement) if _is_name(name, ast.Store)}
+        assigned = {
+            name.id for name in ast.walk(statement) if _is_name(name, ast.Store)
+        }
         if isinstance(statement, _BLOCKS):
             for part in (statement.body, getattr(statement, "orelse", [])):
                 yield from _uses_after(part, at, set(lost))
@@ -234,12 +310,20 @@ def _uses_after(body: list[ast.stmt], at: RuleContext, lost: set[str]) -> Iterat
 def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
     """Return the names of new tensors inside a block that has its own scope."""
     if isinstance(node, ast.Assign):
-        is_new = at.kind(node.value) is ValueType.TILE and not isinstance(node.value, _PARTS)
+        is_new = at.kind(node.value) is ValueType.TILE and not isinstance(
+            node.value, _PARTS
+        )
         return {
-            item.id for item in node.targets if isinstance(item, ast.Name) and is_new and is_inside
+            item.id
+            for item in node.targets
+            if isinstance(item, ast.Name) and is_new and is_inside
         }
     is_inside |= _is_scope(node, at)
-    return {name for child in ast.iter_child_nodes(node) for name in _made(child, at, is_inside)}
+    return {
+        name
+        for child in ast.iter_child_nodes(node)
+        for name in _made(child, at, is_inside)
+    }
 
 
 def _is_scope(node: ast.AST, at: RuleContext) -> bool:
@@ -288,10 +372,19 @@ def _size(node: ast.expr, at: RuleContext) -> int | None:
 def _sliced(node: ast.expr, rank: int) -> list[int]:
     """Return the length of the slice of each dimension; empty unless all ends are literals."""
     parts = parts_of(node) if isinstance(node, ast.Subscript) else []
-    slices = [part for part in parts if isinstance(part, ast.Slice) and part.step is None]
-    ends = [(getattr(it.lower, "value", 0), getattr(it.upper, "value", None)) for it in slices]
-    lengths = [up - low for low, up in ends if isinstance(low, int) and isinstance(up, int)]
-    is_plain = all(it.lower is None or isinstance(it.lower, ast.Constant) for it in slices)
+    slices = [
+        part for part in parts if isinstance(part, ast.Slice) and part.step is None
+    ]
+    ends = [
+        (getattr(it.lower, "value", 0), getattr(it.upper, "value", None))
+        for it in slices
+    ]
+    lengths = [
+        up - low for low, up in ends if isinstance(low, int) and isinstance(up, int)
+    ]
+    is_plain = all(
+        it.lower is None or isinstance(it.lower, ast.Constant) for it in slices
+    )
     return lengths if is_plain and len(parts) == rank == len(lengths) else []
 
 
@@ -310,7 +403,10 @@ def _length(part: ast.expr) -> int | None:
 def _bias(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
         return
-    if not any(keyword.arg in ("bias", None) for keyword in node.keywords) and len(node.args) < 3:
+    if (
+        not any(keyword.arg in ("bias", None) for keyword in node.keywords)
+        and len(node.args) < 3
+    ):
         yield node, f"{ast.unparse(node.func)} got no bias"
 
 
@@ -330,7 +426,11 @@ def _transpose(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 @rule("NKT212", nodes=(ast.Call,), **_CLASSIC)
 def _value(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     buffer = at.argument(node, "buffer")
-    if at.name(node.func) in _WITH_VALUES and buffer is not None and _is_allocator(buffer, at):
+    if (
+        at.name(node.func) in _WITH_VALUES
+        and buffer is not None
+        and _is_allocator(buffer, at)
+    ):
         yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(buffer)}"
 
 
@@ -342,13 +442,19 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     first, *rest = parts_of(moved) if isinstance(moved, ast.Subscript) else [moved]
     for part in rest:
         if at.kind(first) is ValueType.TILE and _is_of_grid(part, at):
-            yield part, f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices"
+            yield (
+                part,
+                f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices",
+            )
     if (
         rest
         and at.kind(rest[-1]) is ValueType.TILE
         and any(_spans(p, at) for p in (first, *rest[:-1]))
     ):
-        yield rest[-1], f"{ast.unparse(moved)} has a tile of indices in its last dimension"
+        yield (
+            rest[-1],
+            f"{ast.unparse(moved)} has a tile of indices in its last dimension",
+        )
 
 
 def _spans(part: ast.AST, at: RuleContext) -> bool:
@@ -374,7 +480,11 @@ def _places(at: RuleContext) -> bool:
     """Return whether the function, or a kernel that reaches it, allocates tensors explicitly."""
     if at.function is None:
         return False
-    callers = [kernel for kernel in at.source.kernels if at.function in at.source.reached(kernel)]
+    callers = [
+        kernel
+        for kernel in at.source.kernels
+        if at.function in at.source.reached(kernel)
+    ]
     return any(
         _is_allocator(node, at)
         for function in (at.function, *callers)
@@ -389,7 +499,11 @@ def _is_allocator(node: ast.AST, at: RuleContext) -> bool:
 
 @rule("NKH401", nodes=(ast.For,), **_CLASSIC)
 def _one_place(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
-    if at.function is None or _range(node, at) != "nl.affine_range" or _runs_once(node, at):
+    if (
+        at.function is None
+        or _range(node, at) != "nl.affine_range"
+        or _runs_once(node, at)
+    ):
         return
     own = at.source.kinds(at.function).bound_in(node)
     for written, mask in _written(node, at):
@@ -434,11 +548,17 @@ def _filled(loop: ast.For, at: RuleContext) -> set[str]:
     filled: list[ast.expr] = []
     for node in ast.walk(loop):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
-            filled += [target for target in targets_of(node) if isinstance(target, ast.Subscript)]
+            filled += [
+                target
+                for target in targets_of(node)
+                if isinstance(target, ast.Subscript)
+            ]
         elif isinstance(node, ast.Call) and at.name(node.func) is None:
             filled += [*node.args, *(keyword.value for keyword in node.keywords)]
         elif isinstance(node, ast.Call):
-            filled += [keyword.value for keyword in node.keywords if keyword.arg == "dst"]
+            filled += [
+                keyword.value for keyword in node.keywords if keyword.arg == "dst"
+            ]
     bases = (part.value if isinstance(part, ast.Subscript) else part for part in filled)
     return {base.id for base in bases if isinstance(base, ast.Name)}
 
@@ -454,7 +574,10 @@ def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
             ValueType.TURN,
         )
         if is_number and first.by is not node and _is_read(name, node, first, at):
-            yield first.by, f"{name} is carried between iterations over {ast.unparse(node.target)}"
+            yield (
+                first.by,
+                f"{name} is carried between iterations over {ast.unparse(node.target)}",
+            )
 
 
 def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
@@ -462,13 +585,16 @@ def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
 
     Uses that only place tensors do not count.
     """
-    reads = [use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name]
+    reads = [
+        use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name
+    ]
     reads = [use for use in reads if isinstance(use.ctx, ast.Load)]
     is_before = isinstance(first.by, ast.AugAssign) or any(
         (use.lineno, use.col_offset) < first.end for use in reads
     )
     return is_before and any(
-        not any(_is_excused(block, name, at) for block in at.source.around(read)) for read in reads
+        not any(_is_excused(block, name, at) for block in at.source.around(read))
+        for read in reads
     )
 
 
@@ -483,7 +609,9 @@ def _range(loop: ast.For, at: RuleContext) -> str | None:
     return at.name(loop.iter.func) if isinstance(loop.iter, ast.Call) else None
 
 
-def _written(loop: ast.For, at: RuleContext) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
+def _written(
+    loop: ast.For, at: RuleContext
+) -> Iterator[tuple[ast.Subscript, list[ast.expr]]]:
     """Yield the parts of tensors that a loop assigns or stores to, each with its masks.
 
     ``+=`` and ``nl.loop_reduce`` are excluded, because they accumulate.

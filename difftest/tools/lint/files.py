@@ -15,7 +15,15 @@ from typing import Any
 
 from difftest.simulator.trace import Trace
 from difftest.tools.lint.check import Diagnostic, lint_source, lint_trace, rules
-from difftest.tools.lint.rule import NEWEST, SDKS, TARGETS, Confidence, Group, Release, Rule
+from difftest.tools.lint.rule import (
+    NEWEST,
+    SDKS,
+    TARGETS,
+    Confidence,
+    Group,
+    Release,
+    Rule,
+)
 from difftest.tools.lint.source import UNREADABLE, Source, applied
 
 if sys.version_info >= (3, 11):
@@ -70,7 +78,10 @@ class Levels:
         """Return the level of a rule's findings."""
         names = (rule.id, rule.group.value, ALL)
         own = next((self.chosen[name] for name in names if name in self.chosen), None)
-        named = {Group.PORTABILITY: self.is_target_named, Group.UPGRADE: self.is_sdk_named}
+        named = {
+            Group.PORTABILITY: self.is_target_named,
+            Group.UPGRADE: self.is_sdk_named,
+        }
         is_certain = named.get(rule.group, rule.group is Group.CORRECTNESS)
         is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
         return own or (Level.DENY if is_certain and is_known else Level.WARN)
@@ -103,7 +114,9 @@ def ids_of(names: Iterable[str]) -> frozenset[str]:
     """
     ids: set[str] = set()
     for name in names:
-        own = {id for id, rule in rules().items() if name in (id, rule.group.value, ALL)}
+        own = {
+            id for id, rule in rules().items() if name in (id, rule.group.value, ALL)
+        }
         if not own:
             groups = ", ".join((ALL, *(group.value for group in Group)))
             raise SettingsError(
@@ -137,11 +150,15 @@ def _checked_settings(table: dict[str, Any]) -> dict[str, Any]:
     settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
     for name, values in (("sdk", SDKS), ("target", TARGETS)):
         if settings[name] is not None and settings[name] not in values:
-            raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
+            raise SettingsError(
+                f"{name} is one of {', '.join(values)}; got {settings[name]!r}"
+            )
     choices = {level: table.pop(level.value, []) for level in Level}
     for level, names in choices.items():
         if not isinstance(names, list):
-            raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
+            raise SettingsError(
+                f"{level.value} is a list of ids and groups; got {names!r}"
+            )
     if table:
         raise SettingsError(f"there is no setting {', '.join(table)}")
     return {**settings, "levels": levels_by_name(choices)}
@@ -188,7 +205,9 @@ class LintRequest:
         """Return the diagnostics of a kernel's run."""
         return self._reported(lambda sdk: lint_trace(trace, sdk, self.ids))
 
-    def _reported(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
+    def _reported(
+        self, read: Callable[[Release | None], list[Diagnostic]]
+    ) -> list[Diagnostic]:
         earlier = set(read(self.before)) if self.before else set()
         new = (entry for entry in read(self.sdk) if entry not in earlier)
         return [entry for entry in new if self.levels.of(entry.rule) is not Level.ALLOW]
@@ -196,7 +215,9 @@ class LintRequest:
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """Return the diagnostics of files and folders, and messages about unreadable files."""
         diagnostics: list[Diagnostic] = []
-        unread = [f"{path} has no Python file" for path in paths if not python_files([path])]
+        unread = [
+            f"{path} has no Python file" for path in paths if not python_files([path])
+        ]
         for file in python_files(paths):
             try:
                 source = Source(file, self.text_of(file))
@@ -206,7 +227,9 @@ class LintRequest:
                 diagnostics += self.of_source(source)
         return diagnostics, unread
 
-    def fixed_files(self, paths: Sequence[Path], unsafe: bool) -> Iterator[tuple[Path, str, str]]:
+    def fixed_files(
+        self, paths: Sequence[Path], unsafe: bool
+    ) -> Iterator[tuple[Path, str, str]]:
         """Yield each file that fixes change, with its old and its new text. Nothing is written.
 
         Parameters
@@ -235,14 +258,20 @@ class LintRequest:
 
     def _fixed(self, file: Path, text: str, unsafe: bool) -> str:
         for _ in range(_ROUNDS):
-            fixes = (diagnostic.fix for diagnostic in self.of_source(Source(file, text)))
-            text, count = applied(text, [fix for fix in fixes if fix and (fix.is_safe or unsafe)])
+            fixes = (
+                diagnostic.fix for diagnostic in self.of_source(Source(file, text))
+            )
+            text, count = applied(
+                text, [fix for fix in fixes if fix and (fix.is_safe or unsafe)]
+            )
             if not count:
                 break
         return text
 
 
-def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:
+def request_of(
+    options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]
+) -> LintRequest:
     """Return the request of a project's settings and a command line.
 
     Parameters
@@ -270,7 +299,10 @@ def request_of(options: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]
 
 def diff(file: Path, text: str, fixed: str) -> str:
     """Return the changes of a file as a unified diff."""
-    lines = StringIO(text).readlines(), StringIO(fixed).readlines()  # split lines as git does
+    lines = (
+        StringIO(text).readlines(),
+        StringIO(fixed).readlines(),
+    )  # split lines as git does
     name = file.as_posix()
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -280,7 +312,11 @@ def diff(file: Path, text: str, fixed: str) -> str:
 
 def python_files(paths: Iterable[Path]) -> list[Path]:
     """Return the files and, for each folder, its Python files in sorted order."""
-    return [file for path in paths for file in (sorted(_inside(path)) if path.is_dir() else [path])]
+    return [
+        file
+        for path in paths
+        for file in (sorted(_inside(path)) if path.is_dir() else [path])
+    ]
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -289,4 +325,6 @@ def _inside(folder: Path) -> Iterator[Path]:
         here = Path(place)
         yield from (here / name for name in names if name.endswith(".py"))
         seen = (name for name in folders if not name.startswith("."))
-        folders[:] = [name for name in seen if not (here / name / "pyvenv.cfg").exists()]
+        folders[:] = [
+            name for name in seen if not (here / name / "pyvenv.cfg").exists()
+        ]

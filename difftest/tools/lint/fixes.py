@@ -69,8 +69,14 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
     indent = at.source.text[line:start]
     deeper = 4 + 4 * len(clause.ifs)
     tests = [f"if {at.source.segment(test)}:" for test in clause.ifs]
-    head = f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
-    lines = [f"{target.id} = []", head, *(" " * 4 * n + test for n, test in enumerate(tests, 1))]
+    head = (
+        f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
+    )
+    lines = [
+        f"{target.id} = []",
+        head,
+        *(" " * 4 * n + test for n, test in enumerate(tests, 1)),
+    ]
     lines.append(" " * deeper + f"{target.id}.append({at.source.segment(node.elt)})")
     own = {name.id for name in ast.walk(clause.target) if isinstance(name, ast.Name)}
     inside = set(ast.walk(parent))
@@ -78,20 +84,28 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
         isinstance(name, ast.Name) and name.id in own and name not in inside
         for name in ast.walk(at.function)
     )  # unlike a comprehension, a loop leaves its variable bound
-    uses_itself = any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node))
+    uses_itself = any(
+        isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node)
+    )
     if indent.strip() or uses_itself or "\n" in at.source.segment(parent):
         return None
     text = f"\n{indent}".join(lines)
-    return Fix("write a loop that appends", (at.source.edit(start, end, text),), not is_seen)
+    return Fix(
+        "write a loop that appends", (at.source.edit(start, end, text),), not is_seen
+    )
 
 
 @fixer("NKL102")
 def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
     function = at.function
     if function is None or function.args.vararg or None in function.args.kw_defaults:
-        return None  # a parameter without a default cannot follow one that has a default
+        return (
+            None  # a parameter without a default cannot follow one that has a default
+        )
     parts = [*function.args.args, *function.args.defaults]
-    start = max((at.source.span(part)[1] for part in parts), default=at.source.span(function)[0])
+    start = max(
+        (at.source.span(part)[1] for part in parts), default=at.source.span(function)[0]
+    )
     end = at.source.span(node)[0]
     text = re.sub(r"\*\s*,\s*", "", at.source.text[start:end], count=1)
     return Fix("leave the * out", (at.source.edit(start, end, text),))
@@ -101,7 +115,9 @@ def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
 def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
     """Rewrite ``for i, tile in enumerate(tiles):`` as a loop over ``range``."""
     loop = at.source.parents[node]
-    names = [name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)]
+    names = [
+        name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)
+    ]
     match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))  # type: ignore[attr-defined]
     if match is None or len(names) != 2 or at.function is None:
         return None
@@ -132,7 +148,9 @@ def _equality(node: ast.Compare, at: RuleContext) -> Fix | None:
         between = at.source.text[start:end]
         if isinstance(operator, (ast.Is, ast.IsNot)):
             sign = "==" if isinstance(operator, ast.Is) else "!="
-            edits.append(at.source.edit(start, end, re.sub(r"\bis(\s+not)?\b", sign, between)))
+            edits.append(
+                at.source.edit(start, end, re.sub(r"\bis(\s+not)?\b", sign, between))
+            )
     return Fix("compare values", tuple(edits), is_safe=False)
 
 
@@ -142,12 +160,16 @@ def _tuple(node: ast.expr, at: RuleContext) -> Fix | None:
         return None
     inside = at.source.segment(node)[1:-1].rstrip().rstrip(",")
     text = f"({inside},)" if len(node.elts) == 1 else f"({inside})"
-    return Fix("write a tuple", (at.source.edit(*at.source.span(node), text),), is_safe=False)
+    return Fix(
+        "write a tuple", (at.source.edit(*at.source.span(node), text),), is_safe=False
+    )
 
 
 @fixer("NKL109")
 def _name_of_nl(node: ast.Attribute, at: RuleContext) -> Fix | None:
-    return _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
+    return (
+        _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
+    )
 
 
 @fixer("NKL110")
@@ -167,7 +189,11 @@ def _member(node: ast.keyword, at: RuleContext) -> Fix | None:
 @fixer("NKL112")
 def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
     call = at.value(node)
-    values = [keyword.value for keyword in call.keywords] if isinstance(call, ast.Call) else []
+    values = (
+        [keyword.value for keyword in call.keywords]
+        if isinstance(call, ast.Call)
+        else []
+    )
     buffers = [value for value in values if at.name(value) == "nl.hbm"]
     return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
 
@@ -177,11 +203,15 @@ def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
 def _bare_jit(node: ast.keyword, at: RuleContext) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
-    is_safe = node.arg == "mode"  # without platform_target, the machine is no longer specified
+    is_safe = (
+        node.arg == "mode"
+    )  # without platform_target, the machine is no longer specified
     if len(call.keywords) + len(call.args) == 1:
         start, end = at.source.span(call)
         name = at.source.segment(call.func)
-        return Fix(f"leave {node.arg}= out", (at.source.edit(start, end, name),), is_safe)
+        return Fix(
+            f"leave {node.arg}= out", (at.source.edit(start, end, name),), is_safe
+        )
     return _without(node, at, is_safe)
 
 
@@ -207,7 +237,9 @@ def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
     edits = (at.source.edit(0, len(text), result.text),) if result.text != text else ()
     left = len(result.left)
     title = "rewrite the file as `difftest migrate` does"
-    places = f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
+    places = (
+        f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
+    )
     return Fix(title + places, edits, is_safe=not left)
 
 
@@ -215,7 +247,11 @@ def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
 def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
     """Replace ``nl.par_dim(128)`` at the start of a shape with the size itself."""
     call = at.source.parents[node]
-    if at.name(node) != "nl.par_dim" or not isinstance(call, ast.Call) or len(call.args) != 1:
+    if (
+        at.name(node) != "nl.par_dim"
+        or not isinstance(call, ast.Call)
+        or len(call.args) != 1
+    ):
         return None
     shape = at.source.parents[call]
     if not isinstance(shape, (ast.Tuple, ast.List)) or shape.elts[0] is not call:
@@ -240,9 +276,15 @@ def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
     if new := _NEW_NAME.match(instead):
         edit = at.source.edit(start, start + len(node.arg or ""), new[1])
         return Fix(instead, (edit,))
-    if (value := _NEW_VALUE.match(instead)) and getattr(node.value, "value", None) is True:
+    if (value := _NEW_VALUE.match(instead)) and getattr(
+        node.value, "value", None
+    ) is True:
         own = at.source.names.spelled(value[2])
-        return Fix(instead, (at.source.edit(start, end, f"{value[1]}={own}"),)) if own else None
+        return (
+            Fix(instead, (at.source.edit(start, end, f"{value[1]}={own}"),))
+            if own
+            else None
+        )
     return _without(node, at) if _LEFT_OUT.match(instead) else None
 
 
@@ -258,13 +300,19 @@ def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
         span = start + listed.start(1), start + listed.end(1)
         return Fix(f"take {id} out", (source.edit(*span, ", ".join(left)),))
     before = source.text[:start].rstrip(" \t")
-    return Fix("take the comment out", (source.edit(len(before), start + len(line), ""),))
+    return Fix(
+        "take the comment out", (source.edit(len(before), start + len(line), ""),)
+    )
 
 
 def _replaced(node: ast.AST, name: str, at: RuleContext) -> Fix | None:
     """Return the fix that replaces a node with an NKI name, qualified as in the file."""
     own = at.source.names.spelled(name)
-    return Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),)) if own else None
+    return (
+        Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),))
+        if own
+        else None
+    )
 
 
 def _without(node: ast.keyword, at: RuleContext, is_safe: bool = True) -> Fix | None:

@@ -41,7 +41,9 @@ def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 
 def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return a JSON list of objects. ``fix`` edits the place only and never rewrites the file."""
-    return json.dumps([_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1)
+    return json.dumps(
+        [_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1
+    )
 
 
 def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
@@ -61,7 +63,9 @@ def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     results = []
     for entry in diagnostics:
         text = f"{entry.id}\0{Path(entry.path).as_posix()}\0{entry.happened}"
-        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{counts[text]}"))
+        results.append(
+            _result(entry, ids.index(entry.id), levels, f"{text}\0{counts[text]}")
+        )
         counts[text] += 1
     run = {
         "tool": {
@@ -90,7 +94,9 @@ def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
         return "nothing found"
     denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
     text = f"{len(diagnostics)} finding{'s' * (len(diagnostics) > 1)}, {denied} denied"
-    fixes = Counter(diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix)
+    fixes = Counter(
+        diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix
+    )
     if fixes[True]:
         text += f"; [*] {fixes[True]} fixable with --fix"
     if fixes[False]:
@@ -124,11 +130,16 @@ def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
         "fullDescription": {"text": rule.rule},
         "help": {"text": rule.remedy, "markdown": rule.page},
         "defaultConfiguration": {"level": SEVERITIES[levels.of(rule)]},
-        "properties": {"tags": [rule.group.value], "precision": _PRECISION[rule.confidence]},
+        "properties": {
+            "tags": [rule.group.value],
+            "precision": _PRECISION[rule.confidence],
+        },
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str) -> dict[str, Any]:
+def _result(
+    diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str
+) -> dict[str, Any]:
     artifact = {"uri": Path(diagnostic.path).as_posix()}
     place = {"artifactLocation": artifact, "region": _region(diagnostic.region)}
     result = {
@@ -137,18 +148,25 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str
         "level": SEVERITIES[levels.of(diagnostic.rule)],
         "message": {"text": diagnostic.text},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"kernel/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
+        "partialFingerprints": {
+            "kernel/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]
+        },
     }
     fix = diagnostic.place_fix
     if fix:
         changes = [
-            {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
+            {
+                "deletedRegion": _region(edit.region),
+                "insertedContent": {"text": edit.text},
+            }
             for edit in fix.edits
         ]
         result["fixes"] = [
             {
                 "description": {"text": fix.title},
-                "artifactChanges": [{"artifactLocation": artifact, "replacements": changes}],
+                "artifactChanges": [
+                    {"artifactLocation": artifact, "replacements": changes}
+                ],
                 "properties": {"safe": fix.is_safe},
             }
         ]
@@ -156,7 +174,9 @@ def _result(diagnostic: Diagnostic, index: int, levels: Levels, fingerprint: str
 
 
 def _region(place: TextRange) -> dict[str, int]:
-    return dict(zip(("startLine", "startColumn", "endLine", "endColumn"), place, strict=True))
+    return dict(
+        zip(("startLine", "startColumn", "endLine", "endColumn"), place, strict=True)
+    )
 
 
 _COLUMNS = (
@@ -188,13 +208,17 @@ foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 
 def rules_page() -> str:
     """Return the page of rules: their table, the table of refusals, and each rule's page."""
-    own = "".join(f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values())
+    own = "".join(
+        f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values()
+    )
     refused = "".join(
         f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
         f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'not needed'} |\n"
         for row in REFUSALS
     )
-    pages = "".join(f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items())
+    pages = "".join(
+        f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items()
+    )
     return _HEAD + own + _REFUSALS + refused + pages
 
 

@@ -20,16 +20,45 @@ _COMPREHENSIONS = {
     ast.GeneratorExp: "a generator expression",
 }
 _STATEMENTS = (
-    *(ast.Try, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ClassDef, ast.Global, ast.Nonlocal),
-    *(ast.Delete, ast.Import, ast.ImportFrom, ast.NamedExpr, ast.AsyncFor, ast.AsyncWith),
+    *(
+        ast.Try,
+        ast.Yield,
+        ast.YieldFrom,
+        ast.Lambda,
+        ast.ClassDef,
+        ast.Global,
+        ast.Nonlocal,
+    ),
+    *(
+        ast.Delete,
+        ast.Import,
+        ast.ImportFrom,
+        ast.NamedExpr,
+        ast.AsyncFor,
+        ast.AsyncWith,
+    ),
     *(ast.Await, ast.Match, ast.Raise),
 )
-ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dma_engine")
+ENUMERATIONS = (
+    "dge_mode",
+    "oob_mode",
+    "reduce_cmd",
+    "engine",
+    "perf_mode",
+    "dma_engine",
+)
 """Keywords whose values are members of an enumeration of ``nki.isa``."""
 
 _MOVES = {"nl.load": ("src", 0), "nl.store": ("dst", 0), "nisa.dma_copy": ("src", 1)}
 """The HBM operand of functions that move data: its keyword and its position."""
-_CONDITIONS = (ast.If, ast.While, ast.IfExp, ast.comprehension, ast.Lambda, ast.FunctionDef)
+_CONDITIONS = (
+    ast.If,
+    ast.While,
+    ast.IfExp,
+    ast.comprehension,
+    ast.Lambda,
+    ast.FunctionDef,
+)
 _LOADS = ("nl.load", "nisa.dma_copy")
 
 
@@ -39,11 +68,20 @@ def _comprehension(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
         yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
 
 
-@rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
+@rule(
+    "NKL102",
+    group=Group.CORRECTNESS,
+    nodes=(ast.FunctionDef,),
+    frontends=PARSER,
+    since="2.29",
+)
 def _keyword_only(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
-        yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
+        yield (
+            first,
+            f"parameter {first.arg!r} of {node.name} can be passed by keyword only",
+        )
 
 
 @rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=PARSER)
@@ -56,22 +94,32 @@ def _targets(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
 def _inner_function(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
-    if any(isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)):
+    if any(
+        isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)
+    ):
         for call in ast.walk(at.function):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", None) == node.name:
+            if (
+                isinstance(call, ast.Call)
+                and getattr(call.func, "id", None) == node.name
+            ):
                 yield call, f"{node.name}, the body of a device loop, is called"
     else:
         yield node, f"{node.name} is defined inside {at.function.name}"
 
 
 @rule(
-    "NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With, ast.Assign), frontends=PARSER
+    "NKL105",
+    group=Group.CORRECTNESS,
+    nodes=(*_STATEMENTS, ast.With, ast.Assign),
+    frontends=PARSER,
 )
 def _statement(node: ast.AST, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None:
         return
     if isinstance(node, ast.Assign):
-        several = (part for part in node.targets if isinstance(part, (ast.Tuple, ast.List)))
+        several = (
+            part for part in node.targets if isinstance(part, (ast.Tuple, ast.List))
+        )
         if any(_has_item(part) for part in several):
             yield node, f"`{ast.unparse(node)}` in {at.function.name}"
     elif isinstance(node, ast.With):
@@ -91,7 +139,13 @@ def _has_item(target: ast.expr) -> bool:
     return isinstance(inner, (ast.Subscript, ast.Attribute))
 
 
-@rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
+@rule(
+    "NKL106",
+    group=Group.CORRECTNESS,
+    nodes=(ast.Compare,),
+    frontends=PARSER,
+    since="2.29",
+)
 def _identity(node: ast.Compare, at: RuleContext) -> Iterator[Refusal]:
     sides = [node.left, *node.comparators]
     has_identity = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
@@ -106,12 +160,20 @@ def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
     expanded = [keyword.value for keyword in values if keyword.arg is None]
     if at.function is not None and expanded:
         yield expanded[0], f"** in a call of {ast.unparse(node.func)}"  # type: ignore[union-attr]
-    for key in node.keys if isinstance(node, ast.Dict) and at.function is not None else ():
+    for key in (
+        node.keys if isinstance(node, ast.Dict) and at.function is not None else ()
+    ):
         if isinstance(key, ast.Constant) and not isinstance(key.value, str):
             yield key, f"a dict has the key {ast.unparse(key)}"
 
 
-@rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
+@rule(
+    "NKL108",
+    group=Group.CORRECTNESS,
+    nodes=(ast.FunctionDef,),
+    frontends=PARSER,
+    since="2.29",
+)
 def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if node in at.source.kernels:
         for default in (*node.args.defaults, *node.args.kw_defaults):
@@ -130,21 +192,29 @@ def _numpy(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
             yield arg, f"{name} got {ast.unparse(arg)}"
 
 
-@rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
+@rule(
+    "NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29"
+)
 def _string_buffer(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
-    is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    is_string = isinstance(node.value, ast.Constant) and isinstance(
+        node.value.value, str
+    )
     if at.function is not None and node.arg == "buffer" and is_string:
         yield node, f"buffer={ast.unparse(node.value)}"
 
 
-@rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
+@rule(
+    "NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29"
+)
 def _number(node: ast.keyword, at: RuleContext) -> Iterator[Refusal]:
     is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
     if at.function is not None and node.arg in ENUMERATIONS and is_integer:
         yield node, f"{node.arg}={ast.unparse(node.value)}"
 
 
-@rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=TODAYS, since="2.29")
+@rule(
+    "NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=TODAYS, since="2.29"
+)
 def _output(node: ast.Return, at: RuleContext) -> Iterator[Refusal]:
     function = at.function
     if function is None or function not in at.source.kernels or node.value is None:
@@ -152,7 +222,11 @@ def _output(node: ast.Return, at: RuleContext) -> Iterator[Refusal]:
     for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
         call = at.value(value)
         buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
-        if isinstance(value, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
+        if (
+            isinstance(value, ast.Name)
+            and buffer is not None
+            and at.name(buffer) == "nl.hbm"
+        ):
             yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
 
 
@@ -173,7 +247,9 @@ def _argument_of_jit(node: ast.Call, name: str, at: RuleContext) -> Iterator[Ref
             yield keyword, f"nki.jit got {name}="
 
 
-@rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
+@rule(
+    "NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32"
+)
 def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     for arg in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
         called = ast.unparse(arg.func) if isinstance(arg, ast.Call) else ""
@@ -186,7 +262,12 @@ def _loop_bodies(at: RuleContext) -> list[ast.expr]:
     if at.sdk.minor < 32 or at.function is None:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
-    return [arg for call in calls if at.name(call.func) in _DEVICE_LOOPS for arg in call.args]
+    return [
+        arg
+        for call in calls
+        if at.name(call.func) in _DEVICE_LOOPS
+        for arg in call.args
+    ]
 
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
@@ -205,7 +286,12 @@ def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved = _moved(node, at)
     loop = _loop(node, at)
-    if at.function is None or loop is None or moved is None or at.name(node.func) not in _LOADS:
+    if (
+        at.function is None
+        or loop is None
+        or moved is None
+        or at.name(node.func) not in _LOADS
+    ):
         return
     base = moved.value if isinstance(moved, ast.Subscript) else moved
     is_same = _names(moved).isdisjoint(at.source.kinds(at.function).bound_in(loop))
@@ -241,7 +327,9 @@ def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
 def _loop(node: ast.AST, at: RuleContext) -> ast.For | None:
     """Return the loop that runs a node in each iteration, or None below a condition."""
     around = at.source.around(node) if at.function else iter(())
-    first = next((block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None)
+    first = next(
+        (block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None
+    )
     return first if isinstance(first, ast.For) else None
 
 
@@ -250,7 +338,9 @@ def _is_one(index: ast.expr) -> bool:
     if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
         return False
     first = getattr(index.lower, "value", None)
-    after = str(first + 1) if isinstance(first, int) else f"{ast.unparse(index.lower)} + 1"
+    after = (
+        str(first + 1) if isinstance(first, int) else f"{ast.unparse(index.lower)} + 1"
+    )
     return ast.unparse(index.upper) == after
 
 
@@ -261,7 +351,11 @@ def _is_written(
     name = base.id if isinstance(base, ast.Name) else ""
     for node in ast.walk(block):
         written = [] if node is besides else _destinations(node, at)
-        if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
+        if any(
+            name in _names(part)
+            for part in written
+            if not isinstance(part, ast.Attribute)
+        ):
             return True
     return False
 
@@ -269,8 +363,12 @@ def _is_written(
 def _destinations(node: ast.AST, at: RuleContext) -> list[ast.expr]:
     """Return the expressions that a call of NKI or an assignment to a subscript writes to."""
     if isinstance(node, ast.Call) and at.name(node.func):
-        written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
-        return written if at.name(node.func) == "nl.load" else [*written, *node.args[:1]]
+        written = [
+            key.value for key in node.keywords if (key.arg or "").startswith("dst")
+        ]
+        return (
+            written if at.name(node.func) == "nl.load" else [*written, *node.args[:1]]
+        )
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         return [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
     return []

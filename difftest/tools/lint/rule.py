@@ -73,7 +73,9 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 def of_level(level: str | None) -> Release | None:
     """Return the SDK of an NKI level; None without a level, or if no SDK has it."""
-    return next((sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None)
+    return next(
+        (sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None
+    )
 
 
 def sdk_of(trace: Trace, level: str | None = None) -> Release:
@@ -168,7 +170,9 @@ class Rule:
     def words(self) -> dict[str, str]:
         """The fields at the top of the page: ``Rule``, ``Remedy``, ``Known``, ``Sources`` etc."""
         return dict(
-            re.findall(r"^- ([\w' ]+): (.*)$", self.page.partition("\n\n")[2], re.MULTILINE)
+            re.findall(
+                r"^- ([\w' ]+): (.*)$", self.page.partition("\n\n")[2], re.MULTILINE
+            )
         )
 
     @property

@@ -28,9 +28,19 @@ _TYPING = "neuronxcc.nki.typing"
 """The module of annotations. AWS's tables for NKI 0.4 also import it in kernels of ``nki``."""
 _LAUNCHERS = frozenset(
     f"nki.{name}"
-    for name in ("jit", "trace", "benchmark", "baremetal", "profile", "simulate", "simulate_kernel")
+    for name in (
+        "jit",
+        "trace",
+        "benchmark",
+        "baremetal",
+        "profile",
+        "simulate",
+        "simulate_kernel",
+    )
 ) | {"nki_jit", "nki_call"}  # launchers of PyTorch and JAX
-_ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"})
+_ON_THE_HOST = frozenset(
+    {"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"}
+)
 _END = re.compile(r"\r\n|\n|\r")
 UNREADABLE = (OSError, SyntaxError, ValueError, RecursionError)
 """Errors for a file that is missing, is not Python, or is nested too deeply for the parser."""
@@ -77,7 +87,9 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     count = 0
     for fix in fixes:
         pairs = ((edit, other) for edit in fix.edits for other in taken)
-        if not any(edit.start < other.end and other.start < edit.end for edit, other in pairs):
+        if not any(
+            edit.start < other.end and other.start < edit.end for edit, other in pairs
+        ):
             taken += fix.edits
             count += 1
     for edit in sorted(taken, reverse=True):
@@ -105,13 +117,17 @@ class RuleContext(NamedTuple):
         """Return the expression that is the value of a name, or else the node itself."""
         return self.source.kinds(self.function).value(node) if self.function else node
 
-    def given(self, call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
+    def given(
+        self, call: ast.Call, name: str, place: int | None = None
+    ) -> ast.expr | None:
         """Return the argument of a call by keyword or else by position; None if absent."""
         values = [keyword.value for keyword in call.keywords if keyword.arg == name]
         values += call.args[place : place + 1] if place is not None else []
         return values[0] if values else None
 
-    def argument(self, call: ast.Call, name: str, place: int | None = None) -> ast.AST | None:
+    def argument(
+        self, call: ast.Call, name: str, place: int | None = None
+    ) -> ast.AST | None:
         """Return the argument of a call as :meth:`given`, with a name resolved to its value."""
         values = self.given(call, name, place)
         return self.value(values) if values is not None else None
@@ -131,7 +147,9 @@ class ImportedNames:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     local = alias.asname or alias.name.partition(".")[0]
-                    self._enter(node, local, alias.name if alias.asname else local, alias.name)
+                    self._enter(
+                        node, local, alias.name if alias.asname else local, alias.name
+                    )
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for member in node.names:
                     full = f"{node.module}.{member.name}"
@@ -159,7 +177,9 @@ class ImportedNames:
         """Return the file's spelling of ``nl.load``; None if it does not import the module."""
         short, _, rest = name.partition(".")
         full = next(full for full, place in MODULES.items() if place == short)
-        return next((f"{own}.{rest}" for own, of in self._full.items() if of == full), None)
+        return next(
+            (f"{own}.{rest}" for own, of in self._full.items() if of == full), None
+        )
 
     def of(self, node: ast.AST) -> str | None:
         """Return the documented name of a name or an attribute, or None if it is not NKI's."""
@@ -216,7 +236,9 @@ class SourceText:
     def _place(self, line: int, byte: int) -> int:
         """Return the character offset for a line and a UTF-8 byte offset, as in syntax trees."""
         start = self._starts[line - 1]
-        return start + len(self.text[start : start + byte].encode()[:byte].decode(errors="ignore"))
+        return start + len(
+            self.text[start : start + byte].encode()[:byte].decode(errors="ignore")
+        )
 
 
 class Source(SourceText):
@@ -238,13 +260,21 @@ class Source(SourceText):
     @property
     def sdk(self) -> Release:
         """The newest SDK of the file's dialect."""
-        return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
+        return (
+            LAST_CLASSIC
+            if self.names.is_classic and not self.names.is_todays
+            else NEWEST
+        )
 
     @cached_property
     def constants(self) -> Mapping[str, ast.expr]:
         """The values of names that are assigned at the top level."""
         assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
-        return {getattr(to, "id", ""): node.value for node in assigned for to in node.targets}
+        return {
+            getattr(to, "id", ""): node.value
+            for node in assigned
+            for to in node.targets
+        }
 
     def kinds(self, function: Function) -> TypeInference:
         """Return the inferred types of a function's expressions."""
@@ -261,12 +291,15 @@ class Source(SourceText):
     @cached_property
     def kernels(self) -> frozenset[Function]:
         """The kernels of the file: functions with an NKI decorator, or that are launched."""
-        functions = {function for named in self.functions.values() for function in named}
+        functions = {
+            function for named in self.functions.values() for function in named
+        }
         launched = {*self.launched, *self._launched_here()}
         return frozenset(
             function
             for function in functions
-            if function.name in launched or any(map(self._is_launcher, function.decorator_list))
+            if function.name in launched
+            or any(map(self._is_launcher, function.decorator_list))
         )
 
     @cached_property
@@ -277,7 +310,9 @@ class Source(SourceText):
     @cached_property
     def kernel_code(self) -> frozenset[Function]:
         """Functions that run in kernels: functions that issue instructions, and their callees."""
-        functions = (function for named in self.functions.values() for function in named)
+        functions = (
+            function for named in self.functions.values() for function in named
+        )
         return self.reached(*self.kernels, *filter(self._issues, functions))
 
     def reached(self, *functions: Function) -> frozenset[Function]:
@@ -288,8 +323,15 @@ class Source(SourceText):
             function = waiting.pop()
             if function not in reached:
                 reached.add(function)
-                names = {getattr(node, "id", None) or _own(node) for node in ast.walk(function)}
-                waiting += (inner for name in names for inner in self.functions.get(name or "", ()))
+                names = {
+                    getattr(node, "id", None) or _own(node)
+                    for node in ast.walk(function)
+                }
+                waiting += (
+                    inner
+                    for name in names
+                    for inner in self.functions.get(name or "", ())
+                )
         return frozenset(reached)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -301,7 +343,11 @@ class Source(SourceText):
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The parent of each node."""
-        return {part: node for node in ast.walk(self.tree) for part in ast.iter_child_nodes(node)}
+        return {
+            part: node
+            for node in ast.walk(self.tree)
+            for part in ast.iter_child_nodes(node)
+        }
 
     def offset(self, line: int, column: int) -> int:
         """Return the character offset of a line and a column."""
@@ -325,14 +371,20 @@ class Source(SourceText):
         """Return whether an expression turns a function into a kernel, as ``nki.jit`` does."""
         if isinstance(node, ast.Call):
             return any(map(self._is_launcher, (node.func, *node.args[:1])))
-        return (self.names.of(node) or ast.unparse(node).rpartition(".")[2]) in _LAUNCHERS
+        return (
+            self.names.of(node) or ast.unparse(node).rpartition(".")[2]
+        ) in _LAUNCHERS
 
     def _launched_here(self) -> Iterator[str]:
         """Yield the names of launched functions: ``name[grid](...)``, ``nki.jit(name)``."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                 yield getattr(node.func.value, "id", "")
-            elif isinstance(node, ast.Call) and node.args and self._is_launcher(node.func):
+            elif (
+                isinstance(node, ast.Call)
+                and node.args
+                and self._is_launcher(node.func)
+            ):
                 yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
 
     def _issues(self, function: Function) -> bool:
@@ -346,7 +398,8 @@ class Source(SourceText):
             return False
         calls = [node for node in inside if isinstance(node, ast.Call)]
         if any(
-            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
+            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func)
+            for call in calls
         ):
             return False
         return any(self.is_instruction(call) for call in self._own_calls(function))
@@ -373,5 +426,8 @@ class Source(SourceText):
 
 def _own(node: ast.AST) -> str | None:
     """Return the name of a method that is accessed through ``self`` or ``cls``."""
-    is_own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
+    is_own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in (
+        "self",
+        "cls",
+    )
     return node.attr if is_own else None  # type: ignore[attr-defined]

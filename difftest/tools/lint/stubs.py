@@ -52,12 +52,16 @@ _FORMS = ("__{}__", "__r{}__", "__i{}__")
 """The method names of an operator: plain, reflected, and in place."""
 _DATA = Path(__file__).parent / "data"
 _DOCUMENTED = json.loads((_DATA / "stubs.json").read_text(encoding="utf-8"))
-_MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[key] for key in ("members", "returned", "bases"))
+_MEMBERS, _RETURNED, _BASES = (
+    _DOCUMENTED[key] for key in ("members", "returned", "bases")
+)
 """AWS's documentation of each class: its attributes and methods, their return types, and its bases.
 
 Other attributes of the simulator's classes are private.
 """
-_SHORT, _TENSORS, _OPERATORS = (_DOCUMENTED[key] for key in ("modules", "sections", "operators"))
+_SHORT, _TENSORS, _OPERATORS = (
+    _DOCUMENTED[key] for key in ("modules", "sections", "operators")
+)
 """The short names of current modules in the table of levels, the sections with functions that
 return a tensor (except ``_NO_TENSORS``), and the operators that a tensor may have.
 """
@@ -76,32 +80,46 @@ def stub_files() -> dict[str, str]:
     for name, module in sorted(served.items()):
         root, _, inner = name.partition(".")
         has_parts = any(other.startswith(f"{name}.") for other in served)
-        file = f"{inner.replace('.', '/')}/__init__" if has_parts else inner.replace(".", "/")
-        texts[f"{root}-stubs/{file.removeprefix('/')}.pyi"] = StubModule(name, module, homes).text
+        file = (
+            f"{inner.replace('.', '/')}/__init__"
+            if has_parts
+            else inner.replace(".", "/")
+        )
+        texts[f"{root}-stubs/{file.removeprefix('/')}.pyi"] = StubModule(
+            name, module, homes
+        ).text
     return texts
 
 
 def public_names(name: str, module: ModuleType) -> list[str]:
     """Return the public names of a module: documented, exported, or part of any NKI level."""
     namespace = vars(module)
-    listed = namespace.get("__all__") or [word for word in namespace if not word.startswith("_")]
+    listed = namespace.get("__all__") or [
+        word for word in namespace if not word.startswith("_")
+    ]
     dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
     documented = {
-        row.name for row in documented_names(dialect) if f"{dialect.package}{row.module}" == name
+        row.name
+        for row in documented_names(dialect)
+        if f"{dialect.package}{row.module}" == name
     }
     levelled = {
         own for prefix, _, own in (path.partition(".") for path in LIFETIMES)
         if _SHORT.get(prefix) == name and own.isidentifier()
     }  # fmt: skip
     return sorted(
-        key for key in {*listed, *documented, *levelled} if getattr(module, key, None) is not None
+        key
+        for key in {*listed, *documented, *levelled}
+        if getattr(module, key, None) is not None
     )
 
 
 def _homes(served: dict[str, ModuleType]) -> dict[tuple[str, int], str]:
     """Return the outermost module that contains a class, by package and class identity."""
     homes: dict[tuple[str, int], str] = {}
-    for name, module in sorted(served.items(), key=lambda item: (item[0].count("."), item[0])):
+    for name, module in sorted(
+        served.items(), key=lambda item: (item[0].count("."), item[0])
+    ):
         for own in public_names(name, module):
             value = getattr(module, own)
             if isinstance(value, type):
@@ -112,7 +130,9 @@ def _homes(served: dict[str, ModuleType]) -> dict[tuple[str, int], str]:
 class StubModule:
     """The stub of one module."""
 
-    def __init__(self, name: str, module: ModuleType, homes: dict[tuple[str, int], str]) -> None:
+    def __init__(
+        self, name: str, module: ModuleType, homes: dict[tuple[str, int], str]
+    ) -> None:
         self.name = name
         self._homes = homes
         self._imports: set[str] = set()
@@ -125,7 +145,10 @@ class StubModule:
         } - _NO_TENSORS
         self._is_classic = dialect is CLASSIC
         self._tensor = self._tensor_of()
-        parts = [self._declared(own, getattr(module, own)) for own in public_names(name, module)]
+        parts = [
+            self._declared(own, getattr(module, own))
+            for own in public_names(name, module)
+        ]
         doc = (inspect.getdoc(module) or "").partition("\n")[0]
         head = [f'{_HEADER}"""{doc}"""\n', _IMPORTS + "".join(sorted(self._imports))]
         self.text = "\n".join([*head, *self._private.values(), *filter(None, parts)])
@@ -147,7 +170,9 @@ class StubModule:
             return ""
         if isinstance(value, FunctionType):
             returned = self._tensor if name in self._tensors else "Any"
-            return function_text(name, value, self._type, returned, self._lifetime(name))
+            return function_text(
+                name, value, self._type, returned, self._lifetime(name)
+            )
         if isinstance(value, Unmodelled):
             return f'{name}: Any\n"""Documented; the simulator refuses its use."""\n'
         if isinstance(value, Annotation):
@@ -163,9 +188,13 @@ class StubModule:
 
     def _lifetime(self, name: str) -> str | None:
         """Return the deprecation text of a name that a level of the current dialect removed."""
-        short = next((prefix for prefix, module in _SHORT.items() if module == self.name), "")
+        short = next(
+            (prefix for prefix, module in _SHORT.items() if module == self.name), ""
+        )
         row = LIFETIMES.get(f"{short}.{name}")
-        return f"ended with NKI {row.ended}: {row.instead}" if row and row.ended else None
+        return (
+            f"ended with NKI {row.ended}: {row.instead}" if row and row.ended else None
+        )
 
     def _class(self, name: str, value: type) -> str:
         if value.__module__.partition(".")[0] == "numpy":
@@ -177,7 +206,11 @@ class StubModule:
         if home != self.name:
             self._imports.add(f"from {home} import {name} as {name}\n")
             return ""
-        return enum_text(name, value) if issubclass(value, Enum) else class_text(name, value)
+        return (
+            enum_text(name, value)
+            if issubclass(value, Enum)
+            else class_text(name, value)
+        )
 
     def _type(self, value: Any) -> str:
         """Return the annotation of a parameter with this default."""
@@ -191,7 +224,9 @@ class StubModule:
         if home is None:
             return "Any"
         if home != self.name:
-            self._imports.add(f"from {home} import {kind.__name__} as {kind.__name__}\n")
+            self._imports.add(
+                f"from {home} import {kind.__name__} as {kind.__name__}\n"
+            )
         return kind.__name__
 
     def _kind(self, value: Any) -> str:
@@ -223,7 +258,9 @@ def doc_of(value: object, indent: str = "    ") -> str:
 def enum_text(name: str, kind: type[Enum]) -> str:
     """Return the stub of an enumeration with its members."""
     base = "IntEnum" if issubclass(kind, IntEnum) else "Enum"
-    members = [f"    {key} = {member.value!r}\n" for key, member in kind.__members__.items()]
+    members = [
+        f"    {key} = {member.value!r}\n" for key, member in kind.__members__.items()
+    ]
     return f"class {name}({base}):\n{''.join(members)}"
 
 
@@ -259,7 +296,9 @@ def _member(kind: str, owner: Any, member: str) -> str:
             return f"    @property\n    def {name}(self) -> {held}: ...\n"
         return f"    {member}\n"
     if member == "operators":
-        return "".join(f"    {_protocol(kind, operator)}\n" for operator in _operators(owner))
+        return "".join(
+            f"    {_protocol(kind, operator)}\n" for operator in _operators(owner)
+        )
     if member.startswith("__") and member != "__init__":
         return f"    {_protocol(kind, member)}\n"
     method = getattr(owner, member)
@@ -307,7 +346,9 @@ class _Verbatim(str):
     __repr__ = str.__str__
 
 
-def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any], str]) -> str:
+def _parameters(
+    parameters: Iterable[inspect.Parameter], type_of: Callable[[Any], str]
+) -> str:
     """Return the parameters as in a signature, with the marks ``/`` and ``*``."""
     rows = []
     for row in parameters:

@@ -14,7 +14,16 @@ from difftest.analysis.detectors.partitions import START, partitions
 from difftest.analysis.detectors.races import TRIP_COUNTS, find_races
 from difftest.analysis.finding import Finding, InconclusiveFinding, Severity
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    Loop,
+    LoopKind,
+    Region,
+    Space,
+    Trace,
+)
 from difftest.tools.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule
 
 RECORDED: dict[str, Any] = {"group": Group.PORTABILITY, "frontends": TODAYS}
@@ -54,10 +63,14 @@ def partition_elements(region: Region) -> int:
 @_each("NKI501", **TRN1)
 def _gpsimd(event: Event) -> str | bool:
     is_chosen = "power" in (event.attributes.op or "")
-    are_integers = all(region.dtype.kind in "iu" for region in event.writes + event.reads)
+    are_integers = all(
+        region.dtype.kind in "iu" for region in event.writes + event.reads
+    )
     is_own = is_chosen or are_integers  # these run on GpSimd by default
     is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
-    return is_on_it and not is_own and f"{event.opcode} runs on the GpSimd Engine of trn1"
+    return (
+        is_on_it and not is_own and f"{event.opcode} runs on the GpSimd Engine of trn1"
+    )
 
 
 @_each("NKI502", **WRONG)
@@ -76,12 +89,18 @@ def _mod(event: Event) -> str | bool:
 @_each("NKI504", **TRN1)
 def _match_indices(event: Event) -> str | bool:
     is_match = event.opcode == "nc_match_replace8"
-    return is_match and event.operand("dst_idx") is not None and "nc_match_replace8 got dst_idx"
+    return (
+        is_match
+        and event.operand("dst_idx") is not None
+        and "nc_match_replace8 got dst_idx"
+    )
 
 
 @_each("NKI505", **TRN1)
 def _transposed(event: Event) -> str | bool:
-    is_transpose = event.opcode == "nc_transpose" or bool(event.arguments.get("is_transpose"))
+    is_transpose = event.opcode == "nc_transpose" or bool(
+        event.arguments.get("is_transpose")
+    )
     dst = event.operand("dst")
     written = dst.dtype.name if dst is not None else "float32"
     is_cast = is_transpose and event.engine is Engine.TENSOR and written != "float32"
@@ -92,7 +111,9 @@ def _transposed(event: Event) -> str | bool:
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
     dtypes = {dtype.name for dtype in {tensor.dtype for tensor in trace.allocations}}
     for tensor in trace.allocations if "float8_e4m3fn" in dtypes else ():
-        if tensor.dtype.name == "float8_e4m3fn" and (tensor.space.is_hbm or dtypes >= _FLOAT8):
+        if tensor.dtype.name == "float8_e4m3fn" and (
+            tensor.space.is_hbm or dtypes >= _FLOAT8
+        ):
             beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
             yield _place(trace, tensor), f"{tensor} is float8_e4m3fn{beside}"
 
@@ -100,15 +121,25 @@ def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
     """Return an object with the tensor's line: the tensor, or an argument's first event."""
     touches = (
-        event for event in trace for part in event.writes + event.reads if part.allocation is tensor
+        event
+        for event in trace
+        for part in event.writes + event.reads
+        if part.allocation is tensor
     )
     return tensor if tensor.location is not None else next(touches, tensor)
 
 
 @_each("NKI507", **TRN1)
 def _register_store(event: Event) -> str | bool:
-    kinds = [part.allocation.space for part in event.writes if event.opcode == "register_store"]
-    return any(not kind.is_hbm for kind in kinds) and f"register_store writes to {kinds[0].value}"
+    kinds = [
+        part.allocation.space
+        for part in event.writes
+        if event.opcode == "register_store"
+    ]
+    return (
+        any(not kind.is_hbm for kind in kinds)
+        and f"register_store writes to {kinds[0].value}"
+    )
 
 
 @_each("NKI508", **TRN2)
@@ -134,12 +165,17 @@ def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
             if region.allocation.space is Space.PSUM and region.view is None and step:
                 byte = region.offset % step * region.dtype.itemsize
                 if byte % machine.psum_min_align:
-                    yield event, f"{event.opcode} writes {region.dtype.name} at byte {byte} of PSUM"
+                    yield (
+                        event,
+                        f"{event.opcode} writes {region.dtype.name} at byte {byte} of PSUM",
+                    )
 
 
 @_each("NKI511", **TRN1)
 def _collective_on_chip(event: Event) -> str | bool:
-    on_chip = any(not region.allocation.space.is_hbm for region in event.reads + event.writes)
+    on_chip = any(
+        not region.allocation.space.is_hbm for region in event.reads + event.writes
+    )
     is_collective = event.arguments.get("replica_group") is not None
     return is_collective and on_chip and f"{event.opcode} has a tensor in SBUF"
 
@@ -149,18 +185,27 @@ def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in collective_events(trace):
         for region in event.reads + event.writes:
             if region.allocation.location is None:
-                yield event, f"{event.opcode} has {region.allocation}, an argument of the kernel"
+                yield (
+                    event,
+                    f"{event.opcode} has {region.allocation}, an argument of the kernel",
+                )
 
 
 def collective_events(trace: Trace) -> Iterator[Event]:
     """Yield the events in which ranks communicate."""
-    return (event for event in trace if event.arguments.get("replica_group") is not None)
+    return (
+        event for event in trace if event.arguments.get("replica_group") is not None
+    )
 
 
 def on_chip(event: Event) -> Iterator[Region]:
     """Yield the operands of a compute instruction in SBUF and PSUM."""
     if event.engine is not Engine.DMA:
-        yield from (part for part in event.writes + event.reads if not part.allocation.space.is_hbm)
+        yield from (
+            part
+            for part in event.writes + event.reads
+            if not part.allocation.space.is_hbm
+        )
 
 
 @trace_rule("NKI521", **WRONG)
@@ -168,9 +213,15 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
     return _detected(partitions(trace, machine), START.id)
 
 
-def _detected(rows: Iterable[Finding | InconclusiveFinding], id: str) -> Iterator[Breach]:
+def _detected(
+    rows: Iterable[Finding | InconclusiveFinding], id: str
+) -> Iterator[Breach]:
     """Return the errors with this id that a hazard detector reports, as breaches."""
-    errors = (row for row in rows if isinstance(row, Finding) and row.severity is Severity.ERROR)
+    errors = (
+        row
+        for row in rows
+        if isinstance(row, Finding) and row.severity is Severity.ERROR
+    )
     return ((finding, finding.happened) for finding in errors if finding.id == id)
 
 
@@ -180,21 +231,34 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
         for region in on_chip(event):
             if max(map(abs, region.strides), default=0) <= _STEP_MAX:
                 continue  # fast path: nearly all regions end here, without computing axes
-            step = max((abs(step) for size, step in region.free_axes if size > 1), default=0)
+            step = max(
+                (abs(step) for size, step in region.free_axes if size > 1), default=0
+            )
             if step > _STEP_MAX:
-                yield event, f"{event.opcode} has a step of {step:,} elements in {region.role}"
+                yield (
+                    event,
+                    f"{event.opcode} has a step of {step:,} elements in {region.role}",
+                )
 
 
 @_each("NKI523", **TRN1)
 def _dynamic(event: Event) -> str | bool:
-    moved = [part.role for part in on_chip(event) if f"register of {part.role}" in event.arguments]
+    moved = [
+        part.role
+        for part in on_chip(event)
+        if f"register of {part.role}" in event.arguments
+    ]
     return bool(moved) and f"{event.opcode} has {moved[0]} at the offset of a register"
 
 
 @trace_rule("NKI524", **RECORDED)
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
-        own = [tile for tile in trace.allocations if tile.space is space and not tile.is_temporary]
+        own = [
+            tile
+            for tile in trace.allocations
+            if tile.space is space and not tile.is_temporary
+        ]
         placed = [tensor for tensor in own if tensor.address is not None]
         for tile in own if placed else ():
             if tile.address is None:
@@ -204,7 +268,11 @@ def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
 @_each("NKI525", **TRN1)
 def _indices(event: Event) -> str | bool:
     index = event.operand("index")
-    count = partition_elements(index) if event.engine is Engine.DMA and index is not None else 0
+    count = (
+        partition_elements(index)
+        if event.engine is Engine.DMA and index is not None
+        else 0
+    )
     return count > 1 and f"{event.opcode} got {count} indices a partition"
 
 
@@ -217,7 +285,9 @@ def _dma_transpose(event: Event) -> str | bool:
         return False
     spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
     is_refused = is_indirect or not src.allocation.space.is_hbm
-    return is_refused and f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
+    return (
+        is_refused and f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
+    )
 
 
 @trace_rule("NKI527", **RECORDED)
@@ -227,7 +297,11 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
             width = box.allocation.partition_step or box.elements
             size = box.dtype.itemsize
             first = box.offset % width * size
-            step = box.strides[0] * size if box.shape[0] > 1 and box.allocation.space.is_hbm else 0
+            step = (
+                box.strides[0] * size
+                if box.shape[0] > 1 and box.allocation.space.is_hbm
+                else 0
+            )
             if first % _ALIGNED:
                 yield event, f"dma_transpose writes from byte {first} of the rows on"
             elif step % _ALIGNED:
@@ -236,7 +310,9 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
 def _broadcast(event: Event) -> str | bool:
-    reads = [part for part in event.reads if part.whole and part.shape and part.shape[0] > 1]
+    reads = [
+        part for part in event.reads if part.whole and part.shape and part.shape[0] > 1
+    ]
     repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
     is_broadcast = bool(repeated) and event.engine is Engine.DMA
     return is_broadcast and f"{event.opcode} reads one row for {repeated[0]} partitions"
@@ -249,7 +325,9 @@ def _moved_on_chip(event: Event) -> str | bool:
     src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
     if src is None or dst is None or index is None:
         return False
-    is_of_src = _is_part(src) and not _is_part(dst)  # the indexed side is accessed in part
+    is_of_src = _is_part(src) and not _is_part(
+        dst
+    )  # the indexed side is accessed in part
     is_on_chip = is_of_src and not src.allocation.space.is_hbm
     return is_on_chip and "dma_copy reads SBUF at an offset from a tile"
 
@@ -272,7 +350,9 @@ def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _runs(region: Region) -> int:
     """Return the number of runs of adjacent elements in a region."""
     length = 1
-    axes: Sequence[tuple[int, int]] = tuple(zip(region.shape, region.strides, strict=True))
+    axes: Sequence[tuple[int, int]] = tuple(
+        zip(region.shape, region.strides, strict=True)
+    )
     for size, step in reversed(axes):
         if size > 1 and step != length:
             break
@@ -286,13 +366,19 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
         generated = [  # count the instructions of a device loop only once
             event
             for event in trace
-            if not any(step.number and step.loop.kind is LoopKind.DYNAMIC for step in event.loops)
+            if not any(
+                step.number and step.loop.kind is LoopKind.DYNAMIC
+                for step in event.loops
+            )
         ]
         if len(generated) > MANY_INSTRUCTIONS:
             lines = Counter(event.location for event in generated)
             [(most, _)] = lines.most_common(1)
             event = next(event for event in generated if event.location == most)
-            yield event, f"the kernel has {len(generated):,} instructions, most at this line"
+            yield (
+                event,
+                f"the kernel has {len(generated):,} instructions, most at this line",
+            )
 
 
 def enclosing_device_loops(event: Event) -> list[Loop]:
@@ -307,17 +393,25 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
         for region in event.writes + event.reads if loops else ():
             inside = {step.loop.id for step in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
-                yield event, f"{event.opcode} uses {region.allocation}, allocated outside the loop"
+                yield (
+                    event,
+                    f"{event.opcode} uses {region.allocation}, allocated outside the loop",
+                )
 
 
 @trace_rule("NKI542", **TRN1)
 def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
+        is_static = (
+            event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
+        )
         if is_static and enclosing_device_loops(event):
             for region in event.reads:
                 if region.allocation.space.is_hbm and not region.allocation.writes:
-                    yield event, f"{event.opcode} with dge_mode.none reads {region.allocation}"
+                    yield (
+                        event,
+                        f"{event.opcode} with dge_mode.none reads {region.allocation}",
+                    )
 
 
 @trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
@@ -327,7 +421,10 @@ def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
         if len(loops) > 1:
             outer = loops[0].location
             where = f" of line {outer.line}" if outer else ""
-            yield event, f"{event.opcode} is inside of {len(loops)} device loops, the outer{where}"
+            yield (
+                event,
+                f"{event.opcode} is inside of {len(loops)} device loops, the outer{where}",
+            )
 
 
 @trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
@@ -345,17 +442,27 @@ def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in events:
         other = next((at for at in issued if not issued[at][event.opcode]), None)
         if other is not None:
-            yield event, f"{event.opcode} is called by program {event.program}, not by {other}"
+            yield (
+                event,
+                f"{event.opcode} is called by program {event.program}, not by {other}",
+            )
 
 
 @trace_rule("NKI545", **{**TRN1, "frontends": PARSER})
 def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:
-        ids = frozenset(step.loop.id for step in event.loops if step.loop.kind is LoopKind.STATIC)
+        ids = frozenset(
+            step.loop.id for step in event.loops if step.loop.kind is LoopKind.STATIC
+        )
         is_inside = bool(enclosing_device_loops(event))
-        for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
+        for region in (
+            event.reads if event.opcode == "tensor_copy" and not is_inside else ()
+        ):
             if written.get(region.allocation.id, frozenset()) & ids:
-                yield event, f"tensor_copy reads {region.allocation}, which a device loop wrote"
+                yield (
+                    event,
+                    f"tensor_copy reads {region.allocation}, which a device loop wrote",
+                )
         for part in event.writes:
             written[part.allocation.id] = ids if is_inside else frozenset()

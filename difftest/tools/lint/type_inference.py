@@ -36,18 +36,50 @@ TRACED_ONCE = ("nl.affine_range", "nl.sequential_range")
 """Loops of the classic dialect that are not unrolled. Source: their stubs at v2.26.0."""
 _IN_HBM = {"nl.hbm", "nl.private_hbm", "nl.shared_hbm"}
 _NO_TILES = (
-    *("nl.ds", "nl.par_dim", "nl.num_programs", "nl.program_ndim", "nl.store", "nl.device_print"),
-    *("nl.static_range", "nl.dynamic_range", "nl.fori_loop", "nl.while_loop", "nl.no_reorder"),
-    *("nl.nc", "nl.spmd_dim", "nl.loop_reduce", "nisa.register_alloc", "nisa.get_nc_version"),
+    *(
+        "nl.ds",
+        "nl.par_dim",
+        "nl.num_programs",
+        "nl.program_ndim",
+        "nl.store",
+        "nl.device_print",
+    ),
+    *(
+        "nl.static_range",
+        "nl.dynamic_range",
+        "nl.fori_loop",
+        "nl.while_loop",
+        "nl.no_reorder",
+    ),
+    *(
+        "nl.nc",
+        "nl.spmd_dim",
+        "nl.loop_reduce",
+        "nisa.register_alloc",
+        "nisa.get_nc_version",
+    ),
     *TRACED_ONCE,
 )
 """NKI functions that do not return a new tile. ``nl.loop_reduce`` adds to its target."""
 _TILE_SECTIONS = frozenset(
     {
-        *("Memory operations", "Creation operations", "Tensor operations", "Math operations"),
+        *(
+            "Memory operations",
+            "Creation operations",
+            "Tensor operations",
+            "Math operations",
+        ),
         *("Bitwise operations", "Logical operations", "Comparison operations"),
-        *("Reduction operations", "Tensor manipulation operations", "Indexing operations"),
-        *("Indexing/Searching operations", "Collective communication operations", "NKI ISA"),
+        *(
+            "Reduction operations",
+            "Tensor manipulation operations",
+            "Indexing operations",
+        ),
+        *(
+            "Indexing/Searching operations",
+            "Collective communication operations",
+            "NKI ISA",
+        ),
         *("Activation and Backpropagation functions",),
         *("Normalization and Regularization functions",),
     }
@@ -55,8 +87,23 @@ _TILE_SECTIONS = frozenset(
 """Sections of AWS's lists of names whose functions return tiles, except ``_NO_TILES``."""
 _TILE_METHODS = frozenset(
     {
-        *("astype", "broadcast", "broadcast_to", "expand_dim", "expand_dims", "squeeze_dim"),
-        *("reshape", "reshape_dim", "flatten_dims", "permute", "rearrange", "view", "slice"),
+        *(
+            "astype",
+            "broadcast",
+            "broadcast_to",
+            "expand_dim",
+            "expand_dims",
+            "squeeze_dim",
+        ),
+        *(
+            "reshape",
+            "reshape_dim",
+            "flatten_dims",
+            "permute",
+            "rearrange",
+            "view",
+            "slice",
+        ),
         *("select", "vector_select", "ap"),
     }
 )
@@ -72,7 +119,9 @@ def _tile_makers() -> frozenset[str]:
     A function outside of the lists, such as ``nl.constants.sizeinbytes``, may return anything.
     """
     modules = {"nki.language": "nl", "nki.isa": "nisa"}
-    names = (entry for dialect in (CLASSIC, TODAY) for entry in documented_names(dialect))
+    names = (
+        entry for dialect in (CLASSIC, TODAY) for entry in documented_names(dialect)
+    )
     makers = {
         f"{modules[entry.module]}.{entry.name}"
         for entry in names
@@ -109,7 +158,9 @@ class TypeInference:
     def of(self, node: ast.AST) -> ValueType | None:
         """Return the type of an expression, or None if it is unknown."""
         if node not in self._known:
-            self._known[node] = ValueType.NUMBER  # ends recursion for self-referencing names
+            self._known[node] = (
+                ValueType.NUMBER
+            )  # ends recursion for self-referencing names
             self._known[node] = self._kind(node)
         return self._known[node]
 
@@ -128,7 +179,13 @@ class TypeInference:
         return {
             name: own
             for name, every in self.bound.items()
-            if (own := [item for item in every if item.by is block or block in around(item.by)])
+            if (
+                own := [
+                    item
+                    for item in every
+                    if item.by is block or block in around(item.by)
+                ]
+            )
         }
 
     def origins(self, node: ast.AST) -> set[str]:
@@ -137,9 +194,15 @@ class TypeInference:
         left: list[ast.AST | None] = [node]
         while left:
             read = {
-                part.id for part in ast.walk(left.pop() or ast.Pass()) if isinstance(part, ast.Name)
+                part.id
+                for part in ast.walk(left.pop() or ast.Pass())
+                if isinstance(part, ast.Name)
             }
-            left += (binding.value for name in read - names for binding in self.bound.get(name, ()))
+            left += (
+                binding.value
+                for name in read - names
+                for binding in self.bound.get(name, ())
+            )
             names |= read
         return names
 
@@ -158,20 +221,30 @@ class TypeInference:
         if isinstance(node, ast.Compare):
             return self._of_comparison(node)
         if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
-            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-            return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
+            parts = [
+                child
+                for child in ast.iter_child_nodes(node)
+                if isinstance(child, ast.expr)
+            ]
+            return self._together(
+                *parts[isinstance(node, ast.IfExp) :]
+            )  # without its test
         return None
 
     def _of_attribute(self, node: ast.Attribute) -> ValueType | None:
         if self.of(node.value) is ValueType.GRID:
             return ValueType.INDEX
-        if node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(node):
+        if node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
+            node
+        ):
             return ValueType.NUMBER
         return None
 
     def _of_comparison(self, node: ast.Compare) -> ValueType | None:
         sides = [node.left, *node.comparators]
-        if any(isinstance(op, _IDENTITY) for op in node.ops) or any(map(_is_no_number, sides)):
+        if any(isinstance(op, _IDENTITY) for op in node.ops) or any(
+            map(_is_no_number, sides)
+        ):
             return ValueType.NUMBER
         common = self._together(*sides)
         return ValueType.MASK if common in (ValueType.INDEX, ValueType.LINE) else common
@@ -186,7 +259,10 @@ class TypeInference:
     def _of_call(self, node: ast.Call) -> ValueType | None:
         name = self._named(node.func)
         if name in MAKERS:
-            values = [*node.args[2:], *(key.value for key in node.keywords if key.arg == "buffer")]
+            values = [
+                *node.args[2:],
+                *(key.value for key in node.keywords if key.arg == "buffer"),
+            ]
             buffers = [self.value(value) for value in values]
             if _IN_HBM.intersection(map(self._named, buffers)):
                 return ValueType.TENSOR
@@ -201,7 +277,10 @@ class TypeInference:
             if self._together(*node.args) is ValueType.TURN:
                 return ValueType.TURN
             return ValueType.NUMBER
-        if not isinstance(node.func, ast.Attribute) or node.func.attr not in _TILE_METHODS:
+        if (
+            not isinstance(node.func, ast.Attribute)
+            or node.func.attr not in _TILE_METHODS
+        ):
             return None
         receiver = self.of(node.func.value)
         return receiver if receiver in (ValueType.TILE, ValueType.TENSOR) else None
@@ -229,8 +308,16 @@ class TypeInference:
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = getattr(value, "elts", ())
             for number, element in enumerate(target.elts):
-                part = ast.Subscript(value, ast.Constant(number), ast.Load()) if value else None
-                self._bind(node, element, parts[number] if len(parts) == len(target.elts) else part)
+                part = (
+                    ast.Subscript(value, ast.Constant(number), ast.Load())
+                    if value
+                    else None
+                )
+                self._bind(
+                    node,
+                    element,
+                    parts[number] if len(parts) == len(target.elts) else part,
+                )
         elif name := getattr(target, "id", getattr(target, "arg", None)):
             self.bound.setdefault(name, []).append(Binding(node, value))
 
@@ -240,7 +327,11 @@ class TypeInference:
         if bindings is None:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
-        above = [binding for binding in bindings if binding.end <= (name.lineno, name.col_offset)]
+        above = [
+            binding
+            for binding in bindings
+            if binding.end <= (name.lineno, name.col_offset)
+        ]
         last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
@@ -249,20 +340,28 @@ class TypeInference:
         loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
         return [
             last,
-            *(item for item in bindings if loops.intersection(self._source.around(item.by))),
+            *(
+                item
+                for item in bindings
+                if loops.intersection(self._source.around(item.by))
+            ),
         ]
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Return whether a statement always runs before the code inside ``around``."""
         parent = self._source.parents.get(statement)
         blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
-        own = [block for block in blocks if isinstance(block, list) and statement in block]
+        own = [
+            block for block in blocks if isinstance(block, list) and statement in block
+        ]
         return statement in around or any(not around.isdisjoint(block) for block in own)
 
 
 def _is_no_number(node: ast.expr) -> bool:
     """Return whether an expression is None or a string, which only Python itself compares."""
-    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
+    return isinstance(node, ast.Constant) and (
+        node.value is None or isinstance(node.value, str)
+    )
 
 
 def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:

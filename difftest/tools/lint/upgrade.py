@@ -59,7 +59,9 @@ _LAST_ASSIGNED = 28
 
 
 @rule("NKU301", nodes=(ast.Import, ast.ImportFrom), since="2.29", **_TODAYS)
-def _classic_import(node: ast.Import | ast.ImportFrom, at: RuleContext) -> Iterator[Refusal]:
+def _classic_import(
+    node: ast.Import | ast.ImportFrom, at: RuleContext
+) -> Iterator[Refusal]:
     if node is at.source.names.first_classic:
         yield node, f"{ast.unparse(node)} is of the classic dialect"
 
@@ -115,17 +117,26 @@ def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         if row and _reached(row.ended, at):
             yield keyword, f"{argument} ended with NKI {row.ended} (now: {row.instead})"
         elif row and not _reached(row.since, at):
-            yield keyword, f"{argument} exists since NKI {row.since} (until then: {row.instead})"
+            yield (
+                keyword,
+                f"{argument} exists since NKI {row.since} (until then: {row.instead})",
+            )
 
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
     module, _, rest = (at.name(node) or "").partition(".")
     names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
-    is_todays = rest in _FUNCTIONS[False].get(module, {})  # AWS's last classic tests use these
+    is_todays = rest in _FUNCTIONS[False].get(
+        module, {}
+    )  # AWS's last classic tests use these
     name = f"{module}.{rest}"
-    is_part = not rest or "." in rest  # the module itself, or an attribute of one of its names
-    if not (names is None or is_part or rest in names or is_todays or name in LIFETIMES):
+    is_part = (
+        not rest or "." in rest
+    )  # the module itself, or an attribute of one of its names
+    if not (
+        names is None or is_part or rest in names or is_todays or name in LIFETIMES
+    ):
         yield node, f"{name} is no name of NKI"
 
 
@@ -134,20 +145,30 @@ def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     signature = _signature_of(name, at.source.names.has_classic(node.func))
     arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
-    if signature is None or any(arg is None or isinstance(arg, ast.Starred) for arg in arguments):
+    if signature is None or any(
+        arg is None or isinstance(arg, ast.Starred) for arg in arguments
+    ):
         return
     if _is_assigned_result(node, signature, at):
         return
-    is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
+    is_classic = at.source.names.has_classic(
+        node.func
+    )  # AWS's classic stubs have **kwargs
     keywords = [
         keyword
         for keyword in node.keywords
         if f"{name}({keyword.arg})" not in LIFETIMES
         and not _is_passed(f"{name}({keyword.arg})", at)
     ]
-    own = [keyword for keyword in keywords if not is_classic or keyword.arg in signature.parameters]
+    own = [
+        keyword
+        for keyword in keywords
+        if not is_classic or keyword.arg in signature.parameters
+    ]
     try:
-        signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
+        signature.bind(
+            *node.args, **{keyword.arg: keyword for keyword in own if keyword.arg}
+        )
     except TypeError as error:
         yield node, f"{name}{signature}: {error}"
 
@@ -175,14 +196,20 @@ def _is_passed(argument: str, at: RuleContext) -> bool:
     return at.sdk.minor <= _PASSED.get(argument, 0)
 
 
-def _is_assigned_result(node: ast.Call, signature: inspect.Signature, at: RuleContext) -> bool:
+def _is_assigned_result(
+    node: ast.Call, signature: inspect.Signature, at: RuleContext
+) -> bool:
     """Return whether a current-dialect call without ``dst`` assigns its result to a subscript.
 
     NKI 0.3 removes this form.
     """
     parent = at.source.parents[node]
-    is_part = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
-    is_early = at.sdk.minor <= _LAST_ASSIGNED and not at.source.names.has_classic(node.func)
+    is_part = isinstance(parent, ast.Assign) and isinstance(
+        parent.targets[0], ast.Subscript
+    )
+    is_early = at.sdk.minor <= _LAST_ASSIGNED and not at.source.names.has_classic(
+        node.func
+    )
     if not (is_part and is_early) or "dst" not in signature.parameters:
         return False
     given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
@@ -217,7 +244,9 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
         return None  # such as a range, which also takes hints
     blank = inspect.Parameter.empty
     bare = (item.replace(annotation=blank) for item in parameters)
-    shown = [item if item.default is blank else item.replace(default=None) for item in bare]
+    shown = [
+        item if item.default is blank else item.replace(default=None) for item in bare
+    ]
     return inspect.Signature(shown)
 
 

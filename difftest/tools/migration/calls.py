@@ -57,8 +57,12 @@ INSTRUCTIONS = {
     "nisa.bn_stats": CallInfo("data", SIZED, (("data", 0), ("", 6))),
     "nisa.bn_aggr": CallInfo("data", SIZED, (("data", 0), ("", 2))),
     "nisa.memset": CallInfo("value", SIZED),
-    "nisa.nc_transpose": CallInfo("data", SIZED, (("data", 1), ("data", 0)), buffer="psum"),
-    "nisa.nc_matmul": CallInfo("stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"),
+    "nisa.nc_transpose": CallInfo(
+        "data", SIZED, (("data", 1), ("data", 0)), buffer="psum"
+    ),
+    "nisa.nc_matmul": CallInfo(
+        "stationary", PRODUCT, (("stationary", 1),), "nl.float32", "psum"
+    ),
 }
 """Classic functions that return a tile. Instructions of the current dialect write to ``dst``."""
 
@@ -72,7 +76,9 @@ def positional(name: str) -> tuple[str, ...]:
     module, _, function = name.partition(".")
     callee = getattr({"nl": language, "nisa": isa}[module], function, None)
     parameters = inspect.signature(callee).parameters.values() if callee else ()
-    return tuple(item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD)
+    return tuple(
+        item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD
+    )
 
 
 MATMUL = "nisa.nc_matmul"
@@ -93,7 +99,11 @@ BINARY = {f"nl.{name}" for name, op in NKI_OPS.items() if not op.unary}
 """``nl`` functions of two operands."""
 UNARY = {f"nl.{name}" for name in ACTIVATIONS if name not in ("copy", "reciprocal")}
 """``nl`` functions of one operand that are an ``activation``."""
-ELEMENTWISE = BINARY | UNARY | {f"nl.{name}" for name in ("copy", "reciprocal", "negative", "abs")}
+ELEMENTWISE = (
+    BINARY
+    | UNARY
+    | {f"nl.{name}" for name in ("copy", "reciprocal", "negative", "abs")}
+)
 """``nl`` functions whose result has the shape of their operand."""
 REDUCTIONS = {
     "nl.sum": "add",
@@ -106,7 +116,14 @@ REDUCTIONS = {
 MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full")
 """``nl`` functions that make a tensor."""
 NO_TILE = (
-    *("nl.mgrid", "nl.arange", "nl.ds", "nl.par_dim", "nl.program_id", "nl.num_programs"),
+    *(
+        "nl.mgrid",
+        "nl.arange",
+        "nl.ds",
+        "nl.par_dim",
+        "nl.program_id",
+        "nl.num_programs",
+    ),
     *("nl.program_ndim", "nisa.get_nc_version"),
 )
 """Functions that do not return a tile."""

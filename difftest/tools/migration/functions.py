@@ -27,7 +27,12 @@ from difftest.tools.migration.calls import (
     positional,
 )
 from difftest.tools.migration.indices import EVERYTHING, ONE, MaskBox
-from difftest.tools.migration.operands import NewOperand, OperandWriter, expression, written
+from difftest.tools.migration.operands import (
+    NewOperand,
+    OperandWriter,
+    expression,
+    written,
+)
 from difftest.tools.migration.rules import (
     BROADCAST,
     MASK,
@@ -85,24 +90,37 @@ class InstructionWriter(OperandWriter):
         if wanted.dst is None:
             buffer = self._buffer(calling, operands)
             for role, operand in operands.items():
-                if isinstance(expression(operand.text), ast.Call) and role not in NUMPY_OPS:
+                if (
+                    isinstance(expression(operand.text), ast.Call)
+                    and role not in NUMPY_OPS
+                ):
                     source = self.named(operand.text, role)
-                    operands[role] = NewOperand(source, self.scope.tile(expression(source)))
+                    operands[role] = NewOperand(
+                        source, self.scope.tile(expression(source))
+                    )
             first = operands[calling.first]
             shape = arguments.get("shape")
             if wanted.limits is not EVERYTHING and first.shape is None:
                 raise NotMechanicalError(*MASK)
             sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
             own = self.nl(calling.dtype[3:]) if calling.dtype else None
-            self.allocate(target, sizes, wanted.dtype or own or self.dtype_of(first), buffer)
-        return self.issued(name, {key: side.text for key, side in operands.items()}, target, wanted)
+            self.allocate(
+                target, sizes, wanted.dtype or own or self.dtype_of(first), buffer
+            )
+        return self.issued(
+            name, {key: side.text for key, side in operands.items()}, target, wanted
+        )
 
-    def asked(self, wanted: ResultTarget, arguments: dict[str, ast.expr]) -> ResultTarget:
+    def asked(
+        self, wanted: ResultTarget, arguments: dict[str, ast.expr]
+    ) -> ResultTarget:
         """Return ``wanted`` with the mask and the dtype of a call's arguments."""
         limits = self.limits(arguments.get("mask"))
         return wanted._replace(limits=limits, dtype=self.dtype(arguments.get("dtype")))
 
-    def issued(self, name: str, operands: dict[str, str], target: str, wanted: ResultTarget) -> str:
+    def issued(
+        self, name: str, operands: dict[str, str], target: str, wanted: ResultTarget
+    ) -> str:
         """Write an instruction to a destination, or to the masked part of a new tile."""
         self.issue(name, wanted.dst or self.masked(target, wanted.limits), operands)
         return target
@@ -115,7 +133,9 @@ class InstructionWriter(OperandWriter):
         if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
         arguments = dict(zip(parameters, call.args, strict=False))
-        return arguments | {str(keyword.arg): keyword.value for keyword in call.keywords}
+        return arguments | {
+            str(keyword.arg): keyword.value for keyword in call.keywords
+        }
 
     def _operands(
         self, name: str, arguments: dict[str, ast.expr], limits: MaskBox
@@ -128,23 +148,35 @@ class InstructionWriter(OperandWriter):
             if role in OF_RESULT:
                 continue
             if role not in taken:
-                raise NotMechanicalError(f"{function} does not take {role}", "see `difftest api`")
+                raise NotMechanicalError(
+                    f"{function} does not take {role}", "see `difftest api`"
+                )
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
-                operands[role] = self._vector(node, arguments.get(f"op{role[-1]}"), limits)
-            elif isinstance(node, (ast.Constant, ast.Tuple, ast.List)) or self.names.meant(node):
+                operands[role] = self._vector(
+                    node, arguments.get(f"op{role[-1]}"), limits
+                )
+            elif isinstance(
+                node, (ast.Constant, ast.Tuple, ast.List)
+            ) or self.names.meant(node):
                 operands[role] = NewOperand(ast.unparse(node))  # no tensor
             else:
                 operands[role] = self.operand(node, limits)
         return operands
 
-    def _vector(self, node: ast.expr, op: ast.expr | None, limits: MaskBox) -> NewOperand:
+    def _vector(
+        self, node: ast.expr, op: ast.expr | None, limits: MaskBox
+    ) -> NewOperand:
         """Return the operand for a number or a column. Arithmetic operators take it in float32."""
-        if self.scope.tile(self.value(node)) is None and not isinstance(node, ast.Subscript):
+        if self.scope.tile(self.value(node)) is None and not isinstance(
+            node, ast.Subscript
+        ):
             return self.operand(node)
         operand = self.operand(node, limits)
-        on_bits = op is not None and any(word in self.operator_name(op) for word in BITWISE)
+        on_bits = op is not None and any(
+            word in self.operator_name(op) for word in BITWISE
+        )
         return operand if operand.tile is None or on_bits else self.column(operand)
 
     def _buffer(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
@@ -164,7 +196,8 @@ class InstructionWriter(OperandWriter):
             keeps = "keepdims" in operands and operands["keepdims"].text == "True"
             return self.reduced_shape(first, expression(operands["axis"].text), keeps)
         sizes = [
-            self.size_of(operands[role], dim) if role else str(dim) for role, dim in calling.sizes
+            self.size_of(operands[role], dim) if role else str(dim)
+            for role, dim in calling.sizes
         ]
         if calling.shape == PRODUCT:
             moving = operands["moving"]
@@ -190,13 +223,17 @@ class InstructionWriter(OperandWriter):
 class FunctionWriter(InstructionWriter):
     """A writer of calls that compute a tile."""
 
-    def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
+    def computed(
+        self, call: ast.Call, dst: str | None = None, wish: str | None = None
+    ) -> str:
         """Rewrite a computing call and return the expression of its result."""
         name = self.names.meant(call.func) or ""
         wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
-        return (self.instruction if name in INSTRUCTIONS else self._function)(call, wanted)
+        return (self.instruction if name in INSTRUCTIONS else self._function)(
+            call, wanted
+        )
 
     def computes(self, call: ast.expr) -> bool:
         """Return whether an expression is a call that :meth:`computed` may rewrite."""
@@ -208,7 +245,9 @@ class FunctionWriter(InstructionWriter):
         name = self.names.meant(call.func) or ""
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
-        nodes = {role: node for role, node in nodes.items() if role not in ("mask", "dtype")}
+        nodes = {
+            role: node for role, node in nodes.items() if role not in ("mask", "dtype")
+        }
         roles: tuple[str, ...]
         if name in BINARY:
             roles = ("x", "y")
@@ -244,11 +283,15 @@ class FunctionWriter(InstructionWriter):
         ``tensor_tensor`` of the current dialect does not broadcast a column.
         """
         arguments = self.given(call)
-        if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(arguments):
+        if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(
+            arguments
+        ):
             return self.instruction(call, wanted)
         sides = (arguments[role] for role in ("data1", "data2"))
         named = (ast.Name, ast.Subscript)
-        marked = [isinstance(side, named) and self.operand(side).is_scalar for side in sides]
+        marked = [
+            isinstance(side, named) and self.operand(side).is_scalar for side in sides
+        ]
         name = self.operator_name(arguments["op"]).rpartition(".")[2]
         if marked[0] == marked[1] or name not in SCALED:
             return self.instruction(call, wanted)
@@ -258,7 +301,12 @@ class FunctionWriter(InstructionWriter):
         return self._scaled(name, tile, column, tile is right, wanted)
 
     def _like(
-        self, name: str, operands: dict[str, str], like: NewOperand, wanted: ResultTarget, wish: str
+        self,
+        name: str,
+        operands: dict[str, str],
+        like: NewOperand,
+        wanted: ResultTarget,
+        wish: str,
     ) -> str:
         """Write an instruction whose result has the shape of an operand."""
         if wanted.dst is not None:
@@ -270,17 +318,25 @@ class FunctionWriter(InstructionWriter):
         return self.issued(name, operands, target, wanted)
 
     def _reduction(
-        self, name: str, data: NewOperand, arguments: dict[str, ast.expr], wanted: ResultTarget
+        self,
+        name: str,
+        data: NewOperand,
+        arguments: dict[str, ast.expr],
+        wanted: ResultTarget,
     ) -> str:
         """Rewrite ``nl.sum(x, axis=...)`` and other reductions, with the reduced axes last."""
         axis = arguments.pop("axis")
         axes = axes_of(axis)
         if axes is not None and data.shape is not None:
-            data, axes = _with_axes_last(data, [number % len(data.shape) for number in axes])
+            data, axes = _with_axes_last(
+                data, [number % len(data.shape) for number in axes]
+            )
         words = ast.unparse(self.value(axis))
         if axes is not None:
             words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
-        others = {role: ast.unparse(self.value(value)) for role, value in arguments.items()}
+        others = {
+            role: ast.unparse(self.value(value)) for role, value in arguments.items()
+        }
         if wanted.is_value:
             others |= {"dtype": wanted.dtype} if wanted.dtype else {}
             end = "".join(f", {role}={text}" for role, text in others.items())
@@ -297,10 +353,14 @@ class FunctionWriter(InstructionWriter):
         operands = {"op": self.nl(operator), "data": data.text, "axis": words}
         return self.issued("nisa.tensor_reduce", operands | others, target, wanted)
 
-    def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget) -> str:
+    def binary(
+        self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
+    ) -> str:
         """Rewrite ``left <op> right`` for at least one tile, and broadcast the smaller operand."""
         float32 = self.nl("float32")
-        dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
+        dtypes = [
+            None if side.tile is None else side.tile.dtype for side in (left, right)
+        ]
         if not wanted.dtype and left.tile and dtypes[1] == float32 != dtypes[0]:
             wanted = wanted._replace(dtype=float32)  # the first operand may be narrower
         if left.tile is None or right.tile is None:
@@ -353,7 +413,9 @@ class FunctionWriter(InstructionWriter):
             operands["reverse0"] = "True"
         return self._like("nisa.tensor_scalar", operands, tile, wanted, name)
 
-    def _spread(self, side: NewOperand, shape: Shape, wanted: ResultTarget) -> NewOperand:
+    def _spread(
+        self, side: NewOperand, shape: Shape, wanted: ResultTarget
+    ) -> NewOperand:
         """Broadcast an operand to the shape of the result."""
         if side.shape == shape:
             return side

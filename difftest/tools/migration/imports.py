@@ -16,7 +16,17 @@ from difftest.tools.migration.rules import IMPORT, OTHERS
 
 CLASSIC = "neuronxcc"
 WITHOUT_NKI = (
-    *("nki", "numpy", "ml_dtypes", "scipy", "torch", "torch_xla", "torchvision", "jax", "jaxlib"),
+    *(
+        "nki",
+        "numpy",
+        "ml_dtypes",
+        "scipy",
+        "torch",
+        "torch_xla",
+        "torchvision",
+        "jax",
+        "jaxlib",
+    ),
     *("pytest", "hypothesis"),
 )
 """Packages without code in the classic dialect, in addition to Python's standard library."""
@@ -60,7 +70,9 @@ class ModuleNames:
 
     def meant(self, node: ast.AST) -> str | None:
         """Return the canonical name of a node of ``ast``, such as ``nl.load``; else None."""
-        return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+        return (
+            self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+        )
 
     def has_type(self, annotation: ast.AST) -> bool:
         """Return whether an annotation, or a string inside it, names an NKI type."""
@@ -83,7 +95,9 @@ class ModuleNames:
         is_from = isinstance(statement, cst.ImportFrom)
         if is_from and (statement.relative or statement.module is None):
             return [] if self._is_package else [OTHERS]
-        named = [statement.module] if is_from else [alias.name for alias in statement.names]
+        named = (
+            [statement.module] if is_from else [alias.name for alias in statement.names]
+        )
         names = {get_full_name_for_node(name) or "" for name in named}
         if names <= self._new_names:
             return []
@@ -107,7 +121,9 @@ class ModuleNames:
         meant: dict[str, str] = {}
         body = []
         for line in module.body:
-            statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+            statement = (
+                line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+            )
             single = self._single_names(statement)
             if not single or bound & set(single):
                 body.append(line)
@@ -124,7 +140,9 @@ class ModuleNames:
     def _single_names(self, statement: Any) -> dict[str, str]:
         """Return ``{"par_dim": "nl.par_dim"}`` for an import of names from NKI modules."""
         single = {}
-        for full, local in _imported(statement) if isinstance(statement, cst.ImportFrom) else ():
+        for full, local in (
+            _imported(statement) if isinstance(statement, cst.ImportFrom) else ()
+        ):
             module, _, name = full.rpartition(".")
             if module.startswith(CLASSIC) and MODULES.get(module, "nki") != "nki":
                 single[local] = f"{self.local(MODULES[module])}.{name}"
@@ -146,7 +164,9 @@ class ModuleNames:
         have = {MODULES[name] for line in body for name, _ in _nki_modules(line)}
         for line in body:
             modules = [(MODULES[name], local) for name, local in _nki_modules(line)]
-            named = [(TODAY[module], local) for module, local in modules if module in TODAY]
+            named = [
+                (TODAY[module], local) for module, local in modules if module in TODAY
+            ]
             if "nisa" not in have and any(module == "nl" for module, _ in modules):
                 named.insert(0, (TODAY["nisa"], "nisa"))
             lines: list[Any] = [_import_line(name, local) for name, local in named]
@@ -157,12 +177,16 @@ class ModuleNames:
 
 
 def _import_line(name: str, local: str) -> Any:
-    return cst.parse_statement(f"import {name}" + (f" as {local}" if local != name else ""))
+    return cst.parse_statement(
+        f"import {name}" + (f" as {local}" if local != name else "")
+    )
 
 
 def _imported(node: Any) -> list[tuple[str, str]]:
     """Return the dotted name and the local name of each module or member that a node imports."""
-    if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(node.names, cst.ImportStar):
+    if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(
+        node.names, cst.ImportStar
+    ):
         return []
     prefix = ""
     if isinstance(node, cst.ImportFrom):
@@ -170,7 +194,10 @@ def _imported(node: Any) -> list[tuple[str, str]]:
             return []
         prefix = f"{get_full_name_for_node(node.module)}."
     return [
-        (f"{prefix}{alias.evaluated_name}", alias.evaluated_alias or str(alias.evaluated_name))
+        (
+            f"{prefix}{alias.evaluated_name}",
+            alias.evaluated_alias or str(alias.evaluated_name),
+        )
         for alias in node.names
     ]
 
@@ -195,7 +222,9 @@ class _Renaming(cst.CSTTransformer):
         self.today = today
         self.noted = noted
 
-    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
+    def leave_ImportFrom(
+        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
+    ) -> Any:
         if updated_node.relative or updated_node.module is None:
             return updated_node
         return self._renamed(updated_node, "module")
@@ -220,7 +249,9 @@ class _Naming(cst.CSTTransformer):
         super().__init__()
         self.meant = meant
 
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
+    def leave_Attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> Any:
         return updated_node.with_changes(attr=original_node.attr)
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> Any:

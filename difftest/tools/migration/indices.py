@@ -101,13 +101,17 @@ def _summed(parts: Iterable[tuple[Monomial, int]]) -> Term:
     totals: dict[Monomial, int] = {}
     for monomial, factor in parts:
         totals[monomial] = totals.get(monomial, 0) + factor
-    return Term(tuple((monomial, factor) for monomial, factor in totals.items() if factor))
+    return Term(
+        tuple((monomial, factor) for monomial, factor in totals.items() if factor)
+    )
 
 
 def _wrapped(text: str) -> str:
     """Return a factor, in parentheses if its operators bind less tightly than a product."""
     node = ast.parse(text, mode="eval").body
-    loose = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
+    loose = isinstance(
+        node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp)
+    )
     return f"({text})" if loose else text
 
 
@@ -166,18 +170,35 @@ class GridIndex:
         if set(self.axes) & set(other.axes):
             raise NotMechanicalError(*NOT_AFFINE)
         return GridIndex(
-            self.offset + other.offset, self.axes | other.axes, max(self.ndim, other.ndim)
+            self.offset + other.offset,
+            self.axes | other.axes,
+            max(self.ndim, other.ndim),
         )
 
     def times(self, factor: Term) -> GridIndex:
-        axes = {place: GridAxis(axis.step * factor, axis.size) for place, axis in self.axes.items()}
+        axes = {
+            place: GridAxis(axis.step * factor, axis.size)
+            for place, axis in self.axes.items()
+        }
         return GridIndex(self.offset * factor, axes, self.ndim)
 
     def at(self, items: list[ast.expr]) -> GridIndex:
         """Return the index with new dimensions, as in ``index[:, None]``."""
-        slices = [n - len(items) for n, item in enumerate(items) if isinstance(item, ast.Slice)]
-        new = [item for item in items if isinstance(item, ast.Constant) and item.value is None]
-        if len(slices) != self.ndim or self.ndim > 1 or len(slices) + len(new) != len(items):
+        slices = [
+            n - len(items)
+            for n, item in enumerate(items)
+            if isinstance(item, ast.Slice)
+        ]
+        new = [
+            item
+            for item in items
+            if isinstance(item, ast.Constant) and item.value is None
+        ]
+        if (
+            len(slices) != self.ndim
+            or self.ndim > 1
+            or len(slices) + len(new) != len(items)
+        ):
             raise NotMechanicalError(*GONE["nl.arange"])
         return GridIndex(self.offset, dict.fromkeys(slices, self.axes[-1]), len(items))
 
@@ -221,7 +242,10 @@ class Grids:
     def uses(self, node: ast.AST) -> bool:
         """Return whether an expression contains an index or a mask."""
         return any(
-            (isinstance(part, ast.Name) and part.id in {*self.known, *self.masks, *self.lost})
+            (
+                isinstance(part, ast.Name)
+                and part.id in {*self.known, *self.masks, *self.lost}
+            )
             or self.names.meant(part) in ("nl.arange", "nl.mgrid")
             for part in ast.walk(node)
         )
@@ -240,7 +264,10 @@ class Grids:
 
     def defined(self, node: ast.expr) -> Grid | None:
         """Return the index, or all indices of a grid, that an expression makes; else None."""
-        if isinstance(node, ast.Subscript) and self.names.meant(node.value) == "nl.mgrid":
+        if (
+            isinstance(node, ast.Subscript)
+            and self.names.meant(node.value) == "nl.mgrid"
+        ):
             return _mgrid(node)
         if isinstance(node, ast.Name) and isinstance(self.known.get(node.id), tuple):
             return self.known[node.id]
@@ -259,7 +286,11 @@ class Grids:
                 raise NotMechanicalError(*LOST)
         if isinstance(node, ast.Attribute) and node.attr in AXES:
             grid = self.defined(node.value)
-            if grid is not None and not isinstance(grid, GridIndex) and AXES[node.attr] < len(grid):
+            if (
+                grid is not None
+                and not isinstance(grid, GridIndex)
+                and AXES[node.attr] < len(grid)
+            ):
                 return grid[AXES[node.attr]]
         if isinstance(node, ast.Call) and self.names.meant(node.func) == "nl.arange":
             return _arange(node)
@@ -300,7 +331,11 @@ def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
     items = items_of(node)
     axes = []
     for number, item in enumerate(items):
-        if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
+        if (
+            not isinstance(item, ast.Slice)
+            or item.step is not None
+            or item.upper is None
+        ):
             raise NotMechanicalError(*GONE["nl.mgrid"])
         first = ZERO if item.lower is None else Term.of(item.lower)
         axis = GridAxis(ONE, Term.of(item.upper) - first)
@@ -334,12 +369,18 @@ class MaskBox(NamedTuple):
         """Return the exclusive end of an axis: the smallest of its size and its upper bounds."""
         return min_or_max(min, [self.sizes[place], *self.uppers.get(place, ())])
 
-    def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
+    def range(
+        self, place: int, first: Term, step: Term, size: Term
+    ) -> tuple[Term, Term]:
         """Return start and stop of the selected part of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
         lowers = self.lowers.get(place, ())
         if step == ONE:
-            start = min_or_max(max, [first, *(first + low for low in lowers)]) if lowers else first
+            start = (
+                min_or_max(max, [first, *(first + low for low in lowers)])
+                if lowers
+                else first
+            )
             return start, first + end
         if lowers:
             raise NotMechanicalError(*MASK)
@@ -368,7 +409,10 @@ EVERYTHING = MaskBox(0, {}, {}, {})
 def _both(
     first: dict[int, tuple[Term, ...]], second: dict[int, tuple[Term, ...]]
 ) -> dict[int, tuple[Term, ...]]:
-    return {place: first.get(place, ()) + second.get(place, ()) for place in {**first, **second}}
+    return {
+        place: first.get(place, ()) + second.get(place, ())
+        for place in {**first, **second}
+    }
 
 
 def box(mask: ast.expr, grids: Grids) -> MaskBox:
@@ -388,7 +432,9 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
     return reduce(and_, [_compared(*triple, grids) for triple in triples])
 
 
-def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids) -> MaskBox:
+def _compared(
+    left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
+) -> MaskBox:
     """Return the box of a comparison where one side is an index of one axis."""
     kind = type(operator)
     if kind not in _SWAPPED:
@@ -403,7 +449,9 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
     if axis.step != ONE:
         raise NotMechanicalError(*MASK)
     end = bound.offset - index.offset
-    ends: dict[int, tuple[Term, ...]] = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    ends: dict[int, tuple[Term, ...]] = {
+        place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)
+    }
     if kind in (ast.Lt, ast.LtE):
         return MaskBox(index.ndim, {place: axis.size}, ends, {})
     return MaskBox(index.ndim, {place: axis.size}, {}, ends)

@@ -9,7 +9,15 @@ from typing import NamedTuple
 from difftest.simulator.frontend.nki import language
 from difftest.tools.migration import views
 from difftest.tools.migration.calls import NAMES
-from difftest.tools.migration.indices import AXES, EVERYTHING, ONE, MaskBox, Term, box, items_of
+from difftest.tools.migration.indices import (
+    AXES,
+    EVERYTHING,
+    ONE,
+    MaskBox,
+    Term,
+    box,
+    items_of,
+)
 from difftest.tools.migration.rules import MASK, NotMechanicalError
 from difftest.tools.migration.scope import (
     PARTITIONS,
@@ -76,7 +84,9 @@ class OperandWriter(ABC):
     def allocate(self, name: str, shape: str, dtype: str, buffer: str = "sbuf") -> str:
         """Write the allocation of a tile and return its name."""
         place = self.nl(buffer)
-        self.emit(f"{name} = {self.nl('ndarray')}({shape}, dtype={dtype}, buffer={place})")
+        self.emit(
+            f"{name} = {self.nl('ndarray')}({shape}, dtype={dtype}, buffer={place})"
+        )
         return name
 
     def named(self, text: str, wish: str) -> str:
@@ -127,7 +137,9 @@ class OperandWriter(ABC):
         grid = self.scope.grids.defined(item)
         if not isinstance(grid, tuple) or len(grid) > len(AXES):
             return [item]
-        return [ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]]
+        return [
+            ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]
+        ]
 
     def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
         """Return an argument as an operand in the current dialect, sliced by the mask."""
@@ -138,7 +150,9 @@ class OperandWriter(ABC):
                 base = self.value(node.value)
                 text, shape = views.view(ast.unparse(base), items, grids, limits)
                 tile = self.scope.tile(base) or KnownTile()
-                return NewOperand(text, KnownTile(tuple(shape), tile.dtype, tile.buffer))
+                return NewOperand(
+                    text, KnownTile(tuple(shape), tile.dtype, tile.buffer)
+                )
         return self._masked(self.value(node), limits)
 
     def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
@@ -149,7 +163,9 @@ class OperandWriter(ABC):
         text = text.removesuffix("[...]")
         if tile is None or (isinstance(expression(text), ast.Subscript)):
             raise NotMechanicalError(*MASK)
-        return NewOperand(views.whole(self.named(text, "masked"), tile.shape, limits), tile)
+        return NewOperand(
+            views.whole(self.named(text, "masked"), tile.shape, limits), tile
+        )
 
     def masked(self, name: str, limits: MaskBox) -> str:
         """Return the part of a new tile that a mask selects."""
@@ -182,7 +198,9 @@ class OperandWriter(ABC):
         node = expression(operand.text)
         if shape is None and isinstance(node, ast.Subscript):
             sizes = sizes_of_slices(items_of(node))
-            if sizes is not None:  # a tensor with more dimensions raises a shape error on launch
+            if (
+                sizes is not None
+            ):  # a tensor with more dimensions raises a shape error on launch
                 return written(sizes)
         return f"{operand.text}.shape"
 
@@ -231,9 +249,13 @@ class OperandWriter(ABC):
         if operand.tile is None or operand.tile.buffer != "psum":
             return operand
         wanted = self.dtype_of(operand)
-        return self._copy(self.named(operand.text, "product"), "copied", wanted, operand.shape)
+        return self._copy(
+            self.named(operand.text, "product"), "copied", wanted, operand.shape
+        )
 
-    def _copy(self, source: str, wish: str, dtype: str, shape: Shape | None) -> NewOperand:
+    def _copy(
+        self, source: str, wish: str, dtype: str, shape: Shape | None
+    ) -> NewOperand:
         name = self.allocate(self.scope.new_name(wish), f"{source}.shape", dtype)
         self.issue("nisa.tensor_copy", name, {"src": source})
         return NewOperand(name, KnownTile(shape, dtype, "sbuf"))

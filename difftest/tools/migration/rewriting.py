@@ -21,7 +21,12 @@ from difftest.tools.migration.indices import Grids
 from difftest.tools.migration.rules import NotMechanicalError, Rule
 from difftest.tools.migration.scope import KnownTile, Scope, bound_names, tiled_blocks
 from difftest.tools.migration.statements import StatementWriter
-from difftest.tools.migration.unmigrated import Definitions, commented, nodes, rules_broken
+from difftest.tools.migration.unmigrated import (
+    Definitions,
+    commented,
+    nodes,
+    rules_broken,
+)
 from difftest.tools.migration.validation import Sources
 
 CLAUSES = ("orelse", "finalbody")
@@ -76,20 +81,28 @@ def migrate_source(text: str, others: ProjectModules | None = None) -> Migration
     returns = imported
     for _ in range(2):  # a kernel may call a function that is defined below it
         rewriting = _Rewriting(names, returns, taken)
-        body = rewriting.block(names.imported_today(module.body), rewriting.new_scope(set()))
+        body = rewriting.block(
+            names.imported_today(module.body), rewriting.new_scope(set())
+        )
         returns = imported | rewriting.returns
         if not called & rewriting.returns.keys():
             break
     whole = module.with_changes(body=body)
-    if f"{ITEMSIZE}(" in whole.code:  # insert the replacement before the first definition
+    if (
+        f"{ITEMSIZE}(" in whole.code
+    ):  # insert the replacement before the first definition
         text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
         body = list(whole.body)
         kinds = (cst.FunctionDef, cst.ClassDef)
-        place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
+        place = next(
+            n for n, statement in enumerate(body) if isinstance(statement, kinds)
+        )
         body[place:place] = cst.parse_module(text).body
         whole = whole.with_changes(body=body)
     code = whole.code
-    return MigrationResult(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
+    return MigrationResult(
+        code, tuple(rewriting.left), kernels_of(code), rewriting.returns
+    )
 
 
 def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile]:
@@ -106,7 +119,9 @@ def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile
 
 def kernels_of(code: str) -> frozenset[str]:
     """Return the functions of a file that a ``jit`` decorator makes kernels."""
-    functions = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef))
+    functions = (
+        node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)
+    )
     return frozenset(
         function.name
         for function in functions
@@ -117,7 +132,9 @@ def kernels_of(code: str) -> frozenset[str]:
 class _Rewriting:
     """A rewriter of a file's statements. ``returns`` holds the tiles found by an earlier pass."""
 
-    def __init__(self, names: ModuleNames, returns: dict[str, KnownTile], taken: set[str]) -> None:
+    def __init__(
+        self, names: ModuleNames, returns: dict[str, KnownTile], taken: set[str]
+    ) -> None:
         self.names = names
         self.known_returns = returns
         self.taken = taken
@@ -126,7 +143,9 @@ class _Rewriting:
         self.definitions = Definitions()
 
     def new_scope(self, taken: set[str]) -> Scope:
-        return Scope(self.names, Grids(self.names), taken=taken, returns=self.known_returns)
+        return Scope(
+            self.names, Grids(self.names), taken=taken, returns=self.known_returns
+        )
 
     def block(self, statements: Any, scope: Scope) -> list[Any]:
         """Return the rewritten statements. One statement may become several."""
@@ -160,14 +179,18 @@ class _Rewriting:
                 scope.integers.add(statement.target.value)
         if isinstance(statement.body, cst.IndentedBlock):
             inner = self.block(statement.body.body, scope)
-            scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
+            scope.counts = {
+                key: name for key, name in counts.items() if key in scope.counts
+            }
             changes["body"] = statement.body.with_changes(body=inner)
         for clause in CLAUSES:
             if getattr(statement, clause, None) is not None:
                 [changes[clause]] = self._statement(getattr(statement, clause), scope)
         if hasattr(statement, "handlers"):
             changes["handlers"] = self.block(statement.handlers, scope)
-        scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
+        scope.counts = {
+            key: name for key, name in counts.items() if key in scope.counts
+        }
         return self._commented(statement.with_changes(**changes), rules)
 
     def _function(self, function: cst.FunctionDef) -> Any:
@@ -178,7 +201,9 @@ class _Rewriting:
             function = visited
         scope = self.new_scope(set(self.taken))
         scope.function = function.name.value
-        scope.blocks = tiled_blocks(ast.parse(textwrap.dedent(_code(function))), self.names)
+        scope.blocks = tiled_blocks(
+            ast.parse(textwrap.dedent(_code(function))), self.names
+        )
         outer = self.definitions
         self.definitions = Definitions()
         result = self._compound(self._signature(function), scope)
@@ -196,7 +221,11 @@ class _Rewriting:
             if name == "nki.compiler.skip_middle_end_transformations":
                 continue
             if name == "nki.jit" and isinstance(inner, cst.Call):
-                kept = [a for a in inner.args if a.keyword is None or a.keyword.value != "mode"]
+                kept = [
+                    a
+                    for a in inner.args
+                    if a.keyword is None or a.keyword.value != "mode"
+                ]
                 bare = inner.with_changes(args=kept) if kept else inner.func
                 decorator = decorator.with_changes(decorator=bare)
             decorators.append(decorator)
@@ -207,7 +236,8 @@ class _Rewriting:
             for param in function.params.params
         ]
         return function.with_changes(
-            decorators=decorators, params=function.params.with_changes(params=parameters)
+            decorators=decorators,
+            params=function.params.with_changes(params=parameters),
         )
 
     def _is_typing(self, node: cst.BaseExpression) -> bool:
@@ -256,7 +286,11 @@ class _Rewriting:
         tile = scope.tile(statement.value)
         if tile is None or scope.function is None:
             return
-        dtype = tile.dtype if (tile.dtype or "").startswith(f"{self.names.local('nl')}.") else None
+        dtype = (
+            tile.dtype
+            if (tile.dtype or "").startswith(f"{self.names.local('nl')}.")
+            else None
+        )
         result = KnownTile(None, dtype, tile.buffer)
         before = self.returns.get(scope.function, result)
         self.returns[scope.function] = result if before == result else KnownTile()
@@ -267,7 +301,11 @@ def _code(node: cst.CSTNode) -> str:
 
 
 def _target_names(several: list[Any]) -> set[str]:
-    whole = [target.target for target in several if not isinstance(target.target, cst.Subscript)]
+    whole = [
+        target.target
+        for target in several
+        if not isinstance(target.target, cst.Subscript)
+    ]
     return {name.value for target in whole for name in nodes(target, cst.Name)}
 
 
@@ -278,7 +316,9 @@ class _Preparing(cst.CSTTransformer):
     """
 
     def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+        self,
+        original_node: cst.SimpleStatementLine,
+        updated_node: cst.SimpleStatementLine,
     ) -> Any:
         if len(updated_node.body) == 1:
             return updated_node
@@ -287,11 +327,15 @@ class _Preparing(cst.CSTTransformer):
         return cst.FlattenSentinel(lines)
 
     def leave_SimpleStatementSuite(
-        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+        self,
+        original_node: cst.SimpleStatementSuite,
+        updated_node: cst.SimpleStatementSuite,
     ) -> Any:
         return cst.IndentedBlock(_lines(updated_node))
 
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
+    def leave_Attribute(
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> Any:
         if updated_node.attr.value != "itemsize":
             return updated_node
         dtype = updated_node.with_changes(attr=cst.Name("dtype"))
@@ -300,14 +344,19 @@ class _Preparing(cst.CSTTransformer):
 
 def _lines(several: Any) -> list[cst.SimpleStatementLine]:
     bare = cst.MaybeSentinel.DEFAULT
-    lines = [cst.SimpleStatementLine([part.with_changes(semicolon=bare)]) for part in several.body]
+    lines = [
+        cst.SimpleStatementLine([part.with_changes(semicolon=bare)])
+        for part in several.body
+    ]
     lines[-1] = lines[-1].with_changes(trailing_whitespace=several.trailing_whitespace)
     return lines
 
 
 def _header(statement: Any) -> Any:
     """Return a compound statement without its blocks, which are rewritten separately."""
-    empty: dict[str, Any] = {clause: None for clause in CLAUSES if hasattr(statement, clause)}
+    empty: dict[str, Any] = {
+        clause: None for clause in CLAUSES if hasattr(statement, clause)
+    }
     if isinstance(statement.body, cst.IndentedBlock):
         empty["body"] = cst.IndentedBlock([])
     if hasattr(statement, "handlers"):
@@ -331,7 +380,9 @@ class Package:
 
     def migrated(self) -> dict[Path, MigrationResult]:
         """Return the migrated files by their paths relative to the folder."""
-        return {file.relative_to(self.folder): self._migrated(file) for file in self.files}
+        return {
+            file.relative_to(self.folder): self._migrated(file) for file in self.files
+        }
 
     def _migrated(self, file: Path) -> MigrationResult:
         result = self._results.get(file)
@@ -350,14 +401,21 @@ class Package:
         """Yield how many parts of a dotted name lead to the folder, and the parts after them."""
         parts = name.split(".")
         for count, part in enumerate(parts, 1):
-            if part == self.folder.name and list(self.folder.parts[-count:]) == parts[:count]:
+            if (
+                part == self.folder.name
+                and list(self.folder.parts[-count:]) == parts[:count]
+            ):
                 yield count, parts[count:]
 
     def file_of(self, name: str) -> Path | None:
         """Return the file of a dotted module name, or None if it is not in the folder."""
         parts = [name.split("."), *(rest for _, rest in self._named(name))]
         places = [self.folder.joinpath(*part) for part in parts]
-        files = [place for at in places for place in (at.with_suffix(".py"), at / "__init__.py")]
+        files = [
+            place
+            for at in places
+            for place in (at.with_suffix(".py"), at / "__init__.py")
+        ]
         return next((file for file in files if file in self.files), None)
 
     def sources(self, folder: Path, place: Path) -> Sources:

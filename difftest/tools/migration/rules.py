@@ -19,7 +19,10 @@ NOT_AFFINE = (
 )
 NEW_AXIS = ("an index cannot add a dimension", "use tensor.expand_dim(dim)")
 LOST = ("this index depends on the path to this line", "write the slices for each case")
-OPERATOR = ("tiles do not support arithmetic operators", "write the instruction, with its dst")
+OPERATOR = (
+    "tiles do not support arithmetic operators",
+    "write the instruction, with its dst",
+)
 BROADCAST = (
     "tiles do not broadcast across partitions or in more than one dimension",
     "copy the smaller tile to the shape of the larger tile with nl.broadcast_to",
@@ -42,7 +45,10 @@ INSIDE = (
     "assign its result to a name on a separate line",
 )
 SHAPE = ("the kernel must allocate the result", "allocate it, and pass it as dst=")
-UNKNOWN_CALL = ("this instruction writes to dst", "allocate its result, and pass it as dst=")
+UNKNOWN_CALL = (
+    "this instruction writes to dst",
+    "allocate its result, and pass it as dst=",
+)
 TARGET = (
     "this may assign to a tile or to a list",
     "pass the tile as dst= of the instruction",

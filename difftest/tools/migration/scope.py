@@ -6,7 +6,13 @@ import ast
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from difftest.tools.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
+from difftest.tools.migration.calls import (
+    ELEMENTWISE,
+    MAKERS,
+    NO_TILE,
+    REDUCTIONS,
+    positional,
+)
 from difftest.tools.migration.imports import ModuleNames
 from difftest.tools.migration.indices import ONE, ZERO, Grids, Term, items_of
 
@@ -91,7 +97,9 @@ class Scope:
         Assigned tiles stay tiles of unknown shape. Tiles that were only updated in place are kept.
         """
         tiles = {name: KnownTile() for name in assigned & set(self.tiles)}
-        kept = {name: self.tiles[name] for name in updated - assigned if name in self.tiles}
+        kept = {
+            name: self.tiles[name] for name in updated - assigned if name in self.tiles
+        }
         self.forget(assigned | updated)
         self.tiles |= tiles | kept
 
@@ -139,14 +147,20 @@ class Scope:
 
     def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
         """Record the sizes that ``rows, columns = a.shape`` names."""
-        sizes = [item.id for item in target.elts if isinstance(item, ast.Name) and item.id != "_"]
+        sizes = [
+            item.id
+            for item in target.elts
+            if isinstance(item, ast.Name) and item.id != "_"
+        ]
         if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
             return
         assert isinstance(value, ast.Attribute)
         self.integers |= set(sizes)
         if isinstance(value.value, ast.Name):
             old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
-            self.tiles[value.value.id] = old._replace(shape=tuple(map(Term.parse, sizes)))
+            self.tiles[value.value.id] = old._replace(
+                shape=tuple(map(Term.parse, sizes))
+            )
 
     def tile(self, node: ast.expr) -> KnownTile | None:
         """Return the tile that an expression of the current dialect is; None if unknown."""
@@ -167,7 +181,11 @@ class Scope:
         return None
 
     def _sliced(self, base: KnownTile, items: list[ast.expr]) -> KnownTile:
-        if len(items) == 1 and isinstance(items[0], ast.Constant) and items[0].value is ...:
+        if (
+            len(items) == 1
+            and isinstance(items[0], ast.Constant)
+            and items[0].value is ...
+        ):
             return base
         if base.shape is None or len(items) > len(base.shape):
             return KnownTile(_by_slices(items), base.dtype, base.buffer)
@@ -179,7 +197,11 @@ class Scope:
             )
             if selected is not None:
                 shape.append(selected)
-            elif number == 0 and not base.in_hbm and (is_number or isinstance(item, ast.Name)):
+            elif (
+                number == 0
+                and not base.in_hbm
+                and (is_number or isinstance(item, ast.Name))
+            ):
                 shape.append(ONE)
             elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
                 return KnownTile(None, base.dtype, base.buffer)
@@ -196,14 +218,24 @@ class Scope:
         shape = None
         if function.attr == "reshape" and len(call.args) == 1:
             shape = _sizes(call.args[0])
-        if function.attr == "expand_dim" and base.shape is not None and len(call.args) == 1:
+        if (
+            function.attr == "expand_dim"
+            and base.shape is not None
+            and len(call.args) == 1
+        ):
             place = Term.of(call.args[0]).constant
-            shape = None if place is None else (*base.shape[:place], ONE, *base.shape[place:])
+            shape = (
+                None
+                if place is None
+                else (*base.shape[:place], ONE, *base.shape[place:])
+            )
         return KnownTile(shape, base.dtype, base.buffer)
 
     def _made(self, name: str, call: ast.Call) -> KnownTile:
         """Return the tile that an NKI function returns."""
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        keywords = {
+            keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
+        }
         dtype = ast.unparse(keywords["dtype"]) if "dtype" in keywords else None
         operands = [self.tile(node) for node in [*call.args, *keywords.values()]]
         tiles = [tile for tile in operands if tile is not None]
@@ -214,14 +246,20 @@ class Scope:
             return KnownTile(first.shape, dtype or first.dtype, "sbuf")
         if name in REDUCTIONS:
             axis = keywords.get("axis", call.args[1] if len(call.args) > 1 else None)
-            keeps = "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
-            return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
+            keeps = (
+                "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
+            )
+            return KnownTile(
+                reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf"
+            )
         if name == "nl.transpose":
             is_matrix = len(first.shape or ()) == 2
             shape = first.shape[::-1] if first.shape and is_matrix else None
             return KnownTile(shape, dtype or first.dtype, "psum")
         if name == "nl.matmul":
-            return KnownTile(self._product(call), f"{self.names.local('nl')}.float32", "psum")
+            return KnownTile(
+                self._product(call), f"{self.names.local('nl')}.float32", "psum"
+            )
         if name == "nl.broadcast_to" and len(call.args) > 1:
             return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
         return KnownTile(None, dtype, None)
@@ -229,16 +267,25 @@ class Scope:
     def _product(self, call: ast.Call) -> Shape | None:
         """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        sides = [*call.args, *(keywords[name] for name in ("x", "y") if name in keywords)]
+        sides = [
+            *call.args,
+            *(keywords[name] for name in ("x", "y") if name in keywords),
+        ]
         tiles = [self.tile(side) for side in sides[:2]]
-        if len(tiles) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in tiles):
+        if len(tiles) != 2 or any(
+            tile is None or len(tile.shape or ()) != 2 for tile in tiles
+        ):
             return None
         x, y = (tile.shape or () for tile in tiles if tile is not None)
-        transposed = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        transposed = keywords.get(
+            "transpose_x", call.args[2] if len(call.args) > 2 else None
+        )
         is_transposed = transposed is not None and ast.unparse(transposed) == "True"
         return (x[1] if is_transposed else x[0], y[1])
 
-    def _new(self, name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> KnownTile:
+    def _new(
+        self, name: str, call: ast.Call, keywords: dict[str, ast.expr]
+    ) -> KnownTile:
         arguments = dict(zip(positional(name), call.args, strict=False)) | keywords
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
@@ -258,7 +305,9 @@ def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
     if not isinstance(item, ast.Slice) or item.step is not None:
         return None
     stop = size if item.upper is None else Term.of(item.upper)
-    return None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
+    return (
+        None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
+    )
 
 
 def _by_slices(items: list[ast.expr]) -> Shape | None:
@@ -299,7 +348,11 @@ def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | 
     if shape is None or axes is None:
         return None
     dims = {number % len(shape) for number in axes}
-    left = [ONE if n in dims else size for n, size in enumerate(shape) if keeps or n not in dims]
+    left = [
+        ONE if n in dims else size
+        for n, size in enumerate(shape)
+        if keeps or n not in dims
+    ]
     return tuple([*left, ONE] if len(left) < 2 else left)
 
 
@@ -331,7 +384,10 @@ def _place(call: ast.Call, names: ModuleNames) -> int:
     """Return the position of ``par_dim`` in the shape of an allocation; 0 without ``par_dim``."""
     if names.meant(call.func) not in MAKERS:
         return 0
-    shapes = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "shape")]
+    shapes = [
+        *call.args[:1],
+        *(key.value for key in call.keywords if key.arg == "shape"),
+    ]
     for shape in shapes:
         for place, size in enumerate(getattr(shape, "elts", [])):
             if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
@@ -354,7 +410,11 @@ def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
 
 
 def _is_use(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    return (
+        isinstance(node, ast.Name)
+        and node.id == name
+        and isinstance(node.ctx, ast.Load)
+    )
 
 
 def picks_one(item: ast.expr) -> bool:

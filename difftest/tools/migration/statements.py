@@ -6,7 +6,13 @@ import ast
 
 from difftest.simulator.frontend.levels import GONE
 from difftest.tools.migration import views
-from difftest.tools.migration.calls import INSTRUCTIONS, MAKERS, MATMUL, OPERATORS, RANGES
+from difftest.tools.migration.calls import (
+    INSTRUCTIONS,
+    MAKERS,
+    MATMUL,
+    OPERATORS,
+    RANGES,
+)
 from difftest.tools.migration.functions import FunctionWriter, ResultTarget
 from difftest.tools.migration.indices import EVERYTHING, box
 from difftest.tools.migration.operands import NewOperand, expression
@@ -38,7 +44,11 @@ class ExpressionWriter(FunctionWriter):
             return self._sign(node)
         if isinstance(node, ast.Attribute):
             own = bool(self.names.meant(node))
-            return node if own else ast.Attribute(self.value(node.value), node.attr, node.ctx)
+            return (
+                node
+                if own
+                else ast.Attribute(self.value(node.value), node.attr, node.ctx)
+            )
         if isinstance(node, (ast.Tuple, ast.List)):
             return type(node)([self.value(element) for element in node.elts], node.ctx)
         if isinstance(node, ast.Starred):
@@ -51,7 +61,9 @@ class ExpressionWriter(FunctionWriter):
             return node
         items, base = self.items(node), self.value(node.value)
         if any(grids.uses(item) for item in items):
-            return expression(views.view(ast.unparse(base), items, grids, EVERYTHING)[0])
+            return expression(
+                views.view(ast.unparse(base), items, grids, EVERYTHING)[0]
+            )
         if any(_is_new_axis(item) for item in items):
             return expression(self._expanded(ast.unparse(base), items))
         if isinstance(node.slice, ast.Tuple):
@@ -69,7 +81,9 @@ class ExpressionWriter(FunctionWriter):
                 kept.append(ast.unparse(item))
             else:
                 raise NotMechanicalError(*NEW_AXIS)
-        return f"{base}[{', '.join(kept)}]" + "".join(f".expand_dim({n})" for n in places)
+        return f"{base}[{', '.join(kept)}]" + "".join(
+            f".expand_dim({n})" for n in places
+        )
 
     def _call(self, node: ast.Call, wish: str | None) -> ast.expr:
         name = self.names.meant(node.func) or ""
@@ -81,7 +95,9 @@ class ExpressionWriter(FunctionWriter):
             return ast.Call(run, node.args[1:], node.keywords)
         if self.computes(node):
             return expression(self.computed(node, None, wish))
-        if name.startswith(("nl.", "nisa.")) and any(key.arg == "mask" for key in node.keywords):
+        if name.startswith(("nl.", "nisa.")) and any(
+            key.arg == "mask" for key in node.keywords
+        ):
             raise NotMechanicalError(*MASK)
         return self._plain_call(node, name)
 
@@ -93,18 +109,26 @@ class ExpressionWriter(FunctionWriter):
             function = ast.Attribute(inner, function.attr, function.ctx)
             is_tile = self.scope.tile(inner) is not None or isinstance(inner, ast.Name)
             if function.attr == "broadcast_to" and is_tile and self.scope.function:
-                sizes = ", ".join(ast.unparse(self.value(argument)) for argument in node.args)
-                return expression(f"{self.nl('broadcast_to')}({ast.unparse(inner)}, {sizes})")
+                sizes = ", ".join(
+                    ast.unparse(self.value(argument)) for argument in node.args
+                )
+                return expression(
+                    f"{self.nl('broadcast_to')}({ast.unparse(inner)}, {sizes})"
+                )
         elif isinstance(function, ast.Subscript):
             function = self._subscript(function)
         change = self.of_numpy if name.startswith(("nl.", "nisa.")) else self.value
         arguments = [change(argument) for argument in node.args]
-        keywords = [ast.keyword(keyword.arg, change(keyword.value)) for keyword in node.keywords]
+        keywords = [
+            ast.keyword(keyword.arg, change(keyword.value)) for keyword in node.keywords
+        ]
         if name == "nl.rand" and len(arguments) == 1 and not keywords:
             keywords.append(ast.keyword("dtype", expression(self.nl("float32"))))
         if name in MAKERS:
             arguments = [self._without_blocks(arg) for arg in arguments]
-            keywords = [ast.keyword(k.arg, self._without_blocks(k.value)) for k in keywords]
+            keywords = [
+                ast.keyword(k.arg, self._without_blocks(k.value)) for k in keywords
+            ]
         return ast.Call(function, arguments, keywords)
 
     def _without_blocks(self, node: ast.expr) -> ast.expr:
@@ -112,7 +136,10 @@ class ExpressionWriter(FunctionWriter):
         if not isinstance(node, (ast.Tuple, ast.List)):
             return node
         for place, size in enumerate(node.elts):
-            if isinstance(size, ast.Call) and self.names.meant(size.func) == "nl.par_dim":
+            if (
+                isinstance(size, ast.Call)
+                and self.names.meant(size.func) == "nl.par_dim"
+            ):
                 if place and not self.scope.moves_blocks:
                     raise NotMechanicalError(*GONE["nl.par_dim"])
                 others = [*node.elts[:place], *node.elts[place + 1 :]]
@@ -124,13 +151,18 @@ class ExpressionWriter(FunctionWriter):
             return node
         left = self.value(node.left)
         right = self.value(node.right)
-        sides = [NewOperand(ast.unparse(side), self.scope.tile(side)) for side in (left, right)]
+        sides = [
+            NewOperand(ast.unparse(side), self.scope.tile(side))
+            for side in (left, right)
+        ]
         if all(side.tile is None for side in sides):
             return ast.BinOp(left, node.op, right)
         name = OPERATORS.get(type(node.op).__name__)
         if name is None:
             raise NotMechanicalError(*OPERATOR)
-        return expression(self.binary(name, sides[0], sides[1], ResultTarget(node, None, wish)))
+        return expression(
+            self.binary(name, sides[0], sides[1], ResultTarget(node, None, wish))
+        )
 
     def _sign(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.value(node.operand)
@@ -150,7 +182,11 @@ class StatementWriter(ExpressionWriter):
 
     def statement(self, node: ast.stmt) -> list[str] | None:
         """Return the lines that replace a statement, or None if it stays unchanged."""
-        if isinstance(node, ast.AnnAssign) and node.value is not None and self._is_typing(node):
+        if (
+            isinstance(node, ast.AnnAssign)
+            and node.value is not None
+            and self._is_typing(node)
+        ):
             node = ast.Assign([node.target], node.value, lineno=1)
             return self.statement(node) or [ast.unparse(node)]
         if isinstance(node, ast.Assign):
@@ -180,7 +216,11 @@ class StatementWriter(ExpressionWriter):
         if isinstance(target, ast.Name) and grid is not None:
             grids.define(target.id, grid)
             return True
-        names = [item.id for item in getattr(target, "elts", []) if isinstance(item, ast.Name)]
+        names = [
+            item.id
+            for item in getattr(target, "elts", [])
+            if isinstance(item, ast.Name)
+        ]
         if not isinstance(grid, tuple) or len(names) != len(grid):
             return False
         for name, index in zip(names, grid, strict=True):
@@ -206,7 +246,11 @@ class StatementWriter(ExpressionWriter):
     # -- assignments -----------------------------------------------------------------------------
 
     def _assignment(self, node: ast.Assign) -> list[str] | None:
-        callee = self.names.meant(node.value.func) if isinstance(node.value, ast.Call) else None
+        callee = (
+            self.names.meant(node.value.func)
+            if isinstance(node.value, ast.Call)
+            else None
+        )
         if callee in INSTRUCTIONS and len(node.targets) != 1:
             raise NotMechanicalError(*SEVERAL)
         [target, *others] = node.targets
@@ -234,7 +278,9 @@ class StatementWriter(ExpressionWriter):
         index = target.slice
         tile = self.scope.tile(base)
         is_whole = isinstance(index, ast.Constant) and index.value is ...
-        if tile is None and not (is_whole or isinstance(index, ast.Tuple)):  # it may be a list
+        if tile is None and not (
+            is_whole or isinstance(index, ast.Tuple)
+        ):  # it may be a list
             if callee in INSTRUCTIONS:
                 raise NotMechanicalError(*TARGET)
             return self._with_value(node, self.value(node.value))
@@ -249,7 +295,9 @@ class StatementWriter(ExpressionWriter):
             return self.lines
         return self._into(node, self.operand(target).text.removesuffix("[...]"), tile)
 
-    def _into(self, node: ast.Assign, dst: str, tile: KnownTile | None) -> list[str] | None:
+    def _into(
+        self, node: ast.Assign, dst: str, tile: KnownTile | None
+    ) -> list[str] | None:
         """Write a tile, a number or a binary operation to a destination."""
         value = node.value
         if isinstance(value, ast.BinOp) and type(value.op).__name__ in OPERATORS:
@@ -274,7 +322,9 @@ class StatementWriter(ExpressionWriter):
 
     def _update(self, node: ast.AugAssign) -> list[str] | None:
         """Rewrite ``tile += ...`` as an update in place."""
-        base = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+        base = (
+            node.target.value if isinstance(node.target, ast.Subscript) else node.target
+        )
         is_product = isinstance(node.value, ast.Call) and (
             self.names.meant(node.value.func) in (MATMUL, "nl.matmul")
         )
@@ -297,7 +347,9 @@ class StatementWriter(ExpressionWriter):
             raise NotMechanicalError(*OPERATOR)
         place = self.operand(node.target)
         whole = NewOperand(place.text.removesuffix("[...]"), place.tile)
-        self.binary(name, whole, self.operand(node.value), ResultTarget(node.value, whole.text))
+        self.binary(
+            name, whole, self.operand(node.value), ResultTarget(node.value, whole.text)
+        )
         return self.lines
 
     def _product(self, call: ast.Call, dst: str) -> None:
@@ -331,7 +383,9 @@ class StatementWriter(ExpressionWriter):
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+    return next(
+        (keyword.value for keyword in call.keywords if keyword.arg == name), None
+    )
 
 
 def _is_mask(node: ast.expr) -> bool:

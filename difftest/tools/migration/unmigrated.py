@@ -12,7 +12,14 @@ import libcst as cst
 from difftest.simulator.frontend.levels import GONE
 from difftest.simulator.frontend.nki import isa, language
 from difftest.tools.migration.calls import INSTRUCTIONS
-from difftest.tools.migration.rules import INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
+from difftest.tools.migration.rules import (
+    INSIDE,
+    MASK,
+    OPERATOR,
+    PLATFORM,
+    UNKNOWN_CALL,
+    Rule,
+)
 from difftest.tools.migration.scope import Scope
 
 COMMENT = "# difftest migrate: {}; {}"
@@ -32,8 +39,13 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     for part in _of_kind(whole, cst.Call):
         broken += _of_call(part, names.of(part.func) or "")
     for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
-        bases = (side.value if isinstance(side, cst.Subscript) else side for side in part.children)
-        if any(isinstance(base, cst.Name) and base.value in scope.tiles for base in bases):
+        bases = (
+            side.value if isinstance(side, cst.Subscript) else side
+            for side in part.children
+        )
+        if any(
+            isinstance(base, cst.Name) and base.value in scope.tiles for base in bases
+        ):
             broken.append(OPERATOR)
     return broken
 
@@ -42,7 +54,9 @@ def _of_name(name: str | None) -> Iterator[Rule]:
     module, _, rest = (name or "").partition(".")
     if name in GONE:
         yield GONE[name]
-    elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
+    elif module in TODAYS_MODULES and not hasattr(
+        TODAYS_MODULES[module], rest.partition(".")[0]
+    ):
         yield f"the current dialect does not have {name}", "see `difftest api`"
 
 
@@ -64,7 +78,8 @@ def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
 def commented(statement: Any, rules: list[Rule]) -> Any:
     """Return the statement below one comment for each rule that it breaks."""
     comments = [
-        cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule))) for rule in dict.fromkeys(rules)
+        cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule)))
+        for rule in dict.fromkeys(rules)
     ]
     if not comments:
         return statement
@@ -108,9 +123,13 @@ class Definitions:
         """Return the function without its unused definitions, and the rules of the others."""
         if not self.lines:
             return function, []
-        used = _names(function.visit(_Settling(self.lines, [])))  # names that other lines use
+        used = _names(
+            function.visit(_Settling(self.lines, []))
+        )  # names that other lines use
         kept: list[cst.SimpleStatementLine] = []
-        while new := [line for line in self.lines if line not in kept and _targets(line) & used]:
+        while new := [
+            line for line in self.lines if line not in kept and _targets(line) & used
+        ]:
             kept += new
             used |= set().union(*map(_names, new))
         rules = [GONE["nl.arange"] for _ in kept]
@@ -136,7 +155,9 @@ class _Settling(cst.CSTTransformer):
         self.gone = {id(line) for line in lines} - self.kept
 
     def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+        self,
+        original_node: cst.SimpleStatementLine,
+        updated_node: cst.SimpleStatementLine,
     ) -> Any:
         if id(original_node) in self.kept:
             return commented(updated_node, [GONE["nl.arange"]])
@@ -154,7 +175,9 @@ class _Settling(cst.CSTTransformer):
                 continue
             if comments:
                 lines = list(new.leading_lines)
-                while lines and lines[0].comment is None and comments[-1].comment is None:
+                while (
+                    lines and lines[0].comment is None and comments[-1].comment is None
+                ):
                     lines = lines[1:]  # keep one blank line only
                 new = new.with_changes(leading_lines=[*comments, *lines])
                 comments = []

@@ -58,7 +58,9 @@ class ValidationCall(NamedTuple):
             for name, value in self.keywords.items()
             if not isinstance(value, np.ndarray)
         ]
-        return ", ".join([self.dtype, *(str(list(shape)) for shape in self.shapes), *others])
+        return ", ".join(
+            [self.dtype, *(str(list(shape)) for shape in self.shapes), *others]
+        )
 
 
 def calls_of_shapes(
@@ -82,13 +84,17 @@ def calls_of_shapes(
     def call(draw: DrawFn, dtype: str) -> ValidationCall:
         values = {name: draw(source) for name, source in sizes.items()}
         own = tuple(
-            tuple(values[dim] if isinstance(dim, str) else dim for dim in shape) for shape in shapes
+            tuple(values[dim] if isinstance(dim, str) else dim for dim in shape)
+            for shape in shapes
         )
         wanted = as_dtype(dtype)
         drawn = [draw(recipes(wanted.name, random=True)) for _ in own]
 
         def arrays() -> list[Array]:
-            return [recipe.build(shape, wanted) for recipe, shape in zip(drawn, own, strict=True)]
+            return [
+                recipe.build(shape, wanted)
+                for recipe, shape in zip(drawn, own, strict=True)
+            ]
 
         return ValidationCall(dtype, own, arrays, keywords, grid)
 
@@ -195,10 +201,18 @@ def validate_translation(
         before = _loaded(old, "classic", kernel)
         after = _loaded(new, "new", kernel)
         for call in calls:
-            _compare(_run(before, call, setting), _run(after, call, setting), call, setting, proof)
+            _compare(
+                _run(before, call, setting),
+                _run(after, call, setting),
+                call,
+                setting,
+                proof,
+            )
     if not proof.same and not proof.rounded:
         message = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
-        reasons = [f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]]
+        reasons = [
+            f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]
+        ]
         raise ValidationError("; ".join([message, *reasons]))
     return proof
 
@@ -225,7 +239,9 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            raise ValidationError(f"the {dialect} file does not load: {error}") from error
+            raise ValidationError(
+                f"the {dialect} file does not load: {error}"
+            ) from error
     try:
         return function_in(module, kernel, f"the {dialect} file")
     except LookupError as error:
@@ -236,7 +252,11 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
 def _imports_from(sources: Sources, name: str) -> Iterator[None]:
     """Make the modules around a file importable within the block, and unload them afterwards."""
     root = sources.root or sources.file.parent
-    own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
+    own = (
+        {sources.package}
+        if sources.package
+        else {place.stem for place in root.glob("*.py")}
+    )
     with in_front(root, {*own, name}):
         if sources.package and not (root / sources.package / "__init__.py").is_file():
             # Without __init__.py, Python prefers a regular package later on the path.
@@ -262,7 +282,10 @@ def _run(kernel: Any, call: ValidationCall, setting: ValidationSettings) -> _Ran
         return _Ran([], [], f"{type(error).__name__}: {error}")
     exact: list[ExactOutput] = []
     if result.exact is not None and result.exact.has_meaning:
-        exact = [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+        exact = [
+            *result.exact.outputs,
+            *(output for _, output in result.exact.arguments),
+        ]
     arrays += [value for value in keywords.values() if isinstance(value, np.ndarray)]
     return _Ran([*result.outputs, *arrays], exact, None)
 
@@ -286,21 +309,29 @@ def _compare(
         return
     for dialect, refusal in refusals.items():
         if refusal is not None:
-            raise ValidationError(f"the {dialect} kernel fails, {call.label()}: {refusal}")
+            raise ValidationError(
+                f"the {dialect} kernel fails, {call.label()}: {refusal}"
+            )
     different = _difference(before.arrays, after.arrays, call.label())
     if different is None:
         proof.same.append(call)
     elif setting.may_round and _is_rounding(before, after):
         proof.rounded.append(call)
     else:
-        hint = "" if setting.may_round else "; --rounding accepts differences due to rounding"
+        hint = (
+            ""
+            if setting.may_round
+            else "; --rounding accepts differences due to rounding"
+        )
         raise ValidationError(f"{different}{hint}")
 
 
 def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
     """Return the first difference in bits as text, or None if all arrays agree."""
     if len(before) != len(after):
-        raise ValidationError(f"{where}: {len(before)} arrays before, {len(after)} after")
+        raise ValidationError(
+            f"{where}: {len(before)} arrays before, {len(after)} after"
+        )
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         if old.shape != new.shape or old.dtype != new.dtype:
             raise ValidationError(
@@ -321,6 +352,8 @@ def _is_rounding(before: _Ran, after: _Ran) -> bool:
         return False
     return all(
         output.value.shape == other.value.shape
-        and bool(np.allclose(output.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True))
+        and bool(
+            np.allclose(output.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True)
+        )
         for output, other in zip(before.exact, after.exact, strict=True)
     )

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from difftest.simulator.frontend.levels import GONE
-from difftest.tools.migration.indices import ONE, ZERO, GridAxis, GridIndex, Grids, MaskBox, Term
+from difftest.tools.migration.indices import (
+    ONE,
+    ZERO,
+    GridAxis,
+    GridIndex,
+    Grids,
+    MaskBox,
+    Term,
+)
 from difftest.tools.migration.rules import NOT_AFFINE, NotMechanicalError
 
 
@@ -35,14 +43,18 @@ def view(
     """Return ``base[items]`` as a masked view, and its shape without the mask."""
     numbers = [item.value for item in items if isinstance(item, ast.Constant)]
     # Slices and new axes have another meaning in an index that also contains grids.
-    if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {int}:
+    if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {
+        int
+    }:
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
     ndim = max(index.ndim for index in indices)
     places = [place for index in indices for place in index.axes]
     if len(set(places)) != len(places):
         raise NotMechanicalError(*NOT_AFFINE)
-    sizes = {place: axis.size for index in indices for place, axis in index.axes.items()}
+    sizes = {
+        place: axis.size for index in indices for place, axis in index.axes.items()
+    }
     free = [place for place in range(-ndim, 0) if place not in sizes]
     key = _Key()
     for index in indices:

@@ -23,7 +23,12 @@ from difftest.testing.harness.explicit import case_from_json
 from difftest.testing.harness.limits import LIMITS, USED
 from difftest.testing.harness.spec import KernelSpec
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import Mutant, functions_in, functions_of, read_source
+from difftest.tools.mutants.mutant import (
+    Mutant,
+    functions_in,
+    functions_of,
+    read_source,
+)
 from difftest.tools.mutants.mutant_runner import (
     EQUIVALENT,
     INVALID,
@@ -76,7 +81,8 @@ class ResultCache:
             return None
         death = Kill(**row["death"]) if row["death"] else None
         return MutantResult(
-            **{member.name: row[member.name] for member in fields(MutantResult)} | {"death": death}
+            **{member.name: row[member.name] for member in fields(MutantResult)}
+            | {"death": death}
         )
 
     def killer(self, key: str) -> tuple[str, str] | None:
@@ -93,7 +99,11 @@ def digest_of(suites: Iterable[Suite]) -> str:
     """Return a digest of everything that decides which mutants the tests find."""
     whole = hashlib.sha256(package_digest().encode())
     for suite in suites:
-        for part in (suite.name, *_parts(suite.spec), *(case.to_json() for case in suite.drawn)):
+        for part in (
+            suite.name,
+            *_parts(suite.spec),
+            *(case.to_json() for case in suite.drawn),
+        ):
             whole.update(part.encode() + b"\0")
     return whole.hexdigest()[:24]
 
@@ -119,7 +129,9 @@ def _text(function: Callable[..., Any]) -> Iterable[str]:
     for part in functions_of(function):
         source = read_source(part.__code__.co_filename)
         line = part.__code__.co_firstlineno
-        yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
+        yield source.segment(
+            next(node for at, node in functions_in(source.tree) if at == line)
+        )
 
 
 @functools.cache
@@ -183,7 +195,10 @@ def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
 
 
 def run_in_processes(
-    tasks: Iterable[Task], count: int, orders: WorkerSetup, limits: Callable[[Test], float]
+    tasks: Iterable[Task],
+    count: int,
+    orders: WorkerSetup,
+    limits: Callable[[Test], float],
 ) -> Iterator[tuple[Mutant, MutantResult]]:
     """Judge mutants in ``count`` processes; yield each mutant with its result.
 
@@ -265,22 +280,30 @@ class Campaign:
 
     def __post_init__(self) -> None:
         count = self.settings.cases
-        self.cases = {name: drawn_cases(spec, count) for name, spec in self.specs.items()}
+        self.cases = {
+            name: drawn_cases(spec, count) for name, spec in self.specs.items()
+        }
         self.suites = suites_of(self.specs, self.cases)
         self._owners: dict[tuple[str, int], list[Suite]] = {}
         for suite in self.suites.values():
             for function in suite.functions:
                 place = function.__code__.co_filename, function.__code__.co_firstlineno
                 self._owners.setdefault(place, []).append(suite)
-        functions = {id(part): part for suite in self.suites.values() for part in suite.functions}
+        functions = {
+            id(part): part for suite in self.suites.values() for part in suite.functions
+        }
         self.mutants: Sequence[Mutant] = mutants_of(functions.values())
-        self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
+        self._digests = {
+            place: digest_of(owners) for place, owners in self._owners.items()
+        }
 
     def owners(self, mutant: Mutant) -> list[Suite]:
         """Return the suites whose kernels contain the mutant's function."""
         return self._owners[mutant.file, mutant.first_line]
 
-    def run(self, collect: Collect, seen: Callable[[Mutant, MutantResult], None]) -> None:
+    def run(
+        self, collect: Collect, seen: Callable[[Mutant, MutantResult], None]
+    ) -> None:
         """Judge the mutants without a valid result; call ``seen`` after each mutant.
 
         Raises
@@ -297,7 +320,9 @@ class Campaign:
                 self.kept += 1
                 seen(mutant, record)
         if left and self.settings.budget != 0:
-            self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
+            self._baseline(
+                {suite.name for mutant in left for suite in self.owners(mutant)}
+            )
             for mutant, judged in self._judged(self._tasks(left), collect):
                 result = self._with_coverage(mutant, judged)
                 self.results[mutant] = result
@@ -325,7 +350,11 @@ class Campaign:
 
         The test that found the mutant last time comes first.
         """
-        end = None if self.settings.budget is None else time.monotonic() + self.settings.budget
+        end = (
+            None
+            if self.settings.budget is None
+            else time.monotonic() + self.settings.budget
+        )
         for mutant in mutants:
             if end is not None and time.monotonic() > end:
                 return
@@ -350,8 +379,12 @@ class Campaign:
             for owner, suite in enumerate(owners)
             for index, (test, case) in enumerate(suite.tests.items())
         ]
-        quick = [test for test, own in tests if own and self._covers.get(test, set()) & lines]
-        slow = [test for test, own in tests if (own or not quick) and not is_quick(test[1])]
+        quick = [
+            test for test, own in tests if own and self._covers.get(test, set()) & lines
+        ]
+        slow = [
+            test for test, own in tests if (own or not quick) and not is_quick(test[1])
+        ]
         return quick + sorted(slow, key=lambda pair: pair[1] == EDGES)
 
     def _with_coverage(self, mutant: Mutant, result: MutantResult) -> MutantResult:
@@ -372,9 +405,14 @@ class Campaign:
             for mutant, tests in tasks:
                 yield mutant, judge.judge(mutant, tests)
             return
-        texts = {name: [case.to_json() for case in cases] for name, cases in self.cases.items()}
+        texts = {
+            name: [case.to_json() for case in cases]
+            for name, cases in self.cases.items()
+        }
         orders = WorkerSetup(collect, texts, settings.memory)
         yield from run_in_processes(tasks, settings.workers, orders, self._limit)
 
     def _limit(self, test: Test) -> float:
-        return _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES
+        return (
+            _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES
+        )

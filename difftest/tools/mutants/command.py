@@ -37,7 +37,9 @@ from difftest.tools.mutants.score import ALIVE, DEAD, lines_of, markdown, stryke
 
 @click.command()
 @click.argument("tests", nargs=-1, required=True, metavar="TESTS...")
-@click.option("--cases", type=click.IntRange(1), default=100, help="Drawn for each kernel test.")
+@click.option(
+    "--cases", type=click.IntRange(1), default=100, help="Drawn for each kernel test."
+)
 @click.option(
     "-n",
     "workers",
@@ -47,14 +49,26 @@ from difftest.tools.mutants.score import ALIVE, DEAD, lines_of, markdown, stryke
 )
 @click.option("--budget", type=click.FloatRange(0), help="Seconds for all mutants.")
 @click.option(
-    "--memory", type=click.FloatRange(0.1), default=8.0, help="GiB that a case may take (Linux)."
+    "--memory",
+    type=click.FloatRange(0.1),
+    default=8.0,
+    help="GiB that a case may take (Linux).",
 )
 @click.option("--fresh", is_flag=True, help="Forget what earlier runs found.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the mutants that were found, too.")
-@click.option("--json", "json_file", type=OutputFile(), help="The report in Stryker's schema.")
-@click.option("--table", "table_file", type=OutputFile(), help="The scores, as Markdown.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show the mutants that were found, too."
+)
+@click.option(
+    "--json", "json_file", type=OutputFile(), help="The report in Stryker's schema."
+)
+@click.option(
+    "--table", "table_file", type=OutputFile(), help="The scores, as Markdown."
+)
 def mutate(
-    tests: tuple[str, ...], json_file: Path | None, table_file: Path | None, **options: Any
+    tests: tuple[str, ...],
+    json_file: Path | None,
+    table_file: Path | None,
+    **options: Any,
 ) -> None:
     """Plant bugs in kernels, and report which of them tests find.
 
@@ -64,10 +78,14 @@ def mutate(
     It is also 1 if the budget ends before a mutant is judged.
     """
     memory = 1024 * options["memory"]
-    settings = CampaignLimits(options["cases"], options["workers"], options["budget"], memory)
+    settings = CampaignLimits(
+        options["cases"], options["workers"], options["budget"], memory
+    )
     ledger = ResultCache(FOLDER, fresh=options["fresh"])
     try:
-        campaign = campaign_on(tests, settings, ledger, click.echo, every=options["verbose"])
+        campaign = campaign_on(
+            tests, settings, ledger, click.echo, every=options["verbose"]
+        )
     except BaselineError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
@@ -122,7 +140,11 @@ def ending(campaign: Campaign) -> str:
     """Return the score, and the number of mutants that the budget left."""
     left = len(campaign.mutants) - len(campaign.results)
     note = f", {campaign.kept} known from before" if campaign.kept else ""
-    rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
+    rest = (
+        f"\nleft by the budget: {left}; the same command goes on with them"
+        if left
+        else ""
+    )
     return f"mutants: {len(campaign.mutants)}{note}\n{total(campaign.results.values())}{rest}"
 
 
@@ -135,7 +157,9 @@ def _kernel_tests(reports: Iterable[Iterable[Any]], root: Path) -> dict[str, Non
     for report in itertools.chain.from_iterable(reports):
         if PROPERTY in dict(getattr(report, "user_properties", ())):
             places.append(report.nodeid.partition("[")[0].partition("::"))
-    return dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)
+    return dict.fromkeys(
+        f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places
+    )
 
 
 def mutate_session(session: pytest.Session, cases: int) -> None:
@@ -147,7 +171,9 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
     terminal.write_line("")
     terminal.section("planted bugs")
     if session.exitstatus != pytest.ExitCode.OK or not tests:
-        terminal.write_line("none: no kernel test ran" if not tests else "none: tests failed")
+        terminal.write_line(
+            "none: no kernel test ran" if not tests else "none: tests failed"
+        )
         return
     amount = CampaignLimits(cases, PROCESSES)
     ledger = ResultCache(root / FOLDER)

@@ -43,8 +43,12 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
             change = source.change(at, text)
             if source.text[change.start : change.end] != change.text:
                 key = (file, change.start, change.end, change.text)
-                mutants.setdefault(key, Mutant(file, qualified_name(function), name, change))
-    return sorted(mutants.values(), key=lambda row: (row.file, row.change.start, row.change.end))
+                mutants.setdefault(
+                    key, Mutant(file, qualified_name(function), name, change)
+                )
+    return sorted(
+        mutants.values(), key=lambda row: (row.file, row.change.start, row.change.end)
+    )
 
 
 def _replacements(
@@ -64,7 +68,9 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
     The walk skips f-strings, messages of ``assert``, and ``raise`` statements. It enters nested
     functions.
     """
-    left: list[tuple[tuple[ast.AST, ...], ast.AST]] = [((), line) for line in function.body]
+    left: list[tuple[tuple[ast.AST, ...], ast.AST]] = [
+        ((), line) for line in function.body
+    ]
     while left:
         parents, node = left.pop()
         if isinstance(node, (ast.JoinedStr, ast.Raise)):
@@ -72,7 +78,11 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
         if parents and isinstance(parents[0], ast.Assert) and node is parents[0].msg:
             continue
         yield parents, node
-        inner = node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node)
+        inner = (
+            node.body
+            if isinstance(node, ast.FunctionDef)
+            else ast.iter_child_nodes(node)
+        )
         left += [((node, *parents), child) for child in inner]
 
 
@@ -87,17 +97,41 @@ def _language(source: KernelText, function: ast.FunctionDef) -> str:
 
 
 _SWAPS = {"maximum": "minimum", "max": "min", "add": "subtract", "less": "less_equal"}
-_SWAPS |= {"greater": "greater_equal"} | {second: first for first, second in _SWAPS.items()}
+_SWAPS |= {"greater": "greater_equal"} | {
+    second: first for first, second in _SWAPS.items()
+}
 _OTHERS = {"multiply": "add", "divide": "multiply", "exp": "square", "square": "copy"}
 _OTHERS |= {"greater_equal": "greater", "rsqrt": "sqrt", "silu": "gelu"} | _SWAPS
 """The operation that replaces each operation."""
-_OPTIONAL = ("bias", "scale", "mask", "op1", "operand1", "pattern", "channel_multiplier", "offset")
+_OPTIONAL = (
+    "bias",
+    "scale",
+    "mask",
+    "op1",
+    "operand1",
+    "pattern",
+    "channel_multiplier",
+    "offset",
+)
 """Optional arguments: without one, the instruction stays valid but computes something else."""
-_PAIRS = (("data1", "data2"), ("stationary", "moving"), ("operand0", "operand1"), ("op0", "op1"))
+_PAIRS = (
+    ("data1", "data2"),
+    ("stationary", "moving"),
+    ("operand0", "operand1"),
+    ("op0", "op1"),
+)
 _COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "max", "min")
 _ORDERED = ("subtract", "divide", "nc_matmul", "matmul")
 """Calls of the classic dialect that do not commute in their first two arguments."""
-_PASSED_ON = ("tensor_scalar", "multiply", "add", "subtract", "divide", "maximum", "minimum")
+_PASSED_ON = (
+    "tensor_scalar",
+    "multiply",
+    "add",
+    "subtract",
+    "divide",
+    "maximum",
+    "minimum",
+)
 _TRANSPOSES = ("nc_transpose", "transpose", "dma_transpose")
 _BUFFERS = ("ndarray", "zeros", "full", "ones", "empty")
 
@@ -121,7 +155,11 @@ def _transpose_left_out(site: MutationSite) -> Iterator[Replacement]:
 @mutation_operator("instruction passed over", ast.Call)
 def _passed_over(site: MutationSite) -> Iterator[Replacement]:
     node = site.node
-    if isinstance(node.func, ast.Attribute) and called_name(node) in _PASSED_ON and node.args:
+    if (
+        isinstance(node.func, ast.Attribute)
+        and called_name(node) in _PASSED_ON
+        and node.args
+    ):
         yield node, site.text(node.args[0])
 
 
@@ -143,12 +181,17 @@ def _keywords_swapped(site: MutationSite) -> Iterator[Replacement]:
     """Swap each pair of keyword operands that differ, unless the operation commutes."""
     node = site.node
     keywords = keywords_of(node)
-    if "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE:
+    if (
+        "op" in keywords
+        and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
+    ):
         return
     for first, second in _PAIRS:
         if first not in keywords or second not in keywords:
             continue
-        if site.source.segment(keywords[first]) == site.source.segment(keywords[second]):
+        if site.source.segment(keywords[first]) == site.source.segment(
+            keywords[second]
+        ):
             continue
         swapped = copy.deepcopy(node)
         for keyword in swapped.keywords:
@@ -187,7 +230,9 @@ def _argument_dropped(site: MutationSite) -> Iterator[Replacement]:
         if name in _OPTIONAL and isinstance(node.func, ast.Attribute):
             without = copy.deepcopy(node)
             gone = ("op1", "operand1") if name in ("op1", "operand1") else (name,)
-            without.keywords = [keyword for keyword in without.keywords if keyword.arg not in gone]
+            without.keywords = [
+                keyword for keyword in without.keywords if keyword.arg not in gone
+            ]
             yield node, ast.unparse(without)
 
 
@@ -225,7 +270,9 @@ def _dtype_fixed(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("narrower accumulation", ast.Attribute)
 def _narrower(site: MutationSite) -> Iterator[Replacement]:
-    compared = any(isinstance(parent, (ast.Assert, ast.Compare)) for parent in site.parents)
+    compared = any(
+        isinstance(parent, (ast.Assert, ast.Compare)) for parent in site.parents
+    )
     if site.node.attr == "float32" and not compared:
         yield site.node, f"{site.source.segment(site.node.value)}.bfloat16"
 
@@ -236,7 +283,9 @@ def _loop_invariant_buffers(loop: ast.For) -> Iterator[ast.Assign]:
     assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     for line in loop.body:
         if isinstance(line, ast.Assign) and called_name(line.value) in _BUFFERS:
-            read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
+            read = {
+                node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)
+            }
             if not read & assigned:
                 yield line
 

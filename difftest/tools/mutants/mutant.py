@@ -89,11 +89,20 @@ class Mutant:
     def key(self) -> str:
         """A digest of the function and the change, independent of other lines of the file."""
         name = self.function.rpartition(":")[0]
-        node = next(node for at, node in functions_in(self.source.tree) if at == self.first_line)
+        node = next(
+            node for at, node in functions_in(self.source.tree) if at == self.first_line
+        )
         begin, _ = self.source.span(node)
         start = self.change.start - begin
         end = self.change.end - begin
-        parts = name, self.source.segment(node), start, end, self.change.text, self.operator
+        parts = (
+            name,
+            self.source.segment(node),
+            start,
+            end,
+            self.change.text,
+            self.operator,
+        )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
     def diff(self) -> list[str]:
@@ -101,7 +110,9 @@ class Mutant:
         old = self.source.text.splitlines()
         new = self.text.splitlines()
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
-        return [line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()]
+        return [
+            line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()
+        ]
 
     def code(self, function: FunctionType) -> CodeType:
         """Return the code of the function with the change.
@@ -112,7 +123,10 @@ class Mutant:
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
         for code in codes_in(module):
-            if (code.co_name, code.co_firstlineno) == (function.__name__, self.first_line):
+            if (code.co_name, code.co_firstlineno) == (
+                function.__name__,
+                self.first_line,
+            ):
                 if code.co_freevars != function.__code__.co_freevars:
                     raise SyntaxError("the change takes a name of the closure away")
                 return code
@@ -123,7 +137,15 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
     """Yield the functions of a tree with their first lines, decorators included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            yield min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node
+            yield (
+                min(
+                    [
+                        node.lineno,
+                        *(decorator.lineno for decorator in node.decorator_list),
+                    ]
+                ),
+                node,
+            )
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -144,7 +166,12 @@ def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
     entry = linecache.cache.get(mutant.file)
     function.__code__ = mutant.code(function)
     text = mutant.text
-    linecache.cache[mutant.file] = (len(text), None, text.splitlines(keepends=True), mutant.file)
+    linecache.cache[mutant.file] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        mutant.file,
+    )
     try:
         yield
     finally:
@@ -166,7 +193,11 @@ def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
     while left:
         value = left.pop(0)
         function = function_in(value) if callable(value) else None
-        if function is None or id(function) in reached or not _has_user_source(function):
+        if (
+            function is None
+            or id(function) in reached
+            or not _has_user_source(function)
+        ):
             continue
         reached[id(function)] = function
         left += _named_values(function)
@@ -188,7 +219,9 @@ def _has_user_source(function: FunctionType) -> bool:
 def _named_values(function: FunctionType) -> Iterator[Any]:
     """Yield the values that a function's code names: closure cells, globals and module members."""
     names = list(code_names(function.__code__))
-    yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
+    yield from (
+        cell.cell_contents for cell in function.__closure__ or () if cell != CellType()
+    )
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):

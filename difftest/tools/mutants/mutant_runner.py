@@ -28,7 +28,9 @@ STATUSES = {
 }
 """The statuses of mutants, and Stryker's name for each. Stryker's viewers exclude ignored mutants
 from the score. The text of an ``invalid`` mutant is not valid Python."""
-KILLED, TIMEOUT, SURVIVED, ROUNDED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = STATUSES
+KILLED, TIMEOUT, SURVIVED, ROUNDED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = (
+    STATUSES
+)
 SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
 """The statuses of suspected equivalents."""
 _IN_FULL = 10
@@ -122,7 +124,9 @@ class _Comparison(NamedTuple):
 class _Trial:
     """The tests of one mutant, whose code is in place."""
 
-    def __init__(self, runner: MutantRunner, mutant: Mutant, function: FunctionType) -> None:
+    def __init__(
+        self, runner: MutantRunner, mutant: Mutant, function: FunctionType
+    ) -> None:
         self.runner = runner
         self.mutant = mutant
         self.function = function
@@ -145,9 +149,15 @@ class _Trial:
                 continue
             self.runner.announce(test)
             death = suite.run(name)
-            own = None if death is None or is_quick(name) else self._run_original(suite, name)
+            own = (
+                None
+                if death is None or is_quick(name)
+                else self._run_original(suite, name)
+            )
             if own is not None:
-                why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
+                why = (
+                    f"{suite.name}, {name}, fails without a planted bug: {own.message}"
+                )
                 return MutantResult(SURVIVED, ran=self._ran, why=why)
             if death is not None:
                 return MutantResult(KILLED, suite.name, death, self._ran)
@@ -160,7 +170,9 @@ class _Trial:
         if name == EDGES:
             return self._surviving(tests)[0] in SUSPECTED
         has_case = self.runner.suites[suite].tests[name] is not None
-        return index >= _IN_FULL and has_case and self._compare(tests[index]).has_same_bits
+        return (
+            index >= _IN_FULL and has_case and self._compare(tests[index]).has_same_bits
+        )
 
     def _run_original(self, suite: Suite, name: str) -> Kill | None:
         """Run an example, or the edges, without the mutant."""
@@ -195,21 +207,33 @@ class _Trial:
 
         The status depends on whether instructions or output bits differ from the original's.
         """
-        cases = [test for test in tests if self.runner.suites[test[0]].tests[test[1]] is not None]
+        cases = [
+            test
+            for test in tests
+            if self.runner.suites[test[0]].tests[test[1]] is not None
+        ]
         if not cases:
             return SURVIVED, "no case runs these lines"
-        others = [test for test in reversed(cases) if not self._compare(test).has_same_bits]
+        others = [
+            test for test in reversed(cases) if not self._compare(test).has_same_bits
+        ]
         for test in others:
             if self._compare(test).is_farther:
                 return SURVIVED, self._explain_bits(test)
         if others:
-            return ROUNDED, f"as near to the reference in all {len(others)} cases with other bits"
+            return (
+                ROUNDED,
+                f"as near to the reference in all {len(others)} cases with other bits",
+            )
         same = sum(self._compare(test).has_same_trace for test in cases)
         total = len(cases)
         if same == total and self.mutant.operator.startswith("check"):
             return SURVIVED, "no refusal and no call at the edge needs the whole check"
         if same == total:
-            return EQUIVALENT, f"the same instructions and the same bits in all {total} cases"
+            return (
+                EQUIVALENT,
+                f"the same instructions and the same bits in all {total} cases",
+            )
         return (
             SAME_BITS,
             f"the same bits in all {total} cases, by other instructions in {total - same}",

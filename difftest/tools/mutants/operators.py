@@ -36,7 +36,9 @@ class MutationSite:
 
     def text(self, node: ast.AST) -> str:
         """Return the source of a node, in parentheses if it has several parts."""
-        simple = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
+        simple = isinstance(
+            node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript)
+        )
         return self.source.segment(node) if simple else f"({self.source.segment(node)})"
 
     @property
@@ -70,19 +72,34 @@ def called_name(node: ast.AST) -> str:
 
 def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
     """Return the keyword arguments of a call by name."""
-    return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+    return {
+        keyword.arg: keyword.value
+        for keyword in node.keywords
+        if keyword.arg is not None
+    }
 
 
 def _iterations(site: MutationSite, sign: str) -> Iterator[Replacement]:
     """Yield bounds that end a loop one iteration early, or late."""
     args = site.node.args
-    if called_name(site.node) in RANGES and args and not isinstance(args[0], ast.Starred):
+    if (
+        called_name(site.node) in RANGES
+        and args
+        and not isinstance(args[0], ast.Starred)
+    ):
         stop = args[1 if len(args) > 1 else 0]
-        yield stop, f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}"
+        yield (
+            stop,
+            f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}",
+        )
 
 
-mutation_operator("last tile missing", ast.Call)(functools.partial(_iterations, sign="-"))
-mutation_operator("loop one turn too long", ast.Call)(functools.partial(_iterations, sign="+"))
+mutation_operator("last tile missing", ast.Call)(
+    functools.partial(_iterations, sign="-")
+)
+mutation_operator("loop one turn too long", ast.Call)(
+    functools.partial(_iterations, sign="+")
+)
 
 
 @mutation_operator("bound off by one", ast.Slice, ast.Call)
@@ -109,7 +126,10 @@ def _slice_shifted(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("bound of the last tile dropped", ast.Call)
 def _bound_dropped(site: MutationSite) -> Iterator[Replacement]:
-    chosen = isinstance(site.node.func, ast.Name) and called_name(site.node) in ("min", "max")
+    chosen = isinstance(site.node.func, ast.Name) and called_name(site.node) in (
+        "min",
+        "max",
+    )
     if chosen and len(site.node.args) == 2:
         for argument in site.node.args:
             yield site.node, site.text(argument)
@@ -122,7 +142,10 @@ def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
     texts = list(map(site.source.segment, parts_of(site.node)))
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
-            yield site.node.slice, ", ".join([*texts[:at], other, text, *texts[at + 2 :]])
+            yield (
+                site.node.slice,
+                ", ".join([*texts[:at], other, text, *texts[at + 2 :]]),
+            )
 
 
 @mutation_operator("index fixed", ast.Subscript)
@@ -136,13 +159,17 @@ def _index_fixed(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("term dropped", ast.BinOp)
 def _term_dropped(site: MutationSite) -> Iterator[Replacement]:
-    if isinstance(site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)):
+    if isinstance(
+        site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)
+    ):
         yield site.node, site.text(site.node.left)
 
 
 @mutation_operator("one short", ast.BinOp)
 def _one_short(site: MutationSite) -> Iterator[Replacement]:
-    if isinstance(site.node.op, ast.Add) and not isinstance(site.node.right, ast.Constant):
+    if isinstance(site.node.op, ast.Add) and not isinstance(
+        site.node.right, ast.Constant
+    ):
         yield site.node, f"({site.source.segment(site.node)} - 1)"
 
 
@@ -151,7 +178,10 @@ def _another_sign(site: MutationSite) -> Iterator[Replacement]:
     signs = {ast.Add: "-", ast.Sub: "+"}
     sign = signs.get(type(site.node.op))
     if sign is not None:
-        yield site.node, f"({site.text(site.node.left)} {sign} {site.text(site.node.right)})"
+        yield (
+            site.node,
+            f"({site.text(site.node.left)} {sign} {site.text(site.node.right)})",
+        )
 
 
 @mutation_operator("constant off by one", ast.Constant)
@@ -167,10 +197,20 @@ def _constant(site: MutationSite) -> Iterator[Replacement]:
 def _overwritten(site: MutationSite) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.op, ast.Add):
-        yield node, f"{site.source.segment(node.target)} = {site.source.segment(node.value)}"
+        yield (
+            node,
+            f"{site.source.segment(node.target)} = {site.source.segment(node.value)}",
+        )
 
 
-_BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+_BOUNDARY = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+}
 
 
 @mutation_operator("comparison at its boundary", ast.Compare)
@@ -179,7 +219,10 @@ def _boundary(site: MutationSite) -> Iterator[Replacement]:
     equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
     operator = _BOUNDARY.get(type(node.ops[0]))
     if operator is not None and len(node.ops) == 1 and not (equal and site.in_check):
-        yield node, f"{site.text(node.left)} {operator} {site.text(node.comparators[0])}"
+        yield (
+            node,
+            f"{site.text(node.left)} {operator} {site.text(node.comparators[0])}",
+        )
 
 
 @mutation_operator("condition turned round", ast.If, ast.IfExp)

@@ -79,7 +79,9 @@ class Score:
     def __str__(self) -> str:
         if not self.statuses.total():
             return "score: none, for no planted bug was judged"
-        killers = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
+        killers = ", ".join(
+            f"{name} {count}" for name, count in self.killers.most_common()
+        )
         return (
             f"score: {self.percent:.1f}% of {self.of(DEAD + ALIVE)}: {self.of(DEAD)} found"
             f"{f' ({killers})' if killers else ''}, {self.statuses[SURVIVED]} survived, "
@@ -145,7 +147,10 @@ def markdown(campaign: Campaign, command: str) -> str:
         ),
         "",
         f"| bug {_HEAD}",
-        *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
+        *(
+            _row(name, score)
+            for name, score in sorted(scores(results, "operator").items())
+        ),
     ]
     rows += _survivor_rows(results)
     rows += _equivalent_rows(results)
@@ -194,7 +199,8 @@ def stryker(campaign: Campaign) -> str:
     for number, mutant in enumerate(campaign.mutants):
         text = mutant.source.text
         file = files.setdefault(
-            relative_path(mutant.file), {"language": "python", "source": text, "mutants": []}
+            relative_path(mutant.file),
+            {"language": "python", "source": text, "mutants": []},
         )
         file["mutants"].append(_mutant(campaign, number, mutant))
     document = {
@@ -204,7 +210,10 @@ def stryker(campaign: Campaign) -> str:
         "files": files,
         "testFiles": {
             suite.name: {
-                "tests": [{"id": f"{suite.name}: {test}", "name": test} for test in suite.tests]
+                "tests": [
+                    {"id": f"{suite.name}: {test}", "name": test}
+                    for test in suite.tests
+                ]
             }
             for suite in campaign.suites.values()
         },

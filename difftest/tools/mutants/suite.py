@@ -99,7 +99,8 @@ class Suite:
         tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
         tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
         explicit = sorted(
-            explicit_cases(self.spec), key=lambda case: count_elements(self.spec, case.values)
+            explicit_cases(self.spec),
+            key=lambda case: count_elements(self.spec, case.values),
         )
         tests |= {f"example {at}": case for at, case in enumerate(explicit)}
         if has_edges(self.spec, (EmbeddedSimulator(),)):
@@ -116,7 +117,12 @@ class Suite:
                 self._check(Runner((EmbeddedSimulator(),)), test, case)
         except (CaseFailure, NotRejectedError) as failure:
             case = case or getattr(failure, "case", None)
-            return Kill(test, killer_of(failure), line_of(failure), case.to_json() if case else "")
+            return Kill(
+                test,
+                killer_of(failure),
+                line_of(failure),
+                case.to_json() if case else "",
+            )
         return None
 
     def _check(self, runner: Runner, test: str, case: Case | None) -> None:
@@ -127,7 +133,9 @@ class Suite:
         else:
             verdicts = runner.check(self.spec, case, self._reference(runner, case))
             runner.check_hazards()
-            reasons = (got.reason for got in verdicts.values() if isinstance(got, Inconclusive))
+            reasons = (
+                got.reason for got in verdicts.values() if isinstance(got, Inconclusive)
+            )
             self.doubt = next(reasons, "")
 
     def _reference(self, runner: Runner, case: Case) -> ReferenceResult | Exception:
@@ -243,5 +251,9 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
 def line_of(failure: BaseException) -> str:
     """Return the first line of a failure's message."""
     verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
-    cause = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
+    cause = (
+        verdict.message
+        if isinstance(verdict, Mismatch)
+        else getattr(verdict, "error", failure)
+    )
     return next(iter(str(cause).splitlines()), type(cause).__name__)

@@ -46,8 +46,12 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
     """
     name, separator, listed = text.partition("=")
     if not (separator and name.isidentifier() and listed):
-        raise click.BadParameter(f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}")
-    values = tuple(itertools.chain.from_iterable(_values(part, text) for part in listed.split(",")))
+        raise click.BadParameter(
+            f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}"
+        )
+    values = tuple(
+        itertools.chain.from_iterable(_values(part, text) for part in listed.split(","))
+    )
     twice = [value for at, value in enumerate(values) if value in values[:at]]
     if twice:
         raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
@@ -59,7 +63,9 @@ def _values(part: str, text: str) -> Sequence[Any]:
     if match is None and part and ".." not in part:
         return list(parse_keywords([f"value={part}"]).values())
     if match is None:
-        raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
+        raise click.BadParameter(
+            f"a value is a word, a number or a range, a..b; got {text!r}"
+        )
     return _range_values(match, text)
 
 
@@ -78,7 +84,9 @@ def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Return all axes of a command; raise BadParameter if a name occurs twice."""
     axes = dict(map(parse_axis, texts))
     if len(axes) < len(texts):
-        raise click.BadParameter("an axis is given twice; its values go into one --over")
+        raise click.BadParameter(
+            "an axis is given twice; its values go into one --over"
+        )
     return axes
 
 
@@ -92,11 +100,15 @@ def parse_case(text: str | None) -> Point:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise click.BadParameter(f"--case: {text!r} is not valid JSON: {error}") from None
+        raise click.BadParameter(
+            f"--case: {text!r} is not valid JSON: {error}"
+        ) from None
     if isinstance(document, Mapping) and isinstance(document.get("values"), Mapping):
         document = {**document["values"], "dtype": document.get("dtype")}
     if not isinstance(document, Mapping) or not all(map(_is_scalar, document.values())):
-        raise click.BadParameter(f'--case takes an object such as {{"n": 128}}; got {text!r}')
+        raise click.BadParameter(
+            f'--case takes an object such as {{"n": 128}}; got {text!r}'
+        )
     return dict(document)
 
 
@@ -156,7 +168,10 @@ class SpecAtPoint:
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Set the constants to the point's values within the block; restore them afterwards."""
-        before = [(module, {name: module[name] for name in own}) for module, own in self.constants]
+        before = [
+            (module, {name: module[name] for name in own})
+            for module, own in self.constants
+        ]
         try:
             for module, own in self.constants:
                 module.update(own)
@@ -182,7 +197,9 @@ def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
     click.UsageError : a name is unknown, or does not accept its value.
     """
     left = dict(point)
-    own = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
+    own = _kernel_of(
+        spec, None if "kernel" in spec.domain else left.pop("kernel", None)
+    )
     constants: list[tuple[dict[str, Any], dict[str, Any]]] = []
     level: str | None = None
     for name, value in left.items():
@@ -201,7 +218,9 @@ def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
             domain = {name: (value,), **own.domain}
             own = _with(own, domain=domain, parameters=(*own.parameters, name))
         else:
-            constants += [(module, {name: value}) for module in _modules_with(own, name)]
+            constants += [
+                (module, {name: value}) for module in _modules_with(own, name)
+            ]
     return SpecAtPoint(own, level, constants)
 
 
@@ -240,7 +259,9 @@ def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """Return the spec of one kernel: the first, or the kernel whose title contains the name."""
     single = specs_by_kernel(spec)
     fitting = [own for own in single if name is None or str(name) in own.name]
-    exact = [own for own in fitting if own.name == name or own.name.endswith(f"({name})")]
+    exact = [
+        own for own in fitting if own.name == name or own.name.endswith(f"({name})")
+    ]
     if not fitting or (name is not None and len(fitting) > 1 and not exact):
         names = ", ".join(own.name for own in single)
         raise click.UsageError(f"kernel={name}: the test has {names}")
@@ -270,7 +291,11 @@ def _parameters(spec: KernelSpec) -> list[str]:
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
     passed = {*spec.arrays, *spec.parameters}
-    return [row.name for row in rows if row.name not in passed and row.default is not row.empty]
+    return [
+        row.name
+        for row in rows
+        if row.name not in passed and row.default is not row.empty
+    ]
 
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
@@ -287,9 +312,20 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
             "computed a default or another constant from it; give the name of that constant"
         )
     constants = {
-        key for home in modules.values() for key in home if key.isupper() and is_plain(home[key])
+        key
+        for home in modules.values()
+        for key in home
+        if key.isupper() and is_plain(home[key])
     }
-    names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
+    names = {
+        *spec.domain,
+        *_parameters(spec),
+        *constants,
+        "dtype",
+        "machine",
+        "level",
+        "kernel",
+    }
     raise click.UsageError(
         f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
         f"{suggest_names(name, names)}"

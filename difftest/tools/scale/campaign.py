@@ -145,7 +145,9 @@ def _patch_hypofuzz() -> None:
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
     FuzzTarget._enter_fixtures = _enter_again  # type: ignore[method-assign,assignment]
     if not hasattr(ConjectureResult, _OLD_NAME):
-        setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
+        setattr(
+            ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments)
+        )
 
 
 class _NoRepeats(PassedCases):
@@ -195,7 +197,9 @@ class CampaignRunner(Runner):
         self.setting = setting
         self.options = options
         self._did = Coverage()
-        self._first: dict[tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]] = {}
+        self._first: dict[
+            tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]
+        ] = {}
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call, and add the kernel's branches and loops to the coverage of the case."""
@@ -207,7 +211,10 @@ class CampaignRunner(Runner):
         return outcome
 
     def check(
-        self, spec: KernelSpec, case: Case, reference: ReferenceResult | Exception | None = None
+        self,
+        spec: KernelSpec,
+        case: Case,
+        reference: ReferenceResult | Exception | None = None,
     ) -> dict[str, Verdict]:
         """Run the case and keep its finding; a hazard fails the case as a wrong value does."""
         __tracebackhide__ = True
@@ -225,7 +232,9 @@ class CampaignRunner(Runner):
             self._keep(failure)
             raise
         seen = [hazard for *_, hazard in self.hazards.values()]
-        for feature in sorted(features(self._did, self.traces.values(), seen, verdicts)):
+        for feature in sorted(
+            features(self._did, self.traces.values(), seen, verdicts)
+        ):
             hypothesis.event(feature)
         return verdicts
 
@@ -259,8 +268,14 @@ class CampaignRunner(Runner):
             if before is not None:
                 self.findings.put(before)
         if stored is None or stored.state == CLOSED:
-            self.findings.put(finding._replace(found=stored.found) if stored else finding)
-            print(f"difftest: {'back: ' if stored else ''}{finding}", file=sys.stderr, flush=True)
+            self.findings.put(
+                finding._replace(found=stored.found) if stored else finding
+            )
+            print(
+                f"difftest: {'back: ' if stored else ''}{finding}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _node() -> str:

@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
-@click.option("-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1.")
-@click.option("--minutes", type=click.FloatRange(0, 1e6), default=10.0, help="How long; 10.")
+@click.option(
+    "-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1."
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0, 1e6), default=10.0, help="How long; 10."
+)
 @click.pass_context
 def fuzz(
     context: click.Context, pytest_args: tuple[str, ...], processes: int, minutes: float
@@ -55,15 +59,21 @@ def fuzz(
     spawn = multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
     workers = [
-        PoolWorker(partial(_work, pytest_args, number, cases)) for number in range(processes)
+        PoolWorker(partial(_work, pytest_args, number, cases))
+        for number in range(processes)
     ]
     begun = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn())
     console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True
+    ) as progress:
         bar = progress.add_task("collecting", total=60 * minutes)
         over = begun + 60 * minutes
-        while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
+        while (
+            any(worker.process.is_alive() for worker in workers)
+            and time.monotonic() < over
+        ):
             time.sleep(0.1)
             done = time.monotonic() - begun
             count = f"{sum(cases):,} cases" if any(cases) else None
@@ -78,7 +88,9 @@ def fuzz(
         fault = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
         raise click.ClickException(f"{fault}, as in difftest fuzz -- --simulate tests")
     if broken:
-        raise click.ClickException("a process of the campaign broke down; it says why above")
+        raise click.ClickException(
+            "a process of the campaign broke down; it says why above"
+        )
     ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
     click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")
     context.exit(1 if fresh else 0)
@@ -103,7 +115,10 @@ class _WorkerShare(dict[str, Any]):
 
 
 def _work(
-    pytest_args: Sequence[str], number: int, cases: MutableSequence[int], connection: Connection
+    pytest_args: Sequence[str],
+    number: int,
+    cases: MutableSequence[int],
+    connection: Connection,
 ) -> None:
     from hypofuzz import detection
     from hypofuzz.hypofuzz import FuzzWorker
@@ -129,13 +144,21 @@ _OUTCOMES = {0: "passes", 1: "fails"}
 
 def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
     """Return the report of ``git bisect`` on the first commit that fails a finding's case."""
-    top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
+    top, prefix = _git(
+        ".", "rev-parse", "--show-toplevel", "--show-prefix"
+    ).splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
         tree = os.path.join(os.path.realpath(folder), "tree")
         _git(top, "worktree", "add", "--detach", tree, bad)
         try:
             _git(tree, "bisect", "start", bad, good)
-            step = [sys.executable, "-c", _STEP, os.path.join(tree, prefix), *finding.arguments]
+            step = [
+                sys.executable,
+                "-c",
+                _STEP,
+                os.path.join(tree, prefix),
+                *finding.arguments,
+            ]
             output = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
         finally:
             _git(top, "worktree", "remove", "--force", tree)
@@ -145,7 +168,11 @@ def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> st
 
 def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
     """Yield each level of NKI, and whether the case passes at that level."""
-    options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
+    options = [
+        argument
+        for argument in finding.arguments
+        if not argument.startswith("--nki-level")
+    ]
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -153,7 +180,9 @@ def by_level(finding: CampaignFinding) -> Iterator[tuple[str, str]]:
 
 
 def _git(folder: str, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         output = f"{done.stdout}{done.stderr}".strip()[-2000:]
         raise click.ClickException(f"git {' '.join(words[:2])}: {output}")
@@ -170,9 +199,19 @@ def findings(context: click.Context) -> None:
     if not rows:
         click.echo("no findings: difftest fuzz looks for some")
         return
-    table = titled_table("Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ())
+    table = titled_table(
+        "Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ()
+    )
     for row in rows:
-        line = row.id, row.state, row.changed[:10], row.kind, row.place, row.shapes, row.test
+        line = (
+            row.id,
+            row.state,
+            row.changed[:10],
+            row.kind,
+            row.place,
+            row.shapes,
+            row.test,
+        )
         table.add_row(*line)
     print_table(table_console(), table)
 
@@ -207,8 +246,12 @@ def close(ids: tuple[str, ...]) -> None:
 @findings.command()
 @click.argument("id")
 @click.option("--good", metavar="COMMIT", help="One at which the case still passed.")
-@click.option("--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD.")
-@click.option("--levels", is_flag=True, help="Over the levels of NKI, and not over commits.")
+@click.option(
+    "--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD."
+)
+@click.option(
+    "--levels", is_flag=True, help="Over the levels of NKI, and not over commits."
+)
 def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
     """Find the commit, or the levels of NKI, at which a finding fails.
 

@@ -26,7 +26,10 @@ from difftest.testing.harness.case import Case
 from difftest.testing.harness.duplicates import RANGE
 from difftest.testing.harness.failures import CaseFailure
 from difftest.testing.harness.limits import limit
-from difftest.testing.harness.reference_properties import ReferenceProperties, infer_properties
+from difftest.testing.harness.reference_properties import (
+    ReferenceProperties,
+    infer_properties,
+)
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.spec import KernelSpec, count_elements
 from difftest.testing.harness.strategies import SAMPLES, cases_like, strategy_of
@@ -56,7 +59,9 @@ def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[
     """
     drawn: dict[str, Case] = {}
 
-    @hypothesis.settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @hypothesis.settings(
+        database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @hypothesis.given(cases_like(spec, nature))
     def keep(case: Case) -> None:
         drawn.setdefault(case.to_json(), case)
@@ -92,7 +97,9 @@ class PointJudge:
                 place = spec_at(self.spec, point)
                 judgement.kernel = {"name": place.spec.name}
                 drawn = cases_of(place.spec, self._nature(place.spec), self.count)
-            except Exception as error:  # from a function of the domain, Hypothesis or spec_at
+            except (
+                Exception
+            ) as error:  # from a function of the domain, Hypothesis or spec_at
                 judgement.outcome = Outcome.INCONCLUSIVE
                 text = f"no case can be drawn: {type(error).__name__}: {error}"
                 judgement.reason = text.splitlines()[0]
@@ -110,9 +117,15 @@ class PointJudge:
             source: Any = strategy_of(self.spec, name, values)
             promised = getattr(source, RANGE, source)
             value = values[name]
-            if isinstance(promised, Sequence) and type(value) is int and value not in promised:
+            if (
+                isinstance(promised, Sequence)
+                and type(value) is int
+                and value not in promised
+            ):
                 judgement.outcome = Outcome.INCONCLUSIVE
-                judgement.reason = f"{name}={value} is out of the domain: {judgement.reason}"
+                judgement.reason = (
+                    f"{name}={value} is out of the domain: {judgement.reason}"
+                )
 
     def _nature(self, spec: KernelSpec) -> ReferenceProperties:
         """Return the properties of the reference over the whole domain; they are inferred once."""
@@ -137,11 +150,17 @@ def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> 
             return
         for verdict in verdicts.values():
             if isinstance(verdict, BothRejected):
-                runner.tally.reasons[f"both refuse: {verdict.kernel_error}".splitlines()[0]] += 1
-            judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
+                runner.tally.reasons[
+                    f"both refuse: {verdict.kernel_error}".splitlines()[0]
+                ] += 1
+            judgement.evidence.decided += (
+                isinstance(verdict, Match) and verdict.elements > 0
+            )
     judgement.case = last.to_json()
     judgement.need_decision(runner.tally.reasons)
-    judgement.add_hazards((case, finding) for _, case, finding in runner.hazards.values())
+    judgement.add_hazards(
+        (case, finding) for _, case, finding in runner.hazards.values()
+    )
     for trace in runner.traces.values():
         add_memory(judgement, trace)
         if judgement.outcome is Outcome.AGREES:
@@ -152,7 +171,9 @@ def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> 
 def _row(judgement: Judgement) -> dict[str, Any]:
     """Return the columns that come from a judgement; unknown values are None."""
     times = judgement.time or {}
-    bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
+    bounds = [
+        times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times
+    ]
     needed: dict[str, list[int]] = {"sbuf": [], "psum": []}
     for peak in judgement.memory:
         needed[peak["memory"]].append(peak["needed"])
@@ -231,13 +252,21 @@ def judge_in_processes(
     seconds = _CALLS * orders.timeout * orders.cases
     lost: list[Point] = []
     for left in (points, lost):
-        rows = run_tasks(left, work, min(count, len(left)), dict, lambda news: START + seconds)
+        rows = run_tasks(
+            left, work, min(count, len(left)), dict, lambda news: START + seconds
+        )
         try:
             for point, row in rows:
                 if not isinstance(row, LostTask):
                     yield point, row
                 elif row.is_late:
-                    yield point, {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
+                    yield (
+                        point,
+                        {
+                            "outcome": Outcome.TIMEOUT.value,
+                            "reason": "it took too long",
+                        },
+                    )
                 elif left is lost:
                     yield point, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
                 else:
@@ -266,7 +295,9 @@ def _collected(orders: SweepSetup) -> Future[PointJudge]:
             with limit(orders.timeout, None):
                 with_spec(orders.test, keep)
         except BaseException as error:  # the future raises it in the caller
-            judge.set_exception(RuntimeError(getattr(error, "message", None) or repr(error)))
+            judge.set_exception(
+                RuntimeError(getattr(error, "message", None) or repr(error))
+            )
 
     threading.Thread(target=collect, name=orders.test, daemon=True).start()
     return judge
@@ -293,11 +324,15 @@ def judge_on_dask(
     import distributed
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a session may turn Dask's warnings into errors
+        warnings.simplefilter(
+            "ignore"
+        )  # a session may turn Dask's warnings into errors
         try:
             client: Any = distributed.Client(scheduler, timeout=timeout)
         except OSError as error:
-            raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
+            raise click.ClickException(
+                f"no scheduler of Dask at {scheduler}: {error}"
+            ) from None
         with client:
             left = iter(points)
             running: dict[Any, Point] = {}
@@ -310,7 +345,9 @@ def judge_on_dask(
                 running.update(futures)
                 return list(futures)
 
-            done: Any = distributed.as_completed(submitted(AHEAD * max(1, len(client.ncores()))))
+            done: Any = distributed.as_completed(
+                submitted(AHEAD * max(1, len(client.ncores())))
+            )
             for future in done:
                 yield running.pop(future), row_of(future)
                 done.update(submitted(1))

@@ -24,7 +24,11 @@ from hypothesis.database import ExampleDatabase
 from difftest.simulator.trace import Location, Trace
 from difftest.support.output import write_file
 from difftest.testing.harness.case import Case
-from difftest.testing.harness.failures import BrokenReferenceError, CaseFailure, HazardFailure
+from difftest.testing.harness.failures import (
+    BrokenReferenceError,
+    CaseFailure,
+    HazardFailure,
+)
 from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.strategies import HARDWARE_LIMITS
 from difftest.testing.harness.verdict import Mismatch, OneSided
@@ -87,7 +91,11 @@ class CampaignFinding(NamedTuple):
     def limits(self) -> tuple[str, ...]:
         """The options that limit a case, if the finding is that a case exceeds a limit."""
         is_limit = self.kind.endswith("LimitError")
-        return tuple(option for option in self.options if is_limit and option.startswith("--case-"))
+        return tuple(
+            option
+            for option in self.options
+            if is_limit and option.startswith("--case-")
+        )
 
     @property
     def case_text(self) -> str:
@@ -117,7 +125,9 @@ def found_from_json(text: str | bytes) -> CampaignFinding:
         document = json.loads(text)
         members = {name: document[name] for name in CampaignFinding._fields}
     except (ValueError, KeyError, TypeError) as error:
-        raise CampaignFindingError(f"no finding ({type(error).__name__}: {error})") from None
+        raise CampaignFindingError(
+            f"no finding ({type(error).__name__}: {error})"
+        ) from None
     return CampaignFinding(**{**members, "options": tuple(members["options"])})
 
 
@@ -130,14 +140,20 @@ def commit_of(root: Path) -> str:
     """Return the commit of a working tree; empty if the folder is not a working tree."""
     words = ["git", "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            words, cwd=root, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
 
 
 def found_of(
-    failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
+    failure: CaseFailure,
+    test: str,
+    root: Path,
+    setting: str,
+    traces: Mapping[str, Trace],
 ) -> CampaignFinding:
     """Return the finding of a failing case; file names are relative to ``root``."""
     at = _line_of(failure, traces)
@@ -168,7 +184,9 @@ def finding_kind(failure: CaseFailure) -> str:
         return "broken reference"
     verdict = getattr(failure, "verdict", None)
     if isinstance(verdict, Mismatch):
-        return f"{verdict.kind} differs" + (f" ({verdict.question})" if verdict.question else "")
+        return f"{verdict.kind} differs" + (
+            f" ({verdict.question})" if verdict.question else ""
+        )
     if isinstance(verdict, OneSided):
         return f"{verdict.failed} {verdict.how}: {type(verdict.error).__name__}"
     return type(failure).__name__
@@ -187,7 +205,9 @@ def class_of_size(size: int) -> str:
 def class_of_shapes(spec: KernelSpec, case: Case) -> str:
     """Return the classes of all sizes of the inputs: ``a (<128, 1), b (1,)``."""
     shapes = ((name, spec.shape(name, case.values)) for name in spec.inputs)
-    return ", ".join(f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes)
+    return ", ".join(
+        f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes
+    )
 
 
 def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | None:
@@ -198,15 +218,21 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     spec = failure.spec
     at = None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
-        events = filter(None, (last_writer(trace, spec, verdict) for trace in traces.values()))
+        events = filter(
+            None, (last_writer(trace, spec, verdict) for trace in traces.values())
+        )
         at = next((event.location for event in events), None)
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
     is_kernel = not isinstance(failure, BrokenReferenceError) and (
         getattr(verdict, "failed", "kernel") != "reference"
     )
-    code = getattr(inspect.unwrap(spec.kernel if is_kernel else spec.reference), "__code__", None)
-    return at or (None if code is None else Location(code.co_filename, code.co_firstlineno))
+    code = getattr(
+        inspect.unwrap(spec.kernel if is_kernel else spec.reference), "__code__", None
+    )
+    return at or (
+        None if code is None else Location(code.co_filename, code.co_firstlineno)
+    )
 
 
 def _near(file: str, root: Path) -> str:
@@ -229,7 +255,9 @@ class FindingStore:
 
     def __init__(self, folder: Path | None = None) -> None:
         beside: Any = storage_directory(FOLDER, intent_to_write=False)
-        self.folder = folder or getattr(beside, "path", beside)  # older versions return the path
+        self.folder = folder or getattr(
+            beside, "path", beside
+        )  # older versions return the path
 
     @property
     def database(self) -> ExampleDatabase | None:
@@ -240,7 +268,9 @@ class FindingStore:
     def __iter__(self) -> Iterator[CampaignFinding]:
         """Return an iterator of the findings in their latest states, the oldest first."""
         newest = _newest([*self._files(), *(finding for _, finding in self._entries())])
-        return iter(sorted(newest.values(), key=lambda finding: (finding.found, finding.id)))
+        return iter(
+            sorted(newest.values(), key=lambda finding: (finding.found, finding.id))
+        )
 
     def get(self, id: str) -> CampaignFinding | None:
         """Return the finding of an id or of an unambiguous prefix; None if it is not unique."""
@@ -294,4 +324,7 @@ class FindingStore:
 
 def _newest(several: Iterable[CampaignFinding]) -> dict[str, CampaignFinding]:
     """Return by id the finding whose state changed last."""
-    return {finding.id: finding for finding in sorted(several, key=lambda finding: finding.changed)}
+    return {
+        finding.id: finding
+        for finding in sorted(several, key=lambda finding: finding.changed)
+    }

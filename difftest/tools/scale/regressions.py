@@ -21,7 +21,13 @@ from difftest.testing.harness.explicit import CaseError, case_from_json
 from difftest.testing.harness.runner import Runner
 from difftest.testing.session.collection import checks_of
 from difftest.testing.session.options import Request, is_campaign
-from difftest.tools.scale.findings import CLOSED, OPEN, CampaignFinding, FindingStore, commit_of
+from difftest.tools.scale.findings import (
+    CLOSED,
+    OPEN,
+    CampaignFinding,
+    FindingStore,
+    commit_of,
+)
 
 _LABEL = "finding-"
 _NAMED = re.compile(rf"\[.*\b{_LABEL}([0-9a-f]+)\b")
@@ -42,7 +48,9 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
     if is_campaign():
         from difftest.tools.scale.campaign import CampaignRunner
 
-        return CampaignRunner(runner, findings, config.rootpath, setting, request.options)
+        return CampaignRunner(
+            runner, findings, config.rootpath, setting, request.options
+        )
     config.pluginmanager.register(_RegressionPlugin(config, request, setting, findings))
     return runner
 
@@ -77,8 +85,12 @@ class _WithRemoteDatabase:
 
     def pytest_sessionstart(self) -> None:
         kept = FindingStore().database
-        if kept is not None and not isinstance(kept, database.DirectoryBasedExampleDatabase):
-            settings.register_profile("remote", settings.default, database=_RemoteDatabase(kept))
+        if kept is not None and not isinstance(
+            kept, database.DirectoryBasedExampleDatabase
+        ):
+            settings.register_profile(
+                "remote", settings.default, database=_RemoteDatabase(kept)
+            )
             settings.load_profile("remote")
 
 
@@ -86,7 +98,11 @@ class _RegressionPlugin:
     """The plugin of a session that replays findings."""
 
     def __init__(
-        self, config: pytest.Config, request: Request, setting: str, findings: FindingStore
+        self,
+        config: pytest.Config,
+        request: Request,
+        setting: str,
+        findings: FindingStore,
     ) -> None:
         self.config = config
         self.request = request
@@ -112,13 +128,19 @@ class _RegressionPlugin:
         if not items or test is None:
             return items
         node = f"{collector.nodeid}::{name}"
-        own = [f for f in self.known.values() if f.test == node and self._is_fit(f, test)]
+        own = [
+            f for f in self.known.values() if f.test == node and self._is_fit(f, test)
+        ]
         if not own:
             return items
         cases = [case_from_json(finding.case_text, test.spec) for finding in own]
         labels = [f"{_LABEL}{finding.id}" for finding in own]
-        check = checks_of(test.check_case, getattr(obj, "pytestmark", ()), "case", cases, labels)
-        added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
+        check = checks_of(
+            test.check_case, getattr(obj, "pytestmark", ()), "case", cases, labels
+        )
+        added = collector.ihook.pytest_pycollect_makeitem(
+            collector=collector, name=name, obj=check
+        )
         for item in added:
             item.obj = check  # pytest looked the function up by the name of the test
         return added + items
@@ -147,7 +169,12 @@ class _RegressionPlugin:
         named = _NAMED.search(report.nodeid)
         finding = self.known.get(named[1]) if named else None
         is_worker = hasattr(self.config, "workerinput")
-        if finding is None or report.when != "call" or is_worker or finding.setting != self.setting:
+        if (
+            finding is None
+            or report.when != "call"
+            or is_worker
+            or finding.setting != self.setting
+        ):
             return
         self.failed |= {finding.id} if report.failed else set()
         if finding.id in self.failed:
@@ -163,10 +190,14 @@ class _RegressionPlugin:
         self.known[finding.id] = finding.now(state, commit_of(self.config.rootpath))
         self.findings.put(self.known[finding.id])
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         """Print the changes of findings, and the number of open findings."""
         open_count = sum(finding.state == OPEN for finding in self.known.values())
         if self.messages or open_count:
             terminalreporter.section("findings of campaigns")
             total = f"{open_count} open of {len(self.known)}: difftest findings"
-            terminalreporter.write_line("\n".join([*dict.fromkeys(self.messages), total]))
+            terminalreporter.write_line(
+                "\n".join([*dict.fromkeys(self.messages), total])
+            )

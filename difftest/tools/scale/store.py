@@ -63,12 +63,18 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
     """Return digests of the code that decides the outcome of a point, and the versions."""
     kernels = [spec.kernel, *spec.others]
     functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
-    functions += [source for source in spec.domain.values() if is_function_of_domain(source)]
-    domain = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
+    functions += [
+        source for source in spec.domain.values() if is_function_of_domain(source)
+    ]
+    domain = {
+        name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()
+    }
     own = Path(test.partition("::")[0])
     return {
         "kernel_digest": _digest(_files(kernels)),
-        "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(domain).encode()]),
+        "spec_digest": _digest(
+            [*_files(functions), own.read_bytes(), json.dumps(domain).encode()]
+        ),
         "versions": json.dumps(
             {**versions(), "build": package_digest("timing", "tools/scale")[:12]}
         ),
@@ -78,7 +84,10 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
 def _files(functions: Iterable[Any]) -> list[bytes]:
     """Return the contents of the files of functions and of user functions that they call."""
     reached = [inner for function in functions for inner in functions_of(function)]
-    return [Path(file).read_bytes() for file in sorted({f.__code__.co_filename for f in reached})]
+    return [
+        Path(file).read_bytes()
+        for file in sorted({f.__code__.co_filename for f in reached})
+    ]
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -107,7 +116,9 @@ class Store:
             journal.unlink(missing_ok=True)
         before = read_rows(file) if file.exists() and not fresh else []
         self.journal = Journal(journal, "row", "a sweep")
-        self.rows: dict[str, Row] = {row["key"]: row for row in before} | self.journal.known
+        self.rows: dict[str, Row] = {
+            row["key"]: row for row in before
+        } | self.journal.known
 
     def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
         """Raise click.UsageError if the rows are of another kernel, test, version or grid."""

@@ -23,7 +23,12 @@ from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import PICTURES, OutputFile
 from difftest.tools.scale.axes import Axes, check_axes, parse_axes, parse_case
-from difftest.tools.scale.engine import SweepSetup, judge_in_processes, judge_locally, judge_on_dask
+from difftest.tools.scale.engine import (
+    SweepSetup,
+    judge_in_processes,
+    judge_locally,
+    judge_on_dask,
+)
 from difftest.tools.scale.store import (
     COLUMNS,
     Row,
@@ -84,7 +89,9 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
 def _print_fastest(timed: Sequence[Row], names: Sequence[str]) -> None:
     """Print a table of the fastest points; ``timed`` has all points with a time, in order."""
     title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
-    table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
+    table = titled_table(
+        title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM")
+    )
     for row in timed[:LISTED]:
         predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
         times = f"{predicted} ({', '.join(ends)})"
@@ -106,11 +113,15 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
         place = down.index(row[y]), across.index(row[x])
         wrong[place] += not agrees(row)
         times[place] += [row["predicted_us"]] if row["predicted_us"] is not None else []
-    medians = {place: statistics.median(several) for place, several in times.items() if several}
+    medians = {
+        place: statistics.median(several) for place, several in times.items() if several
+    }
     shades = np.full((len(down), len(across)), np.nan)
     for place, median in medians.items():
         shades[place] = np.log(median)
-    figure = Figure((2.5 + _CELL * len(across), 1.9 + 0.6 * len(down)), layout="constrained")
+    figure = Figure(
+        (2.5 + _CELL * len(across), 1.9 + 0.6 * len(down)), layout="constrained"
+    )
     FigureCanvasAgg(figure)
     axis = figure.subplots()
     axis.imshow(shades, aspect="auto", cmap="viridis_r")
@@ -123,7 +134,9 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     axis.set_xticks(range(len(across)), list(map(str, across)))
     axis.set_yticks(range(len(down)), list(map(str, down)))
     axis.set(xlabel=x, ylabel=y)
-    axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
+    axis.set_title(
+        "predicted us, the median of points that agree", loc="left", fontsize=10
+    )
     with atomic_write(file) as path:
         figure.savefig(path, dpi=130)
 
@@ -151,10 +164,16 @@ def shifts(
         change = math.log(new["predicted_us"] / old["predicted_us"])
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
-    tested = {name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST}
-    chances = [wilcoxon(list(filter(None, changes))).pvalue for changes in tested.values()]
+    tested = {
+        name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST
+    }
+    chances = [
+        wilcoxon(list(filter(None, changes))).pvalue for changes in tested.values()
+    ]
     sure = false_discovery_control(chances or [1.0])
-    return {group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)}
+    return {
+        group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)
+    }
 
 
 def comparison(
@@ -168,9 +187,13 @@ def comparison(
     names = varying(new, axes)
     failing = [now for before, now in pairs if agrees(before) and not agrees(now)]
     mended = sum(agrees(now) and not agrees(before) for before, now in pairs)
-    lines = [f"{len(pairs)} points are in both: {len(failing)} newly fail, {mended} newly agree"]
+    lines = [
+        f"{len(pairs)} points are in both: {len(failing)} newly fail, {mended} newly agree"
+    ]
     for row in failing[:LISTED]:
-        lines.append(f"newly {row['outcome']}: {point_text(row, names)}: {row['reason']}")
+        lines.append(
+            f"newly {row['outcome']}: {point_text(row, names)}: {row['reason']}"
+        )
     return [*lines, *_shift_lines(pairs, names)], bool(failing)
 
 
@@ -183,9 +206,15 @@ def _common_points(
     return [(earlier[point], row) for point, row in points if point in earlier]
 
 
-def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
-    timed = [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
-    sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
+def _shift_lines(
+    pairs: Sequence[tuple[Row, Row]], names: Sequence[str]
+) -> Iterator[str]:
+    timed = [
+        pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]
+    ]
+    sure = {
+        group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE
+    }
     for group, (changes, chance) in sure.items():
         ratio = math.exp(statistics.median(changes))
         changed = np.count_nonzero(changes)
@@ -193,13 +222,17 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
             f"{_direction(ratio)}: {group}: {ratio:.3f} times, median of {len(changes)}, "
             f"{changed} changed (predicted; p = {chance:.2g})"
         )
-    ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
+    ratios = [
+        (new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed
+    ]
     if not sure:
         count = sum(ratio != 1 for ratio, *_ in ratios)
         yield f"no shift of the predicted latencies is sure; {count} points changed"
     for ratio, before, now in sorted(ratios, key=lambda pair: -pair[0])[:3]:
         if ratio > 1:
-            times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
+            times = " -> ".join(
+                microseconds(row["predicted_us"]) for row in (before, now)
+            )
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
 
 
@@ -260,14 +293,19 @@ def sweep_spec(
 
 
 def axes_of_command(
-    over: Sequence[str], machines: str | None, case: str | None, sample: int | None = None
+    over: Sequence[str],
+    machines: str | None,
+    case: str | None,
+    sample: int | None = None,
 ) -> Axes:
     """Return the axes of a command line."""
     axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
     shared = parse_case(case)
     taken = {*axes, *shared} & COLUMNS.keys() - {"kernel"}
     if taken:
-        raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
+        raise click.UsageError(
+            f"{min(taken)} is a column of each row, and no name of an axis"
+        )
     if not axes:
         raise click.UsageError("name what varies: --over NAME=VALUES")
     return Axes(axes, shared, sample)
@@ -276,19 +314,39 @@ def axes_of_command(
 @click.command()
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
-@click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
-@click.option("--case", metavar="JSON", help="Names and values that all points share.")
-@click.option("--sample", type=click.IntRange(1), help="So many points, drawn; else all.")
-@click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
-@click.option("-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on.")
 @click.option(
-    "-n", "workers", type=click.IntRange(0), default=os.cpu_count() or 1, help="Processes; 0: here."
+    "--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2."
 )
-@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL)
+@click.option("--case", metavar="JSON", help="Names and values that all points share.")
+@click.option(
+    "--sample", type=click.IntRange(1), help="So many points, drawn; else all."
+)
+@click.option(
+    "--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point."
+)
+@click.option(
+    "-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on."
+)
+@click.option(
+    "-n",
+    "workers",
+    type=click.IntRange(0),
+    default=os.cpu_count() or 1,
+    help="Processes; 0: here.",
+)
+@click.option(
+    "--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL
+)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
-@click.option("--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture.")
-@click.option("--compare", "old", type=Path, help="An earlier sweep; 1 if a point newly fails.")
+@click.option(
+    "--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture."
+)
+@click.option(
+    "--compare", "old", type=Path, help="An earlier sweep; 1 if a point newly fails."
+)
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
     """Run a kernel test over a grid of points.
@@ -309,13 +367,17 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     if heat:
         require_extra("matplotlib", "--heat", "plot")
     try:
-        rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
+        rows = with_spec(
+            test, lambda spec: sweep_spec(spec, orders, axes, file, **options)
+        )
     except KeyboardInterrupt:
         text = f"stopped: what is done is in {file}.jsonl; the same command goes on"
         raise KeyboardInterrupt(text) from None
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
-        raise click.ClickException("no point decides: each row says why in its column reason")
+        raise click.ClickException(
+            "no point decides: each row says why in its column reason"
+        )
     if heat:
         heat_map(rows, x, y, heat[1])
     if before is not None:

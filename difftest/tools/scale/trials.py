@@ -46,11 +46,14 @@ class Trials:
         self.times: dict[Place, float] = {}
         self._states = optuna.trial.TrialState
         self._kinds: Any = {
-            name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
+            name: optuna.distributions.IntDistribution(0, n - 1)
+            for name, n in counts.items()
         }
         # With an equal seed, a continued search would propose the points of its first process.
         seed = len(study.get_trials(deepcopy=False))
-        self._proposals = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+        self._proposals = optuna.create_study(
+            sampler=optuna.samplers.TPESampler(seed=seed)
+        )
 
     def settle(self, worst: float) -> list[Place]:
         """Settle the trials of ended processes; return the points that ended two processes.
@@ -66,7 +69,9 @@ class Trials:
                 time = worst if kept["own_us"] is None else kept["own_us"]
                 self.study.tell(trial.number, time, skip_if_finished=True)
                 continue
-            self.study.tell(trial.number, state=self._states.FAIL, skip_if_finished=True)
+            self.study.tell(
+                trial.number, state=self._states.FAIL, skip_if_finished=True
+            )
             place = self._place(trial.params)
             if place is None:
                 continue
@@ -110,12 +115,16 @@ class Trials:
             trial = self._proposals.ask(self._kinds)
             place = tuple(int(trial.params[name]) for name in self.counts)
             if place not in self.times:
-                self._proposals.tell(trial, state=self._states.FAIL)  # its time comes later
+                self._proposals.tell(
+                    trial, state=self._states.FAIL
+                )  # its time comes later
                 return place
             self._proposals.tell(trial, self.times[place])
         return next(unknown)
 
-    def tell(self, trial: Trial, place: Place, time: float, kept: Mapping[str, Any]) -> None:
+    def tell(
+        self, trial: Trial, place: Place, time: float, kept: Mapping[str, Any]
+    ) -> None:
         """Keep the attempt at a point, and its time."""
         trial.set_user_attr(KEPT, kept)
         self.study.tell(trial, time, skip_if_finished=True)
@@ -169,7 +178,12 @@ def _is_alive(owner: Any) -> bool:
 
     A process of another computer counts as ended. At worst, both judge the point.
     """
-    if not owner or owner[0] != platform.node() or owner[1] == os.getpid() or os.name != "posix":
+    if (
+        not owner
+        or owner[0] != platform.node()
+        or owner[1] == os.getpid()
+        or os.name != "posix"
+    ):
         return False
     try:
         os.kill(owner[1], 0)

@@ -31,7 +31,13 @@ from difftest.timing.report import bounds_of
 from difftest.tools.scale.axes import Axes, Point, SpecAtPoint, check_axes, spec_at
 from difftest.tools.scale.engine import PointJudge
 from difftest.tools.scale.store import identity_of, key_of, require_extra
-from difftest.tools.scale.sweep import CASES, OVER, axes_of_command, microseconds, point_text
+from difftest.tools.scale.sweep import (
+    CASES,
+    OVER,
+    axes_of_command,
+    microseconds,
+    point_text,
+)
 from difftest.tools.scale.trials import Place, Trials
 from difftest.tools.verdict.judgement import task_bytes
 from difftest.tools.verdict.outcome import Outcome
@@ -97,7 +103,9 @@ class Tuner:
             study = optuna.create_study(**self.study)
         except Exception as error:  # each kind of storage raises its own errors
             raise click.UsageError(f"--storage: {str(error).splitlines()[0]}") from None
-        kept = Trials(study, {name: len(values) for name, values in self.axes.axes.items()})
+        kept = Trials(
+            study, {name: len(values) for name, values in self.axes.axes.items()}
+        )
         kept.begin(tuple(start.values()))
         lost = kept.settle(_WORST)
         for stored in kept.kept():
@@ -124,12 +132,16 @@ class Tuner:
 
     def _unknown(self, known: Collection[Place]) -> Iterator[Place]:
         """Yield the points that are not known, in the order of the axes."""
-        places = itertools.product(*(range(len(values)) for values in self.axes.axes.values()))
+        places = itertools.product(
+            *(range(len(values)) for values in self.axes.axes.values())
+        )
         return (place for place in places if place not in known)
 
     def _ended_twice(self, place: Place) -> TuningTrial:
         reason = "two processes ended while they looked at this point"
-        return TuningTrial(self._point(place), Outcome.INCONCLUSIVE.value, reason=reason)
+        return TuningTrial(
+            self._point(place), Outcome.INCONCLUSIVE.value, reason=reason
+        )
 
     @property
     def best_us(self) -> float:
@@ -139,7 +151,9 @@ class Tuner:
     def attempt(self, point: Point, stored: TuningTrial | None = None) -> TuningTrial:
         """Try a point while it can still be the best, and keep the result or the stored result."""
         attempt = stored or self.timed(point, self.best_us)
-        attempt = self.judged(attempt) if not stored and attempt.status == AGREES else attempt
+        attempt = (
+            self.judged(attempt) if not stored and attempt.status == AGREES else attempt
+        )
         self.attempts.append(attempt)
         self.ladder += [attempt] * (attempt.status == AGREES)
         return attempt
@@ -172,25 +186,35 @@ class Tuner:
                 return TuningTrial(point, BOUND, bound)
             call = make_call(place.spec, case)
             with place.in_place():
-                ran = run_kernel(EmbeddedSimulator(place.level), call._replace(record=True))
+                ran = run_kernel(
+                    EmbeddedSimulator(place.level), call._replace(record=True)
+                )
             if not isinstance(ran, Completed) or ran.trace is None:
                 reason = str(getattr(ran, "error", "")).splitlines()
-                return TuningTrial(point, Outcome.REFUSED.value, reason="".join(reason[:1]))
+                return TuningTrial(
+                    point, Outcome.REFUSED.value, reason="".join(reason[:1])
+                )
             machine = MACHINES[ran.trace.machine]
             program = lower(ran.trace, machine)
             line = bounds_of(program)
             if max(line.tensor_bound, line.memory_bound) >= limit:
-                return TuningTrial(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
+                return TuningTrial(
+                    point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound)
+                )
             prediction = predict(ran.trace, machine, lowered=program)
             times = prediction.middle, prediction.latency, *prediction.latency_interval
         except (UnknownCostError, ValueError) as error:
             return TuningTrial(point, Outcome.INCONCLUSIVE.value, reason=str(error))
-        return TuningTrial(point, AGREES if prediction.middle < limit else SLOWER, *times)
+        return TuningTrial(
+            point, AGREES if prediction.middle < limit else SLOWER, *times
+        )
 
     def judged(self, attempt: TuningTrial) -> TuningTrial:
         """Return the attempt with its outcome on drawn cases, and then on the timed case."""
         point = {**self.axes.shared, **attempt.point}
-        free = {name: value for name, value in point.items() if name not in self.spec.domain}
+        free = {
+            name: value for name, value in point.items() if name not in self.spec.domain
+        }
         row = PointJudge(self.spec, self.cases).row({**free, **attempt.point})
         if row["outcome"] == AGREES:
             row = PointJudge(self.spec, 1).row(point)
@@ -198,14 +222,22 @@ class Tuner:
 
     def own(self) -> TuningTrial | None:
         """Time the defaults of the kernel's parameters; judge them if faster; None without any."""
-        chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
+        chosen = {
+            name: value for name, value in self.axes.shared.items() if name == "kernel"
+        }
         shown = signature_of(spec_at(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
         names = self.axes.axes
-        if any(name not in rows or rows[name].default is rows[name].empty for name in names):
+        if any(
+            name not in rows or rows[name].default is rows[name].empty for name in names
+        ):
             return None
         attempt = self.timed({name: rows[name].default for name in names})
-        return self.judged(attempt) if (attempt.own_us or math.inf) < self.best_us else attempt
+        return (
+            self.judged(attempt)
+            if (attempt.own_us or math.inf) < self.best_us
+            else attempt
+        )
 
     def _place(self, point: Point) -> tuple[SpecAtPoint, Case]:
         """Return the spec at a point, and the timed case with random data."""
@@ -255,7 +287,9 @@ def run_tuner(
 
     check_axes(tuner.spec, tuner.axes)
     first = tuner.axes[0]
-    missing = [name for name in spec_at(tuner.spec, first).spec.domain if name not in first]
+    missing = [
+        name for name in spec_at(tuner.spec, first).spec.domain if name not in first
+    ]
     if missing:
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
@@ -301,10 +335,14 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
         yield f"{microseconds(attempt.latency_us):>8} us  {_step(before, attempt)}"
-    for status, count in Counter(attempt.status for attempt in tuner.attempts).most_common():
+    for status, count in Counter(
+        attempt.status for attempt in tuner.attempts
+    ).most_common():
         yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:
-        reasons = dict.fromkeys(f"{attempt.status}: {attempt.reason}" for attempt in tuner.attempts)
+        reasons = dict.fromkeys(
+            f"{attempt.status}: {attempt.reason}" for attempt in tuner.attempts
+        )
         yield f"no point is correct: {'; '.join(list(reasons)[:3])}"
         return
     best = tuner.ladder[-1]
@@ -323,7 +361,9 @@ def _step(before: TuningTrial | None, attempt: TuningTrial) -> str:
         return point_text(attempt.point, list(attempt.point))
     old = before.point
     new = attempt.point
-    parts = [f"{name} {old[name]} -> {new[name]}" for name in new if old[name] != new[name]]
+    parts = [
+        f"{name} {old[name]} -> {new[name]}" for name in new if old[name] != new[name]
+    ]
     return f"{', '.join(parts)}: {_times(before, attempt)}x faster"
 
 
@@ -334,15 +374,27 @@ def _times(slow: TuningTrial, fast: TuningTrial) -> str:
 @click.command()
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
-@click.option("--case", metavar="JSON", help="The case whose time counts: names and values.")
-@click.option("--start", multiple=True, metavar="NAME=VALUE", help="Value of the first point.")
+@click.option(
+    "--case", metavar="JSON", help="The case whose time counts: names and values."
+)
+@click.option(
+    "--start", multiple=True, metavar="NAME=VALUE", help="Value of the first point."
+)
 @click.option("--trials", type=click.IntRange(1), default=30, help="Points to try.")
-@click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
-@click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on.")
-@click.option("--exhaustive", is_flag=True, help="Then time all points: the best's rank.")
+@click.option(
+    "--cases", type=click.IntRange(1), default=CASES, help="To judge a best point."
+)
+@click.option(
+    "--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on."
+)
+@click.option(
+    "--exhaustive", is_flag=True, help="Then time all points: the best's rank."
+)
 @with_progress
 @click.pass_context
-def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
+def tune(
+    context: click.Context, /, test: str, start: tuple[str, ...], **options: Any
+) -> None:
     """Find the sizes that make a kernel fastest and keep it correct.
 
     The times of one case are predicted, not measured. Fast points are judged on drawn cases of the
@@ -364,8 +416,16 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
     try:
         lines = with_spec(test, run)
     except KeyboardInterrupt:
-        known = [line for tuner in tuners if tuner.attempts for line in _ladder(tuner, None)]
-        how = "the same command" if storage else "with --storage sqlite:///tune.db a search"
-        raise KeyboardInterrupt("\n".join([*known, f"stopped: {how} goes on"])) from None
+        known = [
+            line for tuner in tuners if tuner.attempts for line in _ladder(tuner, None)
+        ]
+        how = (
+            "the same command"
+            if storage
+            else "with --storage sqlite:///tune.db a search"
+        )
+        raise KeyboardInterrupt(
+            "\n".join([*known, f"stopped: {how} goes on"])
+        ) from None
     click.echo("\n".join(lines))
     context.exit(int(not tuners[0].ladder))

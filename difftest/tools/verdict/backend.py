@@ -23,7 +23,13 @@ from difftest.simulator.replay import ReplayError, replay_tape
 from difftest.simulator.tape import Tape
 from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
 from difftest.simulator.trace import LoopKind
-from difftest.testing.backends.base import Crashed, KernelCall, Outcome, Rejected, Unsupported
+from difftest.testing.backends.base import (
+    Crashed,
+    KernelCall,
+    Outcome,
+    Rejected,
+    Unsupported,
+)
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.harness.case import Case
 from difftest.tools.verdict.fork_server import Sandbox
@@ -42,7 +48,9 @@ class Disclosure(Enum):
     """The case's data: registers follow the values that the kernel computes from floats."""
 
 
-def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> tuple[Array, ...]:
+def decoys(
+    arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0
+) -> tuple[Array, ...]:
     """Return arrays of the same shapes and dtypes; ``share`` is the part of integers to replace."""
     random = np.random.default_rng()
 
@@ -50,10 +58,14 @@ def decoys(arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0) -> 
         if shown is Disclosure.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
-            values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
+            values = random.uniform(0.5, 2.0, array.shape) * random.choice(
+                (-1, 1), array.shape
+            )
             return values.astype(np.float32).astype(array.dtype)
         if shown is Disclosure.NOTHING and array.dtype in (*INTEGERS, BOOL):
-            return np.where(random.random(array.shape) < share, _integers(array, random), array)
+            return np.where(
+                random.random(array.shape) < share, _integers(array, random), array
+            )
         return array.copy()
 
     return tuple(map(decoy, arrays))
@@ -173,7 +185,9 @@ class CandidateBackend:
         fewer integers are replaced.
         """
         shares = [1.0]
-        if shown is Disclosure.NOTHING and any(a.dtype in (*INTEGERS, BOOL) for a in call.inputs):
+        if shown is Disclosure.NOTHING and any(
+            a.dtype in (*INTEGERS, BOOL) for a in call.inputs
+        ):
             shares = [2.0**-attempt for attempt in range(_TRIES)]
         for share in shares:
             first = decoys(call.inputs, shown, share)
@@ -194,7 +208,9 @@ class CandidateBackend:
         """
         tape = _read(text)
         other = _read(again)
-        if all(step.call != "effect" or step.made is None for step in tape.steps):  # no register
+        if all(
+            step.call != "effect" or step.made is None for step in tape.steps
+        ):  # no register
             if text != again and _NAME.sub("", text) != _NAME.sub("", again):
                 raise CheatError(_FOLLOWS)
             return tape
@@ -205,7 +221,9 @@ class CandidateBackend:
         self.is_settled = bool(self._blind)
         return tape
 
-    def ask(self, call: KernelCall, inputs: tuple[Array, ...], *, anew: bool) -> str | Outcome:
+    def ask(
+        self, call: KernelCall, inputs: tuple[Array, ...], *, anew: bool
+    ) -> str | Outcome:
         """Return the text of the tape of a run in the worker, or how the run failed."""
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
@@ -222,7 +240,9 @@ class CandidateBackend:
         self.printed = max(self.printed, int(answer.header.get("printed", 0)))
         how = answer.header.get("how")
         if how == "memory":
-            raise WorkerEnd(Judged.OUT_OF_MEMORY, "it takes more memory than it is given")
+            raise WorkerEnd(
+                Judged.OUT_OF_MEMORY, "it takes more memory than it is given"
+            )
         if how != "ran":
             return _HOW.get(str(how), Crashed)(_error(answer.header))
         return b"".join(answer.blobs[:1]).decode(errors="replace")
@@ -247,7 +267,9 @@ def _numbered(calls: list[Any], both: set[Any]) -> list[Any]:
     def number(match: re.Match[str]) -> str:
         return f"{numbers.setdefault(match[0], len(numbers))}"
 
-    return [(at, _NUMBER.sub(number, line)) for around, at, line in calls if around <= both]
+    return [
+        (at, _NUMBER.sub(number, line)) for around, at, line in calls if around <= both
+    ]
 
 
 def _device_calls(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
@@ -260,7 +282,9 @@ def _device_calls(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
     text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape))).partition('"steps":[\n')[2]
     outside = 0
     for step, line in zip(tape.steps, text.splitlines(), strict=True):
-        iterations = [entry for entry in step.loops if entry.loop.kind is LoopKind.DYNAMIC]
+        iterations = [
+            entry for entry in step.loops if entry.loop.kind is LoopKind.DYNAMIC
+        ]
         outside += not iterations
         if not any(entry.number for entry in iterations):
             around = {(entry.loop.location, outside) for entry in iterations}
@@ -280,18 +304,24 @@ def _read(text: str) -> Tape:
     try:
         tape = tape_from_json(text)
     except TapeFormatError as error:
-        raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
+        raise WorkerEnd(
+            Judged.CRASHED, f"its process answers with no run: {error}"
+        ) from None
     files = {place.file for step in tape.steps for place in step.stack}
     # A report would print lines of these files.
     if any(map(os.path.exists, files - linecache.cache.keys())):
-        raise WorkerEnd(Judged.CRASHED, "its process names lines of files that are not its own")
+        raise WorkerEnd(
+            Judged.CRASHED, "its process names lines of files that are not its own"
+        )
     return tape
 
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:
     """Return an error with the class name and the message from a worker's answer."""
     kind = str(header.get("kind", ""))
-    failure_type = type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
+    failure_type = (
+        type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
+    )
     error: KernelFailure = failure_type(str(header.get("error", "")))
     error.is_rule = bool(header.get("is_rule"))
     return error

@@ -78,14 +78,18 @@ def _file_kernels(batch: str, sources: Path) -> list[str]:
             lines = list(file)
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{batch} cannot be read: {error}") from None
-    return [_line_kernel(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+    return [
+        _line_kernel(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)
+    ]
 
 
 def _folder_kernels(batch: str, test: str) -> list[str]:
     """Return a kernel for each file of the folder in ``DIR:KERNEL``, except the test's file."""
     place, _, name = batch.rpartition(":")
     own = Path(test.partition("::")[0]).resolve()
-    files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
+    files = sorted(
+        path for path in Path(place or batch).glob("*.py") if path.resolve() != own
+    )
     return [f"{file}:{name}" for file in files if place]
 
 
@@ -96,7 +100,10 @@ def _line_kernel(line: str, where: str, sources: Path) -> str:
         if "kernel" in row:
             return str(row["kernel"])
         name, text = row["name"], row["source"]
-        file = sources / f"k{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}.py"
+        file = (
+            sources
+            / f"k{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}.py"
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         form = '{"kernel": "FILE.py:NAME"} or {"name": "add", "source": ""}'
         raise click.UsageError(f"{where}: a line is {form}") from None
@@ -109,7 +116,9 @@ def _key_of(kernel: str, orders: BatchOrders) -> str:
     file, _, name = kernel.rpartition(":")
     test = orders.test.partition("::")[0]
     try:
-        texts = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (file, test)]
+        texts = [
+            hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (file, test)
+        ]
     except OSError as error:
         raise click.UsageError(f"{kernel}: {error}") from None
     parts = [texts, name, orders.test, asdict(orders.settings), versions()]
@@ -121,13 +130,19 @@ def judge_batch(
 ) -> list[dict[str, Any]]:
     """Judge the kernels without a verdict, print a summary, and return the verdict of each."""
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
-    journal = Journal(results)  # opened after candidates(), so that an error there leaves no file
+    journal = Journal(
+        results
+    )  # opened after candidates(), so that an error there leaves no file
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(row["seed"]) for row in journal.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
     keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
-    settled = {key for key, row in journal.known.items() if (row["outcome"], row["stage"]) != OURS}
+    settled = {
+        key
+        for key, row in journal.known.items()
+        if (row["outcome"], row["stage"]) != OURS
+    }
     left = {key: kernel for kernel, key in keys.items() if key not in settled}
     done = len(set(keys.values())) - len(left)
     try:
@@ -155,13 +170,25 @@ def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
-    right = (verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value)
-    alike = group_by(right, lambda verdict: verdict["instructions"] or kernel_argument(verdict))
-    for verdict, *others in sorted(alike.values(), key=lambda rows: _predicted_us(rows[0])):
+    right = (
+        verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value
+    )
+    alike = group_by(
+        right, lambda verdict: verdict["instructions"] or kernel_argument(verdict)
+    )
+    for verdict, *others in sorted(
+        alike.values(), key=lambda rows: _predicted_us(rows[0])
+    ):
         time = verdict["time"]
-        text = f"{time['predicted_us']:10.1f} us (predicted)" if time else "no time is predicted"
+        text = (
+            f"{time['predicted_us']:10.1f} us (predicted)"
+            if time
+            else "no time is predicted"
+        )
         yield f"{text}  {kernel_argument(verdict)}"
-        yield from (f"    the same instructions: {kernel_argument(other)}" for other in others)
+        yield from (
+            f"    the same instructions: {kernel_argument(other)}" for other in others
+        )
 
 
 def _predicted_us(verdict: Mapping[str, Any]) -> float:
@@ -220,7 +247,9 @@ def _judge_all(
 
     def answer(task: tuple[str, str]) -> dict[str, Any]:
         try:
-            judgement = judge_candidate(task[1], orders.test, orders.settings, forks, spec)
+            judgement = judge_candidate(
+                task[1], orders.test, orders.settings, forks, spec
+            )
             review_constants(judgement, read, orders.settings)
         except click.ClickException as error:
             judgement = new_judgement(task[1], orders.test, orders.settings.seed)
@@ -231,7 +260,9 @@ def _judge_all(
     serve_tasks(connection, answer)
 
 
-def memoize_pickled(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
+def memoize_pickled(
+    function: Callable[..., Any], most: int = KEPT
+) -> Callable[..., Any]:
     """Return a function that caches results by the pickled bytes of its arguments."""
 
     @functools.lru_cache(most)

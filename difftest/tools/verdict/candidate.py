@@ -98,10 +98,15 @@ def judge_candidate(
             doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
             judgement.evidence.doubts.add(doubt)
         with Sandbox(settings.limits, fork_server) as worker:
-            judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
+            judgement.limits = {
+                **settings.limits._asdict(),
+                "missing": list(worker.missing),
+            }
             if settings.require_isolation and worker.missing:
                 lack = ", ".join(worker.missing)
-                raise click.UsageError(f"--require-isolation: this system has no wall for {lack}")
+                raise click.UsageError(
+                    f"--require-isolation: this system has no wall for {lack}"
+                )
             described = load_candidate(worker, language, name)
             _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
@@ -136,7 +141,9 @@ def _parse_kernel(kernel: str, test: str) -> tuple[Path, str]:
     if not file.is_file():
         raise click.UsageError(f"no file at {place}")
     if file.resolve() == Path(test.partition("::")[0]).resolve():
-        fault = f"{place} is the test's own file: the kernel's author could change the test"
+        fault = (
+            f"{place} is the test's own file: the kernel's author could change the test"
+        )
         raise click.UsageError(f"{fault}; put the kernel into a file of its own")
     return file.resolve(), name
 
@@ -151,7 +158,9 @@ def describe_candidate(
         with Sandbox(settings.limits, fork_server) as worker:
             return load_candidate(worker, language, name)
     except (OutsideLanguage, WorkerEnd) as error:
-        raise click.ClickException(f"the test imports the candidate {kernel}: {error}") from None
+        raise click.ClickException(
+            f"the test imports the candidate {kernel}: {error}"
+        ) from None
 
 
 def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
@@ -160,8 +169,12 @@ def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
     own = os.path.realpath(test.partition("::")[0])
     for source in language.sources.values():
         # Reports quote the text that was checked. The candidate's own comments suppress nothing.
-        text = importlib.util.decode_source(source.text.replace(b"difftest:", b"difftest;"))
-        lines = [f"{line}\n" for line in text.split("\n")]  # splitlines() also splits elsewhere
+        text = importlib.util.decode_source(
+            source.text.replace(b"difftest:", b"difftest;")
+        )
+        lines = [
+            f"{line}\n" for line in text.split("\n")
+        ]  # splitlines() also splits elsewhere
         linecache.cache[source.file] = len(source.text), None, lines, source.file
         if os.path.realpath(source.file) == own:
             fault = f"it imports {source.file}, which judges it"
@@ -174,7 +187,9 @@ def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[st
     sources = language.sources.values()
     request = {"request": "load", "name": name, "allowed": list(language.allowed)}
     modules = [[source.name, source.file, source.is_package] for source in sources]
-    answer = worker.ask({**request, "modules": modules}, [source.text for source in sources]).header
+    answer = worker.ask(
+        {**request, "modules": modules}, [source.text for source in sources]
+    ).header
     how = answer.get("how")
     error = str(answer.get("error", ""))
     if how == "usage":
@@ -203,14 +218,22 @@ def _judge_loaded(
             rule = finding.rule
             place = {"file": finding.path, "line": finding.line}
             row = {"id": finding.id, "severity": SEVERITIES[request.levels.of(rule)]}
-            row |= {"happened": finding.happened, "rule": rule.rule, "remedy": rule.remedy}
+            row |= {
+                "happened": finding.happened,
+                "rule": rule.rule,
+                "remedy": rule.remedy,
+            }
             judgement.findings.append({"source": "lint", **row, "locations": [place]})
 
     def use(spec: KernelSpec) -> None:
         try:
-            candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
+            candidate = Candidate(
+                judgement.kernel["name"], file.stem, described["signature"]
+            )
         except (ValueError, TypeError, AttributeError, LookupError):
-            raise WorkerEnd(Outcome.CRASHED, "its process describes no signature") from None
+            raise WorkerEnd(
+                Outcome.CRASHED, "its process describes no signature"
+            ) from None
         try:
             own = spec_for(spec, candidate, str(described["dialect"]))
             only = None if settings.case is None else case_from_json(settings.case, own)
@@ -229,7 +252,9 @@ def _judge_loaded(
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
     """Return the spec with a candidate as its kernel; raise SpecError if it does not fit."""
     if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: a test without ranks")
+        raise SpecError(
+            "ranks: received a test of several ranks; accepted: a test without ranks"
+        )
     lnc = None if dialect == "classic" else spec.lnc
     return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)
 
@@ -242,7 +267,9 @@ def review_constants(
     originals: Mapping[str, Any] = {}
     if settings.original and read:
         name = f"{settings.original}:{judgement.kernel['name']}"
-        originals = describe_candidate(name, judgement.test, settings, None)["constants"]
+        originals = describe_candidate(name, judgement.test, settings, None)[
+            "constants"
+        ]
     other = [
         f"{key} = {item!r}"
         for key, item in read.items()
@@ -253,7 +280,9 @@ def review_constants(
         judgement.stage = Stage.COMPARE
         fault = f"its test reads {', '.join(other)} of a candidate's own file"
         remedy = "keep them in the test, or compare them: --original FILE"
-        judgement.reason = f"{fault}; {settings.original + ' has others' if originals else remedy}"
+        judgement.reason = (
+            f"{fault}; {settings.original + ' has others' if originals else remedy}"
+        )
 
 
 class Candidate:
@@ -279,7 +308,11 @@ def _signature(rows: Any) -> inspect.Signature:
     none = inspect.Parameter.empty
     return inspect.Signature(
         [
-            kinds(str(name), getattr(kinds, kind), default=none if own is None else (*own, ...)[0])
+            kinds(
+                str(name),
+                getattr(kinds, kind),
+                default=none if own is None else (*own, ...)[0],
+            )
             for name, kind, own in rows
         ]
     )
@@ -293,11 +326,16 @@ class _StubFinder(MetaPathFinder, Loader):
     """A finder that imports stubs for files under any module name, without running their code."""
 
     def __init__(self, files: Mapping[Path, Describe]) -> None:
-        self.files = {os.path.realpath(file): describe for file, describe in files.items()}
+        self.files = {
+            os.path.realpath(file): describe for file, describe in files.items()
+        }
         self.read: dict[str, Any] = {}
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         file = os.path.realpath(spec.origin) if spec is not None and spec.origin else ""
@@ -308,15 +346,21 @@ class _StubFinder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         described = self.files[str(module.__file__)]()
         constants = {
-            name: value for name, value in described["constants"].items() if is_plain(value)
+            name: value
+            for name, value in described["constants"].items()
+            if is_plain(value)
         }
 
         def read(name: str) -> Any:
             if name not in constants:
-                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+                raise AttributeError(
+                    f"module {module.__name__!r} has no attribute {name!r}"
+                )
             return self.read.setdefault(name, constants[name])
 
-        vars(module).update(__getattr__=read, __all__=[*described["functions"], *constants])
+        vars(module).update(
+            __getattr__=read, __all__=[*described["functions"], *constants]
+        )
         for name, signature in described["functions"].items():
             setattr(module, name, Candidate(name, module.__name__, signature))
 
@@ -338,6 +382,9 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     finally:
         sys.meta_path.remove(finder)
         for name in list(sys.modules):
-            if getattr(getattr(sys.modules[name], "__spec__", None), "loader", None) is finder:
+            if (
+                getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
+                is finder
+            ):
                 del sys.modules[name]
         sys.modules.update(before)

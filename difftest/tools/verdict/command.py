@@ -29,13 +29,24 @@ from difftest.testing.host.options import OutputFile
 from difftest.tools.verdict.batch import judge_batch
 from difftest.tools.verdict.candidate import CASES, JudgeSettings, judge_candidate
 from difftest.tools.verdict.fork_server import Limits
-from difftest.tools.verdict.formats import ANY, CLASSES, FORMS, exit_code, verdict_text, write_forms
+from difftest.tools.verdict.formats import (
+    ANY,
+    CLASSES,
+    FORMS,
+    exit_code,
+    verdict_text,
+    write_forms,
+)
 from difftest.tools.verdict.outcome import Outcome
 
 
 def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
     """Return fake outputs by name, each with the shape and dtype of an output."""
-    same = [array for array in inputs if array.shape == output.shape] or inputs or (np.zeros(1),)
+    same = (
+        [array for array in inputs if array.shape == output.shape]
+        or inputs
+        or (np.zeros(1),)
+    )
     values = {
         "zeros": 0.0,
         "ones": 1.0,
@@ -44,9 +55,14 @@ def constant_outputs(output: Array, inputs: tuple[Array, ...]) -> dict[str, Arra
         "the last input": same[-1],
         "the mean of an input": np.mean((*inputs, same[0])[0].astype(np.float64)),
     }
-    wide = {name: np.resize(np.float64(value), output.shape) for name, value in values.items()}
+    wide = {
+        name: np.resize(np.float64(value), output.shape)
+        for name, value in values.items()
+    }
     if not is_float(output.dtype):
-        wide = {name: np.where(np.isfinite(value), value, 0) for name, value in wide.items()}
+        wide = {
+            name: np.where(np.isfinite(value), value, 0) for name, value in wide.items()
+        }
     return {name: value.astype(output.dtype) for name, value in wide.items()}
 
 
@@ -78,13 +94,19 @@ class Audit:
         return tuple(
             f"{name} in the place of the kernel's outputs: all {count} cases that decide pass"
             for name, count in self.passed.items()
-            if count == self.decided and not (self.moves and name[:9] in ("the first", "the last "))
+            if count == self.decided
+            and not (self.moves and name[:9] in ("the first", "the last "))
         )
 
     def __str__(self) -> str:
         lines = [f"{self.cases} cases, {self.decided} of them decide"]
-        lines += [f"  {count:4} of them pass with {name}" for name, count in self.passed.items()]
-        lines += [f"weak: {text}" for text in self.weaknesses] or ["no impostor passes all of them"]
+        lines += [
+            f"  {count:4} of them pass with {name}"
+            for name, count in self.passed.items()
+        ]
+        lines += [f"weak: {text}" for text in self.weaknesses] or [
+            "no impostor passes all of them"
+        ]
         return "\n".join(lines)
 
 
@@ -117,25 +139,35 @@ def _audit_case(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> N
     inputs = tuple(reference.inputs.values())
     fakes = [constant_outputs(output, inputs) for output in outcome.outputs]
     for name in fakes[0]:
-        result = outcome._replace(outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)
+        result = outcome._replace(
+            outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten
+        )
         audit.passed[name] += isinstance(verdict_on(reference, result), Match)
 
 
-def _check_files(files: Mapping[str, Path], batch: str | None, results: Path | None) -> None:
+def _check_files(
+    files: Mapping[str, Path], batch: str | None, results: Path | None
+) -> None:
     """Raise click.UsageError if the options for files do not fit each other."""
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
     if "html" in files and (lack := install_hint("jinja2", "--html", "report")):
         raise click.UsageError(lack)
     if batch is not None and "json" in files:
-        raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
+        raise click.UsageError(
+            "--json is of one kernel; --results has the objects of a batch"
+        )
 
 
 def _check_names(names: tuple[str, ...], *, has_kernel: bool) -> None:
     """Raise click.UsageError if the arguments are not a test, or a kernel and a test."""
     if len(names) == (2 if has_kernel else 1):
         return
-    wanted = "FILE.py:KERNEL and PATH::TEST" if has_kernel else "PATH::TEST with --batch or --audit"
+    wanted = (
+        "FILE.py:KERNEL and PATH::TEST"
+        if has_kernel
+        else "PATH::TEST with --batch or --audit"
+    )
     raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
 
 
@@ -147,24 +179,48 @@ _FAIL_ON = f"Only these classes fail the command; repeatable: {', '.join(CLASSES
 @click.option("--json", type=OutputFile(), help="Write the verdict as JSON.")
 @click.option("--junit", type=OutputFile(), help="Write JUnit's XML.")
 @click.option("--markdown", type=OutputFile(), help="Write Markdown.")
-@click.option("--html", type=OutputFile(), help="Write a page; needs the extra `report`.")
 @click.option(
-    "--fail-on", multiple=True, metavar="CLASS", type=click.Choice(CLASSES), help=_FAIL_ON
+    "--html", type=OutputFile(), help="Write a page; needs the extra `report`."
 )
-@click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="CLASS",
+    type=click.Choice(CLASSES),
+    help=_FAIL_ON,
+)
+@click.option(
+    "--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn."
+)
 @click.option("--seed", type=int, help="Seed of drawn cases; random if absent.")
 @click.option("--audit", is_flag=True, help="Check whether fake outputs pass the test.")
-@click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option(
-    "--results", type=OutputFile(grows=True), help="File with a line for each kernel of a batch."
+    "--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results."
 )
-@click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Processes.")
 @click.option(
-    "--original", default="", metavar="FILE", help="File with the constants that the test reads."
+    "--results",
+    type=OutputFile(grows=True),
+    help="File with a line for each kernel of a batch.",
+)
+@click.option(
+    "-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Processes."
+)
+@click.option(
+    "--original",
+    default="",
+    metavar="FILE",
+    help="File with the constants that the test reads.",
 )
 @click.option("--case", metavar="JSON", help="Judge only this case.")
-@click.option("--require-isolation", is_flag=True, help="Fail if isolation is incomplete.")
-@click.option("--allow", multiple=True, metavar="MODULE", help="Module that the kernel may import.")
+@click.option(
+    "--require-isolation", is_flag=True, help="Fail if isolation is incomplete."
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="MODULE",
+    help="Module that the kernel may import.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -195,16 +251,22 @@ def verdict(
     data. The exit code is 0 if the kernel agrees; docs/reference/verdict.md lists the others.
     --batch judges many kernels by one test.
     """
-    batch, results, processes = (options.pop(name) for name in ("batch", "results", "processes"))
+    batch, results, processes = (
+        options.pop(name) for name in ("batch", "results", "processes")
+    )
     fail_on = options.pop("fail_on")
     files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
-    settings = JudgeSettings(limits=Limits(min(timeout, 1e6), memory * 2**20), **options)
+    settings = JudgeSettings(
+        limits=Limits(min(timeout, 1e6), memory * 2**20), **options
+    )
     _check_files(files, batch, results)
     _check_names(names, has_kernel=batch is None and not audit)
     if audit:
         weighed = with_spec(names[0], lambda spec: audit_spec(spec, CASES))
         click.echo(f"{names[0]}: {weighed}")
-        context.exit((Outcome.WEAK_SPEC if weighed.weaknesses else Outcome.AGREES).exit_code)
+        context.exit(
+            (Outcome.WEAK_SPEC if weighed.weaknesses else Outcome.AGREES).exit_code
+        )
     if batch is not None:
         documents = judge_batch(batch, names[0], settings, results, processes)
         write_forms(files, documents)

@@ -118,7 +118,11 @@ class _Instruction(NamedTuple):
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("ports", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
+    _fields_ = (
+        ("files", ctypes.c_uint64),
+        ("ports", ctypes.c_uint64),
+        ("scopes", ctypes.c_uint64),
+    )
 
 
 class _PathBeneath(ctypes.Structure):
@@ -130,7 +134,9 @@ class _PathBeneath(ctypes.Structure):
 def clean_environment(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     """Return the environment of a worker: only the variables that Python needs."""
     kept = {"PATH": environment["PATH"]} if "PATH" in environment else {}
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    one_thread = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+    )
     return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
 
 
@@ -142,7 +148,10 @@ def bubblewrap_command(folder: str) -> list[str]:
     bubblewrap = shutil.which("bwrap")
     words = f"{bubblewrap} --unshare-user --unshare-ipc --unshare-net --setenv {_BOX} 1".split()
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", folder, folder, "--"]
-    works = bubblewrap and not subprocess.run([*words, "true"], capture_output=True).returncode
+    works = (
+        bubblewrap
+        and not subprocess.run([*words, "true"], capture_output=True).returncode
+    )
     return words if works else []
 
 
@@ -167,7 +176,9 @@ def confine(folder: str, memory: int, seconds: float) -> list[str]:
         "network": lambda: not ctypes.CDLL(None).unshare(own),
         "writing": functools.partial(_restrict_writes, folder),
     }
-    failed = [name for name, apply in restrictions.items() if not (is_linux and apply())]
+    failed = [
+        name for name, apply in restrictions.items() if not (is_linux and apply())
+    ]
     missing = [] if _BOX in os.environ else failed
     missing += [] if is_linux and _forbid_processes() else ["processes"]
     more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
@@ -175,7 +186,9 @@ def confine(folder: str, memory: int, seconds: float) -> list[str]:
         try:
             number = getattr(resource, constant)
             hard = resource.getrlimit(number)[1]
-            most = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+            most = (
+                int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+            )
             resource.setrlimit(number, (most, most))
         except (AttributeError, ValueError, OSError):
             missing.append(name)
@@ -214,7 +227,9 @@ def _forbid_processes() -> bool:
     if architecture is None:
         return False
     instructions = _filter_instructions(architecture)
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in instructions))
+    code = ctypes.create_string_buffer(
+        b"".join(struct.pack("HBBI", *row) for row in instructions)
+    )
     program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
     libc = ctypes.CDLL(None)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)

@@ -54,7 +54,15 @@ class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
         self._control, theirs = socket.socketpair()
         with theirs:
             control = theirs.fileno()
-            command = [sys.executable, "-I", "-c", _CODE, _ROOT, str(control), self.folder]
+            command = [
+                sys.executable,
+                "-I",
+                "-c",
+                _CODE,
+                _ROOT,
+                str(control),
+                self.folder,
+            ]
             self._process = subprocess.Popen(
                 [*bubblewrap_command(self.folder), *command],
                 stdin=subprocess.DEVNULL,
@@ -183,7 +191,9 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
     missing : the restrictions that this system could not apply.
     """
 
-    def __init__(self, limits: Limits | None = None, fork_server: ForkServer | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, fork_server: ForkServer | None = None
+    ) -> None:
         self.limits = limits or Limits()
         self._fork_server = fork_server or ForkServer()
         self._is_own = fork_server is None
@@ -195,7 +205,9 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
             self._pid, folder, self._connection = self._fork_server.fork()
             bounds = {"memory": self.limits.memory, "seconds": self._left + 1}
             settings = {"folder": folder, **bounds}
-            self.missing = tuple(map(str, self._ask(settings, (), _STARTING).header["missing"]))
+            self.missing = tuple(
+                map(str, self._ask(settings, (), _STARTING).header["missing"])
+            )
         except BaseException:
             self.close()
             raise
@@ -210,14 +222,18 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         finally:
             self._left = max(0.0, self._left - (time.monotonic() - began))
 
-    def _ask(self, header: Mapping[str, Any], blobs: Sequence[bytes], seconds: float) -> Frame:
+    def _ask(
+        self, header: Mapping[str, Any], blobs: Sequence[bytes], seconds: float
+    ) -> Frame:
         """Send a request and return the answer; the worker ends when the time is over."""
         clock = threading.Timer(seconds, self._expire)
         clock.daemon = True
         clock.start()
         try:
             wire.send(self._connection, header, blobs)
-            frame = wire.receive(self._connection, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
+            frame = wire.receive(
+                self._connection, wire.MOST_HEADER, wire.MOST_ANSWER, 1
+            )
             if frame is not None:
                 return wire.validate_reply(frame)
         except WireError as error:

@@ -31,7 +31,9 @@ def verdict_text(document: Mapping[str, Any]) -> str:
     """Return the text of a document of ``Judgement.as_mapping``."""
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
-    report = "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
+    report = (
+        "\n" + textwrap.indent(document["report"], "  ") if document["report"] else ""
+    )
     return printable(failures.format_report(title + report, _rows(document)))
 
 
@@ -56,11 +58,18 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if row["happened"] in document["report"]:  # the report has the whole finding
             continue
         at = ", ".join(
-            f"{relative_path(place['file'])}:{place['line']}" for place in row["locations"][:1]
+            f"{relative_path(place['file'])}:{place['line']}"
+            for place in row["locations"][:1]
         )
-        yield row["severity"], f"{at + ': ' if at else ''}{row['happened']} [{row['id']}]"
+        yield (
+            row["severity"],
+            f"{at + ': ' if at else ''}{row['happened']} [{row['id']}]",
+        )
     for row in document["coverage"]["missed"]:
-        yield "not reached", f"{row['file']}:{row['line']}: {row['what']}: {row['source']}"
+        yield (
+            "not reached",
+            f"{row['file']}:{row['line']}: {row['what']}: {row['source']}",
+        )
     yield from _measures(document)
     for note in document["notes"]:
         yield "note", note
@@ -70,7 +79,10 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     evidence = document["evidence"]
     time = document["time"]
     names = ("cases", "decided", "rejections", "inconclusive", "elements", "nonfinite")
-    yield "evidence", ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name])
+    yield (
+        "evidence",
+        ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name]),
+    )
     yield "seed", str(document["seed"])
     if time is not None:
         span = f"predicted; {time['low_us']:.1f} to {time['high_us']:.1f}"
@@ -90,13 +102,19 @@ FINDING = 8
 """The exit code of a kernel that agrees but has a finding of a chosen severity."""
 ANY = "any"
 SEVERITIES = ("warning", "error")
-CLASSES = (*(member.value for member in Outcome if member is not Outcome.AGREES), ANY, *SEVERITIES)
+CLASSES = (
+    *(member.value for member in Outcome if member is not Outcome.AGREES),
+    ANY,
+    *SEVERITIES,
+)
 """The values of --fail-on: an outcome, any outcome, or the least severity of a finding."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_forms(
-    files: Mapping[str, Path], documents: Sequence[Document], judgements: Sequence[Judgement] = ()
+    files: Mapping[str, Path],
+    documents: Sequence[Document],
+    judgements: Sequence[Judgement] = (),
 ) -> None:
     """Write the requested forms to files, by the names of :data:`FORMS`."""
     for form, file in files.items():
@@ -109,21 +127,34 @@ def write_forms(
 
 def exit_code(documents: Iterable[Document], chosen: Sequence[str]) -> int:
     """Return the lowest exit code of the verdicts of a chosen class; 0 if no verdict is."""
-    least = min((SEVERITIES.index(word) for word in SEVERITIES if word in chosen), default=2)
+    least = min(
+        (SEVERITIES.index(word) for word in SEVERITIES if word in chosen), default=2
+    )
     codes = set()
     for document in documents:
         code = document["exit_code"]
         if code and (ANY in chosen or document["outcome"] in chosen):
             codes.add(code)
-        elif any(finding["severity"] in SEVERITIES[least:] for finding in document["findings"]):
+        elif any(
+            finding["severity"] in SEVERITIES[least:]
+            for finding in document["findings"]
+        ):
             codes.add(FINDING)
     return min(codes, default=0)
 
 
 def junit_text(documents: Sequence[Document]) -> str:
     """Return a suite in JUnit's XML, with a test for each kernel."""
-    bad = [document["exit_code"] in BROKEN for document in documents if document["exit_code"]]
-    counts = {"tests": len(documents), "failures": bad.count(False), "errors": bad.count(True)}
+    bad = [
+        document["exit_code"] in BROKEN
+        for document in documents
+        if document["exit_code"]
+    ]
+    counts = {
+        "tests": len(documents),
+        "failures": bad.count(False),
+        "errors": bad.count(True),
+    }
     seconds = sum(document["seconds"] for document in documents)
     suite = _element("testsuite", None, name=FORMAT, **counts, skipped=0, time=seconds)
     for document in documents:
@@ -134,12 +165,16 @@ def junit_text(documents: Sequence[Document]) -> str:
             _element("property", properties, name=name, value=document[name])
         if document["exit_code"]:
             kind = "error" if document["exit_code"] in BROKEN else "failure"
-            element = _element(kind, test, type=document["outcome"], message=document["reason"])
+            element = _element(
+                kind, test, type=document["outcome"], message=document["reason"]
+            )
             element.text = _NO_XML.sub("?", verdict_text(document))
     return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 
 
-def _element(tag: str, above: ElementTree.Element | None, **values: Any) -> ElementTree.Element:
+def _element(
+    tag: str, above: ElementTree.Element | None, **values: Any
+) -> ElementTree.Element:
     texts = {name: _NO_XML.sub("?", str(value)) for name, value in values.items()}
     if above is None:
         return ElementTree.Element(tag, texts)
@@ -156,9 +191,13 @@ def session_of(
         evidence = document["evidence"]
         counts = {count.name: evidence[count.name] for count in fields(Counts)}
         session["kernels"].append({"kernel": name, "backend": "embedded", **counts})
-        missed = [{**place, "kernels": [name]} for place in document["coverage"]["missed"]]
+        missed = [
+            {**place, "kernels": [name]} for place in document["coverage"]["missed"]
+        ]
         session["not_reached"] += missed
-        session["tests"].append(_test_of(document, name, list(judgements[number : number + 1])))
+        session["tests"].append(
+            _test_of(document, name, list(judgements[number : number + 1]))
+        )
     return {
         **session,
         "versions": documents[0]["versions"] if documents else {},
@@ -170,7 +209,9 @@ def session_of(
     }
 
 
-def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> dict[str, Any]:
+def _test_of(
+    verdict: Document, name: str, judgements: Sequence[Judgement]
+) -> dict[str, Any]:
     details: dict[str, Any] = {"failure": None, "performance": []}
     details["hazards"] = [{**finding, "where": []} for finding in verdict["findings"]]
     for judgement in judgements:
@@ -181,7 +222,12 @@ def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> d
             shown = performance_document(*judgement.largest) or {}
             details["performance"] = [{**shown, "kernel": name}] if shown else []
     message = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
-    test = {"id": message, "outcome": verdict["outcome"], "kernels": [name], "details": details}
+    test = {
+        "id": message,
+        "outcome": verdict["outcome"],
+        "kernels": [name],
+        "details": details,
+    }
     if verdict["exit_code"]:
         return {**test, "message": message, "failure": verdict_text(verdict)}
     return test

@@ -78,7 +78,11 @@ class StrictRunner(Runner):
             or not exact.has_meaning
         ):
             return wrong
-        values = reference.precise if exact.doubts else [output.value for output in exact.outputs]
+        values = (
+            reference.precise
+            if exact.doubts
+            else [output.value for output in exact.outputs]
+        )
         mismatches = (
             coarse(reference, index, got, value.astype(np.float64))
             for index, (got, value, _) in enumerate(
@@ -88,7 +92,9 @@ class StrictRunner(Runner):
         return next(filter(None, mismatches), None)
 
 
-def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> Mismatch | None:
+def coarse(
+    reference: ReferenceResult, index: int, got: Array, value: Array
+) -> Mismatch | None:
     """Return a mismatch if an output's errors exceed the errors that its task excuses; else None.
 
     The allowance of an element has two parts: half a unit of its value, and the change of the
@@ -101,7 +107,9 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
     if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
         return None
     unit = _coarsest_unit(spec, case, dtype.name)
-    terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
+    terms = (
+        max((array.size for array in reference.inputs.values()), default=0) / got.size
+    )
     factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
     mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
     value = np.where(mask, value, got)
@@ -116,7 +124,9 @@ def coarse(reference: ReferenceResult, index: int, got: Array, value: Array) -> 
 def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
     """Return the largest unit roundoff of the float dtypes of an output, the sum and inputs."""
     names = [output, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    return max(unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name]))
+    return max(
+        unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name])
+    )
 
 
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
@@ -166,10 +176,16 @@ class Judge:
         except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
             pass  # _check has kept the failure with its case
         except Flaky:
-            self.judgement.notes.append("a failure did not occur again on the same case")
+            self.judgement.notes.append(
+                "a failure did not occur again on the same case"
+            )
         except Exception as error:  # the spec or Hypothesis cannot go on
             self.judgement.outcome = Outcome.INCONCLUSIVE
-            name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+            name = (
+                ""
+                if isinstance(error, HypothesisException)
+                else f"{type(error).__name__}: "
+            )
             self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
 
     def _locate(self, failure: Failure) -> None:
@@ -185,8 +201,12 @@ class Judge:
         if self.only is not None:
             self._check(self.only)
             return
-        ends = {repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))}
-        corners = list(explicit_cases(replace(self.spec, examples=tuple(ends.values()))))
+        ends = {
+            repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))
+        }
+        corners = list(
+            explicit_cases(replace(self.spec, examples=tuple(ends.values())))
+        )
 
         @hypothesis.seed(self.judgement.seed)
         @hypothesis.settings(
@@ -229,7 +249,10 @@ class Judge:
                 self.judgement.evidence.doubts.add(_UNSETTLED)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure = case, failure
-            if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
+            if (
+                isinstance(failure, DifferentialFailure)
+                and self._backend.last is not None
+            ):
                 self.judgement.failure = failure
                 failure.spec = self._replaying()
             self._runner.repeats.has_failed = True
@@ -256,17 +279,25 @@ class Judge:
         assert self._backend.last is not None
         return replace(self.spec, kernel=replay_tape(self._backend.last[1]))
 
-    def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
+    def _keep(
+        self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None
+    ) -> None:
         size = count_elements(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, trace
             self.judgement.largest = self._replaying(), case
         evidence = self.judgement.evidence
         evidence.cases += 1
-        is_compared = any(getattr(verdict, "elements", 0) for verdict in verdicts.values())
+        is_compared = any(
+            getattr(verdict, "elements", 0) for verdict in verdicts.values()
+        )
         self._compared += is_compared
-        outputs = (array for arrays in self._runner.outputs.values() for array in arrays)
-        evidence.decided += is_compared and any(array.astype(bool).any() for array in outputs)
+        outputs = (
+            array for arrays in self._runner.outputs.values() for array in arrays
+        )
+        evidence.decided += is_compared and any(
+            array.astype(bool).any() for array in outputs
+        )
 
     def _finish(self) -> None:
         """Decide the outcome if no case failed; add hazards, memory and predicted time."""
@@ -281,9 +312,15 @@ class Judge:
             judgement.reason = _UNSETTLED if is_unsettled else few
             return
         judgement.stage = Stage.HAZARDS
-        hazards = [(case, finding) for _, case, finding in self._runner.hazards.values()]
+        hazards = [
+            (case, finding) for _, case, finding in self._runner.hazards.values()
+        ]
         judgement.add_hazards(hazards)
-        if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
+        if (
+            judgement.outcome is not Outcome.AGREES
+            or not self._largest
+            or not judgement.largest
+        ):
             return
         judgement.stage = Stage.TIME
         trace = self._largest[1]
@@ -316,12 +353,19 @@ class Judge:
     def _coverage(self) -> Coverage:
         """Return the worker's coverage of the kernel's folder; other files do not count."""
         try:
-            taken = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
-            home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
+            taken = coverage_from_list(
+                self.worker.ask({"request": "coverage"}).header["coverage"]
+            )
+            home = (
+                os.path.dirname(os.path.realpath(self.judgement.kernel["file"]))
+                + os.sep
+            )
             forks = {
                 (file, line, loops is True, self.judgement.kernel["name"])
                 for file, line, loops, _ in taken.branches
-                if str(file).startswith(home) and file in linecache.cache and type(line) is int
+                if str(file).startswith(home)
+                and file in linecache.cache
+                and type(line) is int
             }
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
@@ -334,7 +378,9 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
     try:
         for name in spec.domain:
             source = strategy_of(spec, name, values)
-            choices = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            choices = (
+                source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            )
             if choices and all(type(value) is int for value in choices):
                 values[name] = pick(choices)
             elif (plain := minimal_values(spec, values)) is not None:

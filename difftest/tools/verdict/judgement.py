@@ -176,7 +176,8 @@ class Judgement:
         parts = {
             "imports": 0.05 * (reached > order.index(Stage.IMPORT)),
             "runs": 0.15 * (reached >= order.index(Stage.COMPARE)),
-            "algorithm": 0.3 * (self.outcome is Outcome.COARSE_ARITHMETIC or self._is_right),
+            "algorithm": 0.3
+            * (self.outcome is Outcome.COARSE_ARITHMETIC or self._is_right),
             "arithmetic": 0.1 * self._is_right,
             "hazards": 0.1 * agrees,
             "speed": 0.3 * min(share, 1.0),
@@ -192,7 +193,12 @@ class Judgement:
 
     def as_mapping(self) -> dict[str, Any]:
         missing = [
-            {"file": place.file, "line": place.line, "what": place.what, "source": place.source}
+            {
+                "file": place.file,
+                "line": place.line,
+                "what": place.what,
+                "source": place.source,
+            }
             for place in uncovered_branches(self.coverage)
         ]
         document = {
@@ -311,12 +317,28 @@ def instructions_of(trace: Trace) -> str:
         for region in event.writes + event.reads:
             base = region.allocation
             number = numbers.setdefault(base.id, len(numbers))
-            tensor = number, base.space.name, base.shape, base.dtype.name, base.partition_axis
-            touched = () if region.places is None else tuple(region.places.elements.tolist())
-            place = region.pattern, region.partition_axis, region.role, region.dtype.name, touched
+            tensor = (
+                number,
+                base.space.name,
+                base.shape,
+                base.dtype.name,
+                base.partition_axis,
+            )
+            touched = (
+                () if region.places is None else tuple(region.places.elements.tolist())
+            )
+            place = (
+                region.pattern,
+                region.partition_axis,
+                region.role,
+                region.dtype.name,
+                touched,
+            )
             regions.append((tensor, base.address, base.places, place))
         options = sorted((name, repr(value)) for name, value in event.arguments.items())
-        whole.update(repr((event.opcode, event.engine.name, event.program, options)).encode())
+        whole.update(
+            repr((event.opcode, event.engine.name, event.program, options)).encode()
+        )
         whole.update(repr(regions).encode())
     return whole.hexdigest()
 
@@ -330,4 +352,6 @@ def task_bytes(spec: KernelSpec, case: Case) -> int:
     written = [name for name in spec.outputs if name not in spec.inputs]
     sizes: Any = [(name, NKI_NAMES[case.dtype_of(name)]) for name in read]
     sizes += [(name, spec.written_dtype(case, name)) for name in written]
-    return sum(math.prod(spec.shape(name, case.values)) * of.itemsize for name, of in sizes)
+    return sum(
+        math.prod(spec.shape(name, case.values)) * of.itemsize for name, of in sizes
+    )

@@ -21,7 +21,11 @@ from typing import Any, NamedTuple
 NKI = ("nki", "neuronxcc")
 """The packages of NKI. Their modules are the simulator's own."""
 _MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
-_TEXT = resources.files("difftest.tools.verdict").joinpath("data/language.json").read_text("utf-8")
+_TEXT = (
+    resources.files("difftest.tools.verdict")
+    .joinpath("data/language.json")
+    .read_text("utf-8")
+)
 _WORDS: dict[str, Any] = json.loads(_TEXT)
 
 
@@ -58,7 +62,11 @@ _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
 _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
-_KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
+_KINDS = {
+    ast.Attribute: "attribute",
+    ast.MatchClass: "attribute",
+    ast.FunctionDef: "method",
+}
 _BINDS = (ast.FunctionDef, ast.ClassDef, ast.arg, ast.MatchAs, ast.MatchStar)
 _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
 """The fields of a node that hold a name, or several names."""
@@ -117,7 +125,13 @@ class Language:
             try:
                 trees.append(self._read(name, place))
                 pending += self._imports(self.sources[name], trees[-1])
-            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            except (
+                OSError,
+                ValueError,
+                SyntaxError,
+                RecursionError,
+                MemoryError,
+            ) as error:
                 line = error.lineno if isinstance(error, SyntaxError) else 1
                 told = f"it cannot be read: {f'{error}' or type(error).__name__}"
                 remedy = "let it be a short, plain file with a name of its own"
@@ -126,23 +140,31 @@ class Language:
         self.asked = {name for names in trees for name in names.asked}
         breaches += [breach for names in trees for breach in names.breaches(own)]
         if breaches:
-            raise OutsideLanguage(sorted(breaches, key=lambda breach: breach.file != str(file)))
+            raise OutsideLanguage(
+                sorted(breaches, key=lambda breach: breach.file != str(file))
+            )
 
     def _read(self, name: str, file: Path) -> ModuleCheck:
         if name.partition(".")[0] in _TAKEN:
             raise ValueError(f"{name} is a module of others, too")
         text = _bytes_of(file, self.root)
-        self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
+        self.sources[name] = SourceFile(
+            name, str(file), file.name == "__init__.py", text
+        )
         sizes = [len(source.text) for source in self.sources.values()]
         if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
             told = f"{len(sizes)} files of {sum(sizes):,} bytes"
             raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(util.decode_source(text), str(file))  # bytes may be no text
+            tree = ast.parse(
+                util.decode_source(text), str(file)
+            )  # bytes may be no text
             return ModuleCheck(tree, str(file), self.allowed)
 
-    def _imports(self, source: SourceFile, names: ModuleCheck) -> Iterator[tuple[str, Path]]:
+    def _imports(
+        self, source: SourceFile, names: ModuleCheck
+    ) -> Iterator[tuple[str, Path]]:
         """Yield the files of its folder that a module imports; check all other imports."""
         package = source.name if source.is_package else source.name.rpartition(".")[0]
         parts = package.split(".") if package else []
@@ -212,7 +234,9 @@ class ModuleCheck:
         self.nodes = list(self._live(tree))
         self._bound = {name for node in self.nodes for name in _bound(node)}
         members = (node for node in self.nodes if isinstance(node, ast.Attribute))
-        stored = {member.attr for member in members if isinstance(member.ctx, ast.Store)}
+        stored = {
+            member.attr for member in members if isinstance(member.ctx, ast.Store)
+        }
         self.private = {name for name in self._bound | stored if is_private(name)}
 
     def add(self, node: ast.AST, what: str, remedy: str) -> None:
@@ -235,14 +259,24 @@ class ModuleCheck:
             if depth > MOST_DEPTH:
                 raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
             yield node
-            dead = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN else []
+            dead = (
+                node.body
+                if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN
+                else []
+            )
             for child in ast.iter_child_nodes(node):
                 self._above[child] = node
-                is_elif = isinstance(child, ast.If) and getattr(node, "orelse", []) == [child]
-                if child not in dead:  # all that reads trees goes a step deeper at each elif, too
+                is_elif = isinstance(child, ast.If) and getattr(node, "orelse", []) == [
+                    child
+                ]
+                if (
+                    child not in dead
+                ):  # all that reads trees goes a step deeper at each elif, too
                     pending.append((child, depth + (0.25 if is_elif else 1)))
 
-    def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
+    def imported(
+        self, node: ast.AST, base: str, member: str, shown: str | None
+    ) -> None:
         """Keep the name that an import of another module binds; add a violation if excluded."""
         top = base.partition(".")[0]
         name = f"{base}.{member}" if member else base
@@ -255,8 +289,12 @@ class ModuleCheck:
         elif self._is_tried(node):  # it is answered as absent
             self.asked |= set() if isinstance(self._above[node], ast.If) else {name}
         elif base not in MODULES:
-            told = f"the import of {base}" if base else "an import from above the package"
-            self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
+            told = (
+                f"the import of {base}" if base else "an import from above the package"
+            )
+            self.add(
+                node, told, f"{PAGE} lists what may be imported; --allow {top} opens it"
+            )
         elif member and member not in MODULES[base]:
             told = f"the import of {'*' if member == '*' else name}"
             self.add(node, told, f"import one of those that {PAGE} lists")
@@ -281,7 +319,9 @@ class ModuleCheck:
             if is_special(name) and not self._is_listed(node, name):
                 kind = _KINDS.get(type(node), "name")
                 self.add(node, f"the {kind} {name}", "use what is public")
-            elif name == "super" and not isinstance(getattr(node, "ctx", None), ast.Load):
+            elif name == "super" and not isinstance(
+                getattr(node, "ctx", None), ast.Load
+            ):
                 self.add(node, "a super of its own", "give it another name")
         if isinstance(node, ast.Attribute):
             self._attribute(node)
@@ -293,8 +333,14 @@ class ModuleCheck:
             self._class(node)
         elif isinstance(node, ast.Try) and not _of_import(node):
             self._try(node)
-        elif isinstance(node, _ASYNC) or (isinstance(node, ast.comprehension) and node.is_async):
-            self.add(self._above.get(node, node), "async", "a kernel runs in order: leave it out")
+        elif isinstance(node, _ASYNC) or (
+            isinstance(node, ast.comprehension) and node.is_async
+        ):
+            self.add(
+                self._above.get(node, node),
+                "async",
+                "a kernel runs in order: leave it out",
+            )
         elif isinstance(node, ast.MatchClass):
             for name in node.kwd_attrs:
                 self._member(node, name)
@@ -314,11 +360,17 @@ class ModuleCheck:
     def _member(self, node: ast.AST, name: str, value: object = None) -> None:
         """Check the name of an attribute, and the literal that it belongs to."""
         if name in ATTRIBUTES:
-            self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
+            self.add(
+                node, f"the attribute {name}", "it leads out of a value: leave it out"
+            )
         elif is_private(name):
             self._uses.append((node, name))
-        elif name == "format" and not (isinstance(value, str) and not _LOOKS.search(value)):
-            self.add(node, "format of what is no plain literal", 'write an f-string: f"{x}"')
+        elif name == "format" and not (
+            isinstance(value, str) and not _LOOKS.search(value)
+        ):
+            self.add(
+                node, "format of what is no plain literal", 'write an f-string: f"{x}"'
+            )
 
     def _attribute(self, node: ast.Attribute) -> None:
         value = node.value.value if isinstance(node.value, ast.Constant) else None
@@ -329,13 +381,17 @@ class ModuleCheck:
             return
         if not isinstance(node.ctx, ast.Load):
             if ".tile_size." not in ast.unparse(node):
-                self.add(node, f"{ast.unparse(node)} is set", "leave modules as they are")
+                self.add(
+                    node, f"{ast.unparse(node)} is set", "leave modules as they are"
+                )
             return
         for part in ast.unparse(node).split(".")[1:]:
             if module not in MODULES:
                 return
             if part not in MODULES[module]:
-                self.add(node, f"{module}.{part}", f"use one of those that {PAGE} lists")
+                self.add(
+                    node, f"{module}.{part}", f"use one of those that {PAGE} lists"
+                )
                 return
             module = f"{module}.{part}"
 
@@ -347,14 +403,22 @@ class ModuleCheck:
         if name in FORBIDDEN - self._bound:
             self.add(node, name, f"{PAGE} lists the functions of Python that there are")
         elif name in ("getattr", "hasattr") and not called:
-            self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
+            self.add(
+                node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")'
+            )
         elif name == "super":
-            asked = called and isinstance(above, ast.Attribute) and ast.unparse(above.value)
+            asked = (
+                called and isinstance(above, ast.Attribute) and ast.unparse(above.value)
+            )
             if asked != "super()":
-                self.add(node, "super as a value", "call it for a method: super().method()")
+                self.add(
+                    node, "super as a value", "call it for a method: super().method()"
+                )
         elif name == "type" and not isinstance(call, ast.Subscript):
             named = isinstance(above, ast.Attribute) and above.attr == "__name__"
-            if not called or not (named or isinstance(above, (ast.Compare, ast.FormattedValue))):
+            if not called or not (
+                named or isinstance(above, (ast.Compare, ast.FormattedValue))
+            ):
                 self.add(node, "type as a value", "use isinstance, or type(x).__name__")
 
     def _call(self, node: ast.Call) -> None:
@@ -376,7 +440,11 @@ class ModuleCheck:
             name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
             if _root(base) is None or name not in BASES | own:
                 told = f"the class {node.name} of {ast.unparse(base)}"
-                self.add(node, told, f"derive it from one of those that {PAGE} lists, or from none")
+                self.add(
+                    node,
+                    told,
+                    f"derive it from one of those that {PAGE} lists, or from none",
+                )
         if any(keyword.arg != "total" for keyword in node.keywords):
             self.add(node, f"the class {node.name} has a metaclass", "leave it out")
 
@@ -385,9 +453,20 @@ class ModuleCheck:
             if handler.name or not set(_kinds(handler)) <= CAUGHT:
                 told = "an except that catches what the machine refuses"
                 self.add(handler, told, f"{PAGE} lists what may be caught")
-        roots = [root for line in node.body for part in ast.walk(line) if (root := _root(part))]
-        if any(self._modules.get(root.id, "").partition(".")[0] in NKI for root in roots):
-            self.add(node, "a try around instructions", "ask beforehand, by the shape or the dtype")
+        roots = [
+            root
+            for line in node.body
+            for part in ast.walk(line)
+            if (root := _root(part))
+        ]
+        if any(
+            self._modules.get(root.id, "").partition(".")[0] in NKI for root in roots
+        ):
+            self.add(
+                node,
+                "a try around instructions",
+                "ask beforehand, by the shape or the dtype",
+            )
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
@@ -418,7 +497,11 @@ def _of_import(node: ast.Try) -> bool:
     if any(isinstance(part, ast.Call) for line in node.body for part in ast.walk(line)):
         return False
     imports = {ast.Import, ast.ImportFrom} & kinds
-    return bool(imports and told) and told <= ABSENT and kinds - imports <= {ast.Assign, ast.Pass}
+    return (
+        bool(imports and told)
+        and told <= ABSENT
+        and kinds - imports <= {ast.Assign, ast.Pass}
+    )
 
 
 def _root(node: ast.AST) -> ast.Name | None:
@@ -437,7 +520,11 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
     taken = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     taken |= {node.id for node in fields if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Dict) and not node.arg:
+        if (
+            isinstance(node, ast.keyword)
+            and isinstance(node.value, ast.Dict)
+            and not node.arg
+        ):
             for key in node.value.keys:  # f(**{"_rows": 1})
                 if isinstance(key, ast.Constant) and key.value in taken:
                     key.value = own_name(str(key.value))
@@ -446,11 +533,15 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
             if isinstance(value, str):
                 setattr(node, place, own_name(value))
             elif isinstance(value, list):
-                own = [own_name(item) if isinstance(item, str) else item for item in value]
+                own = [
+                    own_name(item) if isinstance(item, str) else item for item in value
+                ]
                 setattr(node, place, own)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
-                shown = alias.asname or ("" if isinstance(node, ast.Import) else alias.name)
+                shown = alias.asname or (
+                    "" if isinstance(node, ast.Import) else alias.name
+                )
                 alias.asname = own_name(shown) if is_private(shown) else alias.asname
                 is_file = any(name.endswith(f".{alias.name}") for name in modules)
                 if isinstance(node, ast.ImportFrom) and not is_file:

@@ -42,7 +42,11 @@ class Tools:
         return self._answer(page, "verdict", kernel, test, cases=str(cases), case=case)
 
     def check(
-        self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
+        self,
+        kernel: str,
+        shapes: list[str] | None = None,
+        case: str = "",
+        page: int = 1,
     ) -> str:
         """Look for hazards that only a device shows: races, PSUM, order of iterations.
 
@@ -52,12 +56,18 @@ class Tools:
         return self._answer(page, "check", kernel, shape=shapes, case=case)
 
     def profile(
-        self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
+        self,
+        kernel: str,
+        shapes: list[str] | None = None,
+        case: str = "",
+        page: int = 1,
     ) -> str:
         """Predict a kernel's latency and its limiting resource, without measurement."""
         return self._answer(page, "profile", kernel, shape=shapes, case=case)
 
-    def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
+    def lint(
+        self, files: list[str], sdk: str = "", target: str = "", page: int = 1
+    ) -> str:
         """Report errors that the compiler would raise, from the source: line, rule, remedy."""
         from difftest.tools.lint.files import python_files
 
@@ -68,12 +78,18 @@ class Tools:
 
     def explain(self, what: str, page: int = 1) -> str:
         """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
-        if _is_short(what) and not Path(what).resolve().is_relative_to(Path.cwd().resolve()):
+        if _is_short(what) and not Path(what).resolve().is_relative_to(
+            Path.cwd().resolve()
+        ):
             return f"error: {what} is outside of the folder of this server"
         return self._answer(page, "explain", what)
 
     def migrate(
-        self, file: str, kernel: str = "", shapes: list[str] | None = None, page: int = 1
+        self,
+        file: str,
+        kernel: str = "",
+        shapes: list[str] | None = None,
+        page: int = 1,
     ) -> str:
         """Rewrite a classic kernel file in the current dialect; no file is written.
 
@@ -85,7 +101,9 @@ class Tools:
         """Run a saved failure again, up to the instruction where a judge first disagrees."""
         return self._answer(page, "replay", file)
 
-    def _answer(self, page: int, command: str, *names: str, **texts: str | list[str] | None) -> str:
+    def _answer(
+        self, page: int, command: str, *names: str, **texts: str | list[str] | None
+    ) -> str:
         """Return a page of a command's output; a request for the first page runs the command."""
         arguments = command, *_options(texts), "--", *names
         size = sum(map(len, arguments))
@@ -120,8 +138,12 @@ def _is_short(text: str) -> bool:
 
 def _options(texts: Mapping[str, str | list[str] | None]) -> list[str]:
     """Return the options of a command line; an option without a text is left out."""
-    lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
-    return [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
+    lists = {
+        name: [text] if isinstance(text, str) else text for name, text in texts.items()
+    }
+    return [
+        f"--{name}={text}" for name, row in lists.items() for text in row or () if text
+    ]
 
 
 def _page(text: str, page: int) -> str:

@@ -31,7 +31,10 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 """The members that an answer's header may have, and their types."""
 
 
-_LANGUAGES = (*(f"difftest.simulator.frontend.{d}.language" for d in ("nki", "classic")), "numpy")
+_LANGUAGES = (
+    *(f"difftest.simulator.frontend.{d}.language" for d in ("nki", "classic")),
+    "numpy",
+)
 
 
 class WireError(Exception):
@@ -54,7 +57,9 @@ class Frame(NamedTuple):
     blobs: list[bytes]
 
 
-def send(connection: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
+def send(
+    connection: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()
+) -> None:
     """Send a header and blobs; raise OSError if the other side has closed the connection."""
     connection.send_bytes(
         json.dumps({**header, "blobs": len(blobs)}, default=encode_value).encode()
@@ -64,7 +69,10 @@ def send(connection: Connection, header: Mapping[str, Any], blobs: Sequence[byte
 
 
 def receive(
-    connection: Connection, header: int = MOST, max_bytes: int = MOST, blobs: int = MOST_BLOBS
+    connection: Connection,
+    header: int = MOST,
+    max_bytes: int = MOST,
+    blobs: int = MOST_BLOBS,
 ) -> Frame | None:
     """Return the next message, or None if the other side has ended; raise WireError if invalid."""
     try:
@@ -75,7 +83,14 @@ def receive(
         return Frame(members, [connection.recv_bytes(max_bytes) for _ in range(count)])
     except (EOFError, ConnectionError):
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise WireError(f"no frame: {error}") from None
 
 
@@ -83,19 +98,25 @@ def encode_value(value: Any) -> Any:
     """Encode a kernel parameter as JSON: NumPy scalars as numbers, operators and dtypes by name."""
     if isinstance(value, np.generic):
         return value.item()
-    is_dtype = isinstance(value, np.dtype)  # compared by value: a copy is another object
+    is_dtype = isinstance(
+        value, np.dtype
+    )  # compared by value: a copy is another object
     name = dtype_name(value) if is_dtype else getattr(value, "__name__", "")
     for home in _LANGUAGES:
         held = getattr(sys.modules.get(home), name, None)
         if held is value or (is_dtype and held == value):
             return {"named": [home, name]}
-    raise TypeError(f"a parameter is a number, a text, or an object of nl or np; got {value}")
+    raise TypeError(
+        f"a parameter is a number, a text, or an object of nl or np; got {value}"
+    )
 
 
 def decode_value(value: Any) -> Any:
     """Return the value that :func:`encode_value` encoded."""
     is_name = isinstance(value, dict) and list(value) == ["named"]
-    return getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
+    return (
+        getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
+    )
 
 
 def validate_reply(frame: Frame) -> Frame:
@@ -110,7 +131,9 @@ def validate_reply(frame: Frame) -> Frame:
 
 def printable(text: str) -> str:
     """Return the text with "?" for control characters and other unprintable characters."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "?" for char in text)
+    return "".join(
+        char if char in "\n\t" or char.isprintable() else "?" for char in text
+    )
 
 
 def array_header(array: Array) -> list[Any]:

@@ -55,7 +55,14 @@ from difftest.tools.verdict.language import (
     plain_name,
     renamed,
 )
-from difftest.tools.verdict.wire import Frame, array_of, decode_value, is_plain, receive, send
+from difftest.tools.verdict.wire import (
+    Frame,
+    array_of,
+    decode_value,
+    is_plain,
+    receive,
+    send,
+)
 
 _import = builtins.__import__
 # Names that no source can contain.
@@ -116,8 +123,12 @@ class CandidateModules:
         own = _in_place_of(out)
         for name, module in self._lists.items():
             space = own.get(name) or vars(importlib.import_module(name))
-            shown = {member: space[member] for member in MODULES[name] if member in space}
-            if name == "functools":  # the candidate cannot choose the attributes to copy
+            shown = {
+                member: space[member] for member in MODULES[name] if member in space
+            }
+            if (
+                name == "functools"
+            ):  # the candidate cannot choose the attributes to copy
                 shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
             vars(module).update(shown, __all__=sorted(shown), __path__=[])
         for name, module in self._lists.items():
@@ -146,7 +157,9 @@ class CandidateModules:
             __builtins__=self._builtins,
             __file__=source.file,
             __package__=package,
-            __spec__=ModuleSpec(name, None, origin=source.file, is_package=source.is_package),
+            __spec__=ModuleSpec(
+                name, None, origin=source.file, is_package=source.is_package
+            ),
         )
         self.modules[name] = sys.modules[name] = module  # dataclasses look there
         if name not in self._codes:
@@ -159,16 +172,27 @@ class CandidateModules:
 
     def _way(self, test: Any, file: str, line: int, column: int) -> Any:
         """Return a condition's value, and record its truth unless it is an array or a tensor."""
-        if not (isinstance(test, np.ndarray) or type(test).__module__.startswith("difftest.")):
-            self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
+        if not (
+            isinstance(test, np.ndarray)
+            or type(test).__module__.startswith("difftest.")
+        ):
+            self.ways.setdefault((file, line), {}).setdefault(column, set()).add(
+                int(not test)
+            )
         return test
 
     def _own_of(self, value: Any) -> Any:
         """Return an object whose attribute is set; raise TypeError if all runs share the object."""
-        name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
+        name = getattr(
+            value, "__name__" if isinstance(value, ModuleType) else "__module__", ""
+        )
         is_kept = callable(value) and not isinstance(value, NullLogger)
-        if name not in self.sources and (is_kept or isinstance(value, (ModuleType, io.IOBase))):
-            raise TypeError(f"{value!r:.60} is not the candidate's own: leave its attributes alone")
+        if name not in self.sources and (
+            is_kept or isinstance(value, (ModuleType, io.IOBase))
+        ):
+            raise TypeError(
+                f"{value!r:.60} is not the candidate's own: leave its attributes alone"
+            )
         return value
 
     def first(self) -> ModuleType:
@@ -191,20 +215,26 @@ class CandidateModules:
         top = name.partition(".")[0]
         if any(f"{module}.".startswith(f"{name}.") for module in self.sources):
             return self._own(name, wanted or ())
-        if name.startswith(("numpy._core.", "numpy.core.")):  # NumPy's C code: f"{x.dtype}"
+        if name.startswith(
+            ("numpy._core.", "numpy.core.")
+        ):  # NumPy's C code: f"{x.dtype}"
             _import(name, {}, {}, ("__name__",), 0)
             return ModuleType(name)  # it takes the other from sys.modules
         if top in NKI or top in self.allowed or name in self.allowed:
             return _import(name, {}, {}, tuple(wanted or ()), 0)
         if name in self._lists:
             return self._lists[name if wanted else top]
-        raise ModuleNotFoundError(f"No module named {name!r} for a candidate", name=name)
+        raise ModuleNotFoundError(
+            f"No module named {name!r} for a candidate", name=name
+        )
 
     def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
         """Return a module of the candidate; run a package only if a name of its own is imported."""
         inner = [member for member in wanted if f"{name}.{member}" in self.sources]
         runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
-        module = self.module(name) if runs else self.modules.get(name) or ModuleType(name)
+        module = (
+            self.module(name) if runs else self.modules.get(name) or ModuleType(name)
+        )
         for member in inner:
             setattr(module, member, self.module(f"{name}.{member}"))
         while not wanted and "." in name:  # ``import a.b`` gives a
@@ -220,19 +250,31 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
 
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
         place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
-        return ast.copy_location(ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at)
+        return ast.copy_location(
+            ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at
+        )
 
     def seen(node: Any) -> Any:
-        return told(node, node) if isinstance(node, ast.expr) and node in conditions else node
+        return (
+            told(node, node)
+            if isinstance(node, ast.expr) and node in conditions
+            else node
+        )
 
-    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    functions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.Lambda))
+    ]
     nodes = {node for function in functions for node in ast.walk(function)}
     for node in list(ast.walk(tree)):
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             node.value = ast.Call(ast.Name(_OWNER, ast.Load()), [node.value], [])
     conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
-        if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {ast.Compare}:
+        if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {
+            ast.Compare
+        }:
             conditions.add(node)  # a mask may be: nothing comes between its comparisons
             conditions.difference_update(node.values)
         elif isinstance(node, ast.BoolOp):
@@ -241,19 +283,29 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
             conditions.update(node.ifs)
         elif isinstance(node, ast.IfExp):
             conditions.add(node.test)
-    for node in nodes:  # the lines that run show the result of a statement's own condition
+    for (
+        node
+    ) in nodes:  # the lines that run show the result of a statement's own condition
         if isinstance(node, (ast.If, ast.While, ast.Assert)):
             conditions.difference_update(ast.walk(node.test))
     for node in nodes:
         if isinstance(node, ast.Match):
-            arms = [case for case in node.cases if not isinstance(case.body[-1], ast.Raise)]
-            none: list[ast.expr] = [told(ast.Constant(False), arm.pattern) for arm in arms]
+            arms = [
+                case for case in node.cases if not isinstance(case.body[-1], ast.Raise)
+            ]
+            none: list[ast.expr] = [
+                told(ast.Constant(False), arm.pattern) for arm in arms
+            ]
             for arm in arms:
                 arm.guard = told(arm.guard or ast.Constant(True), arm.pattern)
             all_of = ast.Tuple([*none, node.subject], ast.Load())
             node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
         for name, value in ast.iter_fields(node):
-            setattr(node, name, list(map(seen, value)) if isinstance(value, list) else seen(value))
+            setattr(
+                node,
+                name,
+                list(map(seen, value)) if isinstance(value, list) else seen(value),
+            )
     return ast.fix_missing_locations(tree)
 
 
@@ -278,7 +330,9 @@ class WorkerService:
     def __init__(self) -> None:
         self.printed = DiscardedOutput()
         self.kernel: Callable[[], Any] = lambda: None
-        self.lasting: Any = None  # the kernel of modules that keep their state between runs
+        self.lasting: Any = (
+            None  # the kernel of modules that keep their state between runs
+        )
         self.watch = BranchTracer()
         self.taken = Coverage()
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
@@ -293,7 +347,9 @@ class WorkerService:
                 answer = self.trace(frame)
             else:
                 answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
-        except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
+        except (
+            BaseException
+        ) as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
             answer = Frame(failure(error), [])
         return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
 
@@ -306,7 +362,9 @@ class WorkerService:
                 fork = {fact for fact in taken.done if fact[:2] == place}
                 sets = [{(*place, what) for what in did} for did in ways.values()]
                 taken.add_function("", [(*place, False)])
-                taken.done = taken.done - fork | set.intersection(*sets, *filter(None, [fork]))
+                taken.done = taken.done - fork | set.intersection(
+                    *sets, *filter(None, [fork])
+                )
         return taken
 
     def load(self, frame: Frame) -> Frame:
@@ -314,7 +372,9 @@ class WorkerService:
         header = frame.header
         sources = [
             SourceFile(name, file, is_package, text)
-            for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
+            for (name, file, is_package), text in zip(
+                header["modules"], frame.blobs, strict=True
+            )
         ]
         world = CandidateModules(sources, header["allowed"], self.printed)
         self.ways = world.ways
@@ -326,23 +386,31 @@ class WorkerService:
         except LookupError as error:
             return Frame({"how": "usage", "error": str(error)}, [])
         return Frame(
-            {"how": "loaded", **describe_kernel(kernel, vars(world.modules[sources[0].name]))}, []
+            {
+                "how": "loaded",
+                **describe_kernel(kernel, vars(world.modules[sources[0].name])),
+            },
+            [],
         )
 
     def trace(self, frame: Frame) -> Frame:
         fields = frame.header["call"]
         forms = fields["inputs"]
         blobs = frame.blobs
-        inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
+        inputs = tuple(
+            array_of(form, blob) for form, blob in zip(forms, blobs, strict=True)
+        )
         kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(
             kernel=kernel,
             inputs=inputs,
             outputs=tuple(
-                poisoned_array(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]
+                poisoned_array(tuple(s), NKI_NAMES[name])
+                for s, name in fields["outputs"]
             ),
             parameters={
-                own_name(name): decode_value(of) for name, of in fields["parameters"].items()
+                own_name(name): decode_value(of)
+                for name, of in fields["parameters"].items()
             },
             grid=tuple(fields["grid"]),
             machine=fields["machine"],
@@ -360,21 +428,32 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     """Return an error as a header: its class, its text, and whether it is a rule of the machine."""
     if isinstance(error, MemoryError):
         how = "memory"
-    text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
+    text = (
+        str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
+    )
     if not text:
         lines = traceback.format_exception(error.with_traceback(without_files(error)))
         text = "".join(lines if how != "memory" else lines[-1:]).strip()
     is_rule = isinstance(error, NkiError)
-    return {"how": how, "kind": type(error).__name__, "error": text[-SHOWN:], "is_rule": is_rule}
+    return {
+        "how": how,
+        "kind": type(error).__name__,
+        "error": text[-SHOWN:],
+        "is_rule": is_rule,
+    }
 
 
 def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Return a kernel's signature and dialect, and the functions and constants of its file."""
-    own = {plain_name(name): value for name, value in names.items() if not is_special(name)}
+    own = {
+        plain_name(name): value for name, value in names.items() if not is_special(name)
+    }
     return {
         "dialect": as_launchable(kernel).dialect,
         "signature": parameters_of(kernel),
-        "functions": {name: parameters_of(own[name]) for name in own if is_function(own[name])},
+        "functions": {
+            name: parameters_of(own[name]) for name in own if is_function(own[name])
+        },
         "constants": {name: value for name, value in own.items() if is_plain(value)},
     }
 

@@ -53,7 +53,9 @@ def conv2d_row_tiles(X, W, bias, pool_size=1):
             for o in nl.affine_range(W.shape[0] // pmax):
                 for column in nl.static_range(0, out_width, tile_columns):
                     right = min(column + tile_columns, out_width)
-                    total = convolve(weights, block, o, (slice(0, rows), slice(column, right)))
+                    total = convolve(
+                        weights, block, o, (slice(0, rows), slice(column, right))
+                    )
                     tile = nisa.tensor_tensor(
                         total, offsets[:, o : o + 1, None], nl.add, dtype=X.dtype
                     )
@@ -64,7 +66,12 @@ def conv2d_row_tiles(X, W, bias, pool_size=1):
                     pooled_rows = slice(first // pool_size, (first + rows) // pool_size)
                     pooled_columns = slice(column // pool_size, right // pool_size)
                     nisa.dma_copy(
-                        dst=out[image, o * pmax : (o + 1) * pmax, pooled_rows, pooled_columns],
+                        dst=out[
+                            image,
+                            o * pmax : (o + 1) * pmax,
+                            pooled_rows,
+                            pooled_columns,
+                        ],
                         src=tile,
                     )
     return out

@@ -49,14 +49,18 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     for image in nl.affine_range(X.shape[0]):
         for o in nl.affine_range(W.shape[0] // pmax):
             for first in nl.static_range(0, windows, piece):
-                places = [divmod(n, across) for n in range(first, min(first + piece, windows))]
+                places = [
+                    divmod(n, across) for n in range(first, min(first + piece, windows))
+                ]
                 positions = [
                     (row * pool_size + y, column * pool_size + x)
                     for row, column in places
                     for y, x in elements
                 ]
                 total = positions_sum(X, W, image, o, positions)
-                biased = nisa.tensor_scalar(total, nl.add, offsets[:, o : o + 1], dtype=X.dtype)
+                biased = nisa.tensor_scalar(
+                    total, nl.add, offsets[:, o : o + 1], dtype=X.dtype
+                )
                 store_positions(out, image, o, places, biased)
     return out
 
@@ -71,12 +75,15 @@ def positions_sum(X, W, image, o, positions):
         channels = slice(k * pmax, (k + 1) * pmax)
         for i in nl.sequential_range(filter_size):
             for j in nl.sequential_range(filter_size):
-                plane = nl.ndarray((pmax, out_height, out_width), dtype=X.dtype, buffer=nl.sbuf)
+                plane = nl.ndarray(
+                    (pmax, out_height, out_width), dtype=X.dtype, buffer=nl.sbuf
+                )
                 rows, columns = slice(i, i + out_height), slice(j, j + out_width)
                 nisa.dma_copy(dst=plane, src=X[image, channels, rows, columns])
                 filters = load_filters(W, o, k)
                 product = nisa.nc_matmul(
-                    transposed_tap(filters, i * filter_size + j), copy_positions(plane, positions)
+                    transposed_tap(filters, i * filter_size + j),
+                    copy_positions(plane, positions),
                 )
                 total[...] = nisa.tensor_tensor(total, product, nl.add)
     return total
@@ -84,7 +91,9 @@ def positions_sum(X, W, image, o, positions):
 
 def copy_positions(plane, positions):
     """The columns of a plane at ``positions``, [128, positions] in float32: a copy for each."""
-    tile = nl.ndarray((plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.ndarray(
+        (plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf
+    )
     for n, (row, column) in enumerate(positions):
         tile[:, n : n + 1] = float32_copy(plane[:, row, column : column + 1])
     return tile
@@ -100,5 +109,6 @@ def store_positions(out, image, o, places, tile):
         tile = nisa.tensor_reduce(nl.max, windows, axis=[2])
     for n, (row, column) in enumerate(places):
         nisa.dma_copy(
-            dst=out[image, channels, row : row + 1, column : column + 1], src=tile[:, n : n + 1]
+            dst=out[image, channels, row : row + 1, column : column + 1],
+            src=tile[:, n : n + 1],
         )

@@ -63,7 +63,12 @@ def conv2d_row_tiles(X, W, bias, pool_size=1):
                     pooled_rows = slice(first // pool_size, (first + rows) // pool_size)
                     pooled_columns = slice(column // pool_size, right // pool_size)
                     nisa.dma_copy(
-                        dst=out[image, o * pmax : (o + 1) * pmax, pooled_rows, pooled_columns],
+                        dst=out[
+                            image,
+                            o * pmax : (o + 1) * pmax,
+                            pooled_rows,
+                            pooled_columns,
+                        ],
                         src=tile,
                     )
     return out

@@ -40,7 +40,9 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     out_height, out_width = convolved_size(X, W)
     across = out_width // pool_size
     windows = out_height // pool_size * across
-    piece = nl.tile_size.psum_fmax // (pool_size * pool_size)  # difftest: ignore[NKU309] for 0.3
+    piece = nl.tile_size.psum_fmax // (
+        pool_size * pool_size
+    )  # difftest: ignore[NKU309] for 0.3
 
     shape = output_shape(X, W, pool_size)
     out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
@@ -54,7 +56,9 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
                     places.append((row, column))
                     for y in range(pool_size):
                         for x in range(pool_size):
-                            positions.append((row * pool_size + y, column * pool_size + x))
+                            positions.append(
+                                (row * pool_size + y, column * pool_size + x)
+                            )
                 total = positions_sum(X, W, image, o, positions)
                 biased = nl.ndarray(total.shape, dtype=X.dtype, buffer=nl.sbuf)
                 nisa.tensor_scalar(
@@ -78,13 +82,17 @@ def positions_sum(X, W, image, o, positions):
                 plane = load(X[image, channels, rows, columns])
                 filters = load_filters(W, o, k)
                 tap = transposed_tap(filters, i * filter_size + j)
-                add_product(total, stationary=tap, moving=copy_positions(plane, positions))
+                add_product(
+                    total, stationary=tap, moving=copy_positions(plane, positions)
+                )
     return total
 
 
 def copy_positions(plane, positions):
     """The columns of a plane at ``positions``, [128, positions] in float32: a copy for each."""
-    tile = nl.ndarray((plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.ndarray(
+        (plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf
+    )
     for n in range(len(positions)):
         row, column = positions[n]
         nisa.tensor_copy(dst=tile[:, n : n + 1], src=plane[:, row, column : column + 1])
@@ -103,5 +111,6 @@ def store_positions(out, image, o, places, tile):
     for n in range(len(places)):
         row, column = places[n]
         nisa.dma_copy(
-            dst=out[image, channels, row : row + 1, column : column + 1], src=tile[:, n : n + 1]
+            dst=out[image, channels, row : row + 1, column : column + 1],
+            src=tile[:, n : n + 1],
         )

@@ -28,10 +28,14 @@ def test_those_that_share_are_found_and_no_others(added, forgotten, asked):
     for user, mark in enumerate(added):
         accesses.add(mark, user)
     gone = {mark for user, mark in enumerate(added) if user in forgotten}
-    known = {access.mark: access for mark in added for access in accesses.overlapping(mark)}
+    known = {
+        access.mark: access for mark in added for access in accesses.overlapping(mark)
+    }
     accesses.forget([known[mark] for mark in gone])
     expected = [
-        user for user, mark in enumerate(added) if mark not in gone and mark.overlaps(asked)
+        user
+        for user, mark in enumerate(added)
+        if mark not in gone and mark.overlaps(asked)
     ]
     assert users(accesses.overlapping(asked)) == expected
 

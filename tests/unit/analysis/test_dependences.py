@@ -75,7 +75,10 @@ def test_users_of_one_tensor_wait_for_each_other_by_tensor():
     right = columns(one, 3, 6)
     known.of(0, (), (left,))
     assert known.of(1, (left,), ()) == ({0}, set())
-    assert known.of(2, (), (right,)) == (set(), {1})  # the reader of the other slice, no writer
+    assert known.of(2, (), (right,)) == (
+        set(),
+        {1},
+    )  # the reader of the other slice, no writer
     assert known.of(3, (right,), ()) == ({0, 2}, set())
     assert known.of(4, (), (left,)) == (set(), {0, 1, 3})
 
@@ -125,17 +128,31 @@ def test_tensors_at_overlapping_addresses_depend_on_each_other():
     assert known.of(3, (columns(first, 3, 4),), ()) == ({0}, set())
     assert known.of(4, (columns(first, 5, 6),), ()) == ({0, 2}, set())
     for other in (apart, psum):
-        assert known.of(5, (columns(other, 0, 6),), (columns(other, 0, 6),)) == (set(), set())
+        assert known.of(5, (columns(other, 0, 6),), (columns(other, 0, 6),)) == (
+            set(),
+            set(),
+        )
 
 
 def test_tensors_at_other_partitions_do_not():
     low, high = (
-        Allocation(k, Space.SBUF, (32, WIDTH), np.dtype("float32"), 0, None, address=(32 * k, 0))
+        Allocation(
+            k,
+            Space.SBUF,
+            (32, WIDTH),
+            np.dtype("float32"),
+            0,
+            None,
+            address=(32 * k, 0),
+        )
         for k in range(2)
     )
     known = Dependences()
     known.of(0, (), (Region(low, 0, (32, WIDTH), (WIDTH, 1)),))
-    assert known.of(1, (Region(high, 0, (32, WIDTH), (WIDTH, 1)),), ()) == (set(), set())
+    assert known.of(1, (Region(high, 0, (32, WIDTH), (WIDTH, 1)),), ()) == (
+        set(),
+        set(),
+    )
 
 
 def test_a_view_of_another_dtype_depends_on_the_bytes_that_it_has():
@@ -160,7 +177,8 @@ def test_inputs_and_outputs_in_hbm_make_no_dependence(reads, writes):
 
 
 accesses = st.lists(
-    st.tuples(st.booleans(), st.integers(0, WIDTH - 1), st.integers(1, WIDTH)), max_size=12
+    st.tuples(st.booleans(), st.integers(0, WIDTH - 1), st.integers(1, WIDTH)),
+    max_size=12,
 )
 
 
@@ -199,8 +217,12 @@ def check_conflicts(drawn, *, exact):
     for user, direct in enumerate(waits):
         before.append(set(direct).union(*(before[other] for other in direct)))
         for other in range(user):
-            conflict = bool(done[user][1] & done[other][1]) and (done[user][0] or done[other][0])
-            assert other in before[user] if conflict else not exact or other not in direct
+            conflict = bool(done[user][1] & done[other][1]) and (
+                done[user][0] or done[other][0]
+            )
+            assert (
+                other in before[user] if conflict else not exact or other not in direct
+            )
 
 
 SIDE = 32
@@ -220,7 +242,9 @@ def loaded_by_elements():
         for user, (reads, writes) in enumerate(accesses):
             found = known.of(turn * len(accesses) + user, reads, writes)
             count += sum(map(len, found))
-        last = [apart(known, data) for data in [known.of(10**6 + turn, (whole,), ())[0]]]
+        last = [
+            apart(known, data) for data in [known.of(10**6 + turn, (whole,), ())[0]]
+        ]
         loads = set(range(turn * len(accesses), turn * len(accesses) + SIDE * SIDE))
         assert loads <= last[0]  # each reader waits for all loads of its turn
     return count + sum(map(len, known.joins)), 2 * len(accesses)

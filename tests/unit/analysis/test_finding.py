@@ -46,9 +46,17 @@ def test_a_line_of_a_helper_is_named_with_its_calls():
     place = innermost_location((helper, kernel))
     assert (place, place.calls) == (helper, (kernel,))
     assert str(place) == "none.py:3, called at none.py:7"
-    assert innermost_location((helper,)).calls == innermost_location((helper, helper)).calls == ()
+    assert (
+        innermost_location((helper,)).calls
+        == innermost_location((helper, helper)).calls
+        == ()
+    )
     (line,) = finding(locations=(place,)).as_mapping()["locations"]
-    assert line == {"file": "none.py", "line": 3, "called_at": [{"file": "none.py", "line": 7}]}
+    assert line == {
+        "file": "none.py",
+        "line": 3,
+        "called_at": [{"file": "none.py", "line": 7}],
+    }
 
 
 def test_nothing_is_left_out_but_evidence():

@@ -17,7 +17,9 @@ def axis(size):
     def fitting(first):
         return st.integers(1, 3).flatmap(
             lambda step: st.tuples(
-                st.just(first), st.integers(1, (size - 1 - first) // step + 1), st.just(step)
+                st.just(first),
+                st.integers(1, (size - 1 - first) // step + 1),
+                st.just(step),
             )
         )
 
@@ -29,7 +31,9 @@ slices = st.tuples(*map(axis, SHAPE))
 
 def region(allocation, chosen):
     steps = (30, 6, 1)
-    offset = sum(first * step for (first, _, _), step in zip(chosen, steps, strict=True))
+    offset = sum(
+        first * step for (first, _, _), step in zip(chosen, steps, strict=True)
+    )
     strides = tuple(by * step for (_, _, by), step in zip(chosen, steps, strict=True))
     return Region(allocation, offset, tuple(count for _, count, _ in chosen), strides)
 

@@ -20,7 +20,9 @@ from tests.every import every
 KIB = 1024
 
 
-def tensor(number, size, first, last, *, partitions=128, space=Space.SBUF, address=None, axis=0):
+def tensor(
+    number, size, first, last, *, partitions=128, space=Space.SBUF, address=None, axis=0
+):
     """A tensor of ``size`` bytes a partition, a multiple of 4, that lives for some events."""
     shape = (partitions, size // 4)
     made = Allocation(number, space, shape, FLOAT32, axis, None, first=first, last=last)
@@ -38,7 +40,9 @@ def overlapping(placement):
     found = []
     for number, one in enumerate(placement.places):
         for other in placement.places[number + 1 :]:
-            meet = one.live.first <= other.live.last and other.live.first <= one.live.last
+            meet = (
+                one.live.first <= other.live.last and other.live.first <= one.live.last
+            )
             bytes_meet = one.low < other.high and other.low < one.high
             first = range(one.quadrant, one.quadrant + one.live.quadrants)
             rows_meet = set(first) & set(
@@ -50,7 +54,9 @@ def overlapping(placement):
 
 
 def test_the_peak_is_who_lives_together():
-    found = laid_out([tensor(0, 400, 0, 2), tensor(1, 800, 2, 4), tensor(2, 1200, 5, 6)])
+    found = laid_out(
+        [tensor(0, 400, 0, 2), tensor(1, 800, 2, 4), tensor(2, 1200, 5, 6)]
+    )
     assert (found.needed, found.peak.event) == (1200, 2)
     assert [live.allocation.id for live in found.peak.live] == [1, 0]
 
@@ -83,8 +89,14 @@ def test_a_tensor_of_more_than_a_quadrant_starts_at_partition_0_or_64():
     limit = limit_of(Space.SBUF, TRN2)
     two = laid_out([tensor(k, limit, 0, 9, partitions=64) for k in range(2)])
     assert sorted(one.quadrant for one in two.places) == [0, 2]
-    beside = [tensor(0, limit, 0, 9, partitions=96), tensor(1, limit, 0, 9, partitions=32)]
-    assert [(one.quadrant, one.low) for one in laid_out(beside).places] == [(0, 0), (3, 0)]
+    beside = [
+        tensor(0, limit, 0, 9, partitions=96),
+        tensor(1, limit, 0, 9, partitions=32),
+    ]
+    assert [(one.quadrant, one.low) for one in laid_out(beside).places] == [
+        (0, 0),
+        (3, 0),
+    ]
 
 
 def test_tensors_that_cannot_share_a_bank_need_one_each():
@@ -99,7 +111,9 @@ def test_tensors_that_cannot_share_a_bank_need_one_each():
 
 
 def test_one_block_of_a_psum_tensor_counts():
-    blocks = Allocation(0, Space.PSUM, (20, 128, 512), FLOAT32, 1, None, first=0, last=9)
+    blocks = Allocation(
+        0, Space.PSUM, (20, 128, 512), FLOAT32, 1, None, first=0, last=9
+    )
     assert laid_out([blocks]).needed == 2048
 
 
@@ -177,10 +191,16 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
     "tensors, expected",
     [
         pytest.param([tensor(0, KIB, 0, 9)], [], id="little"),
-        pytest.param([tensor(n, 64 * KIB, n, n) for n in range(9)], [], id="one after the other"),
-        pytest.param([tensor(n, 64 * KIB, 0, 9) for n in range(4)], [Space.SBUF], id="full"),
         pytest.param(
-            [tensor(n, 2 * KIB, n, n, space=Space.PSUM) for n in range(9)], [], id="nine banks"
+            [tensor(n, 64 * KIB, n, n) for n in range(9)], [], id="one after the other"
+        ),
+        pytest.param(
+            [tensor(n, 64 * KIB, 0, 9) for n in range(4)], [Space.SBUF], id="full"
+        ),
+        pytest.param(
+            [tensor(n, 2 * KIB, n, n, space=Space.PSUM) for n in range(9)],
+            [],
+            id="nine banks",
         ),
         pytest.param(
             [tensor(n, 2 * KIB, 0, 9, space=Space.PSUM) for n in range(9)],
@@ -188,7 +208,9 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
             id="nine banks at once",
         ),
         pytest.param(
-            [tensor(0, 4 * KIB, 0, 9, space=Space.PSUM)], [Space.PSUM], id="longer than a bank"
+            [tensor(0, 4 * KIB, 0, 9, space=Space.PSUM)],
+            [Space.PSUM],
+            id="longer than a bank",
         ),
         pytest.param([tensor(0, 4, 0, 9, address=(0, 0))], [Space.SBUF], id="placed"),
     ],
@@ -218,7 +240,10 @@ def test_another_order_is_tried_where_the_first_one_leaves_gaps():
     unit = limit_of(Space.SBUF, TRN2) // 8 // 4 * 4
     lives = [(5, 0, 4), (1, 4, 4), (3, 0, 1), (2, 3, 5), (6, 5, 7)]
     found = laid_out(
-        [tensor(number, size * unit, *live) for number, (size, *live) in enumerate(lives)]
+        [
+            tensor(number, size * unit, *live)
+            for number, (size, *live) in enumerate(lives)
+        ]
     )
     assert found.reached == 8 * unit
     assert found.fits

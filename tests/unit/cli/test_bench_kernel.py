@@ -17,7 +17,10 @@ def run(*arguments):
         (("tiled", "-n", "1280"), "vector_add_tiled on 1280 float32"),
         (("stream", "-n", "1024"), "vector_add_stream on 1024 float32"),
         (("transpose", "-n", "128"), "matrix_transpose on 128 x 128 float32"),
-        (("transpose", "-n", "128", "-m", "256"), "matrix_transpose on 256 x 128 float32"),
+        (
+            ("transpose", "-n", "128", "-m", "256"),
+            "matrix_transpose on 256 x 128 float32",
+        ),
     ],
 )
 def test_correct_then_timed(arguments, first):

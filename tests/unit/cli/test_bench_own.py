@@ -27,7 +27,9 @@ def test_a_case_of_a_kernel_test():
     case = {
         "values": {"M": 128, "K": 128, "N": 512},
         "dtype": "float16",
-        "data": {name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")},
+        "data": {
+            name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")
+        },
     }
     test = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
     result = run(test, "--case", json.dumps(case))

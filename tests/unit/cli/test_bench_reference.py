@@ -14,8 +14,14 @@ def test_original_and_optimised_forms_stand_side_by_side(monkeypatch, tmp_path):
     assert result.exit_code == 0, result.output
     for heading in ("Name", "Time/Run", "Memory allocated/Run", "vs Fastest"):
         assert heading in result.stdout
-    names = [line.strip("│ ").split()[0] for line in result.stdout.splitlines() if "4x4" in line]
-    assert names == ["orig_tiny_4x4", "opt_tiny_4x4"] * 2  # of the convolution, of the pooling
+    names = [
+        line.strip("│ ").split()[0]
+        for line in result.stdout.splitlines()
+        if "4x4" in line
+    ]
+    assert (
+        names == ["orig_tiny_4x4", "opt_tiny_4x4"] * 2
+    )  # of the convolution, of the pooling
     assert result.stdout.count(" 100.00%") == 2
 
 

@@ -27,7 +27,9 @@ REDUCTION = {
     "body": "tile[...] += nl.load(a[:, nl.ds(128 * i, 128)])",
     "result": "tile",
 }
-CARRIED = REDUCTION | {"body": "tile[...] = nl.subtract(nl.load(a[:, nl.ds(128 * i, 128)]), tile)"}
+CARRIED = REDUCTION | {
+    "body": "tile[...] = nl.subtract(nl.load(a[:, nl.ds(128 * i, 128)]), tile)"
+}
 
 
 @pytest.fixture
@@ -52,14 +54,19 @@ def test_a_kernel_without_hazards(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())["findings"] == []
     (line,) = result.stdout.splitlines()
-    assert line.endswith(" on trn2: instructions: 6, findings: 0, allowed by comments: 0")
+    assert line.endswith(
+        " on trn2: instructions: 6, findings: 0, allowed by comments: 0"
+    )
     assert run(*CLEAN, "--memory").stdout.startswith("sbuf: ")
 
 
 def test_what_is_proven_wrong_fails(kernel):
     result = run(*kernel("check_carried", CARRIED))
     assert result.exit_code == 1
-    assert "error affine-carried: iteration 1 of the affine_range at line 10 reads" in result.stdout
+    assert (
+        "error affine-carried: iteration 1 of the affine_range at line 10 reads"
+        in result.stdout
+    )
     assert "remedy:   use nl.sequential_range, which keeps the order\n" in result.stdout
     assert "findings: 1, allowed by comments: 0" in result.stdout
 
@@ -80,7 +87,9 @@ def test_a_comment_allows_one_place(kernel):
 
 def test_findings_as_json(kernel, tmp_path, monkeypatch):
     file = tmp_path / "found.json"
-    closed = type("", (), {"echo": lambda *_, **__: 1 / 0})  # a pipe, after the first line
+    closed = type(
+        "", (), {"echo": lambda *_, **__: 1 / 0}
+    )  # a pipe, after the first line
     with monkeypatch.context() as patch:
         patch.setattr("difftest.cli.check.click", closed)
         run(*kernel("check_json", CARRIED), "--json", str(file))
@@ -154,7 +163,9 @@ def test_ranks_are_looked_at(tmp_path, monkeypatch, target, found):
     module = f"check_ranks_{target}"
     (tmp_path / f"{module}.py").write_text(EXCHANGE.replace("{target}", target))
     monkeypatch.syspath_prepend(tmp_path)
-    result = run(f"{module}:twice", "--shape", "4,8", "--set", "ranks=4", "--ranks", "4")
+    result = run(
+        f"{module}:twice", "--shape", "4,8", "--set", "ranks=4", "--ranks", "4"
+    )
     assert result.exit_code == 0, result.output
     assert ("warning exchange-buffer-shared: on rank 0, two" in result.stdout) is found
 
@@ -180,7 +191,16 @@ def scatter(table, rows):
     nl.store(out[at[line, 0], column], nl.load(table[0:8]))
     return out
 """
-OPERANDS = ("--shape", "32,16", "--shape", "8,1", "--dtype", "float32", "--dtype", "int32")
+OPERANDS = (
+    "--shape",
+    "32,16",
+    "--shape",
+    "8,1",
+    "--dtype",
+    "float32",
+    "--dtype",
+    "int32",
+)
 
 
 @pytest.fixture
@@ -194,7 +214,10 @@ def test_an_error_in_the_kernels_own_python_is_one_message(kernel):
     name, *_ = kernel("check_shape", REDUCTION | {"result": "tile[a.shape[2]]"})
     result = run(name, "--shape", "128,256")
     assert result.exit_code == 1
-    assert "Error: the kernel's own Python broke down: IndexError: tuple index out" in result.output
+    assert (
+        "Error: the kernel's own Python broke down: IndexError: tuple index out"
+        in result.output
+    )
     assert "check_shape.py:12: nl.store(out, tile[a.shape[2]])" in result.output
 
 
@@ -209,7 +232,10 @@ def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
     result = indexing("gather")
     assert result.exit_code == 1
     assert "the kernel rejects this" in result.output
-    assert "rows are random integers around 0; for indices say --bound rows=N" in result.output
+    assert (
+        "rows are random integers around 0; for indices say --bound rows=N"
+        in result.output
+    )
 
 
 @pytest.mark.parametrize(("bound", "found"), [(8, False), (7, True)])
@@ -263,17 +289,36 @@ CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"a": "iota"}
     "body, of_shape, of_test",
     [
         (f"{COPY}; return out", "", ""),
-        (f"{SAME}; {COPY}; return out", "writes to its input a, and does not", "not name in outp"),
-        (f"{SAME}; {COPY}; return out, a", "", "writes to its input a, which its test does not"),
+        (
+            f"{SAME}; {COPY}; return out",
+            "writes to its input a, and does not",
+            "not name in outp",
+        ),
+        (
+            f"{SAME}; {COPY}; return out, a",
+            "",
+            "writes to its input a, which its test does not",
+        ),
         (SAME, "", "writes to its input a, which its test does not name in outputs="),
-        (f"{COPY}; return a", *["returns its input a itself, to which it wrote nothing"] * 2),
-        (COPY, *["gives nothing back: it returns no tensor, and writes to no input"] * 2),
+        (
+            f"{COPY}; return a",
+            *["returns its input a itself, to which it wrote nothing"] * 2,
+        ),
+        (
+            COPY,
+            *["gives nothing back: it returns no tensor, and writes to no input"] * 2,
+        ),
     ],
 )
-def test_a_write_to_an_input_is_named_with_equal_values_too(tmp_path, body, of_shape, of_test):
+def test_a_write_to_an_input_is_named_with_equal_values_too(
+    tmp_path, body, of_shape, of_test
+):
     file = tmp_path / f"test_writing_{abs(hash(body))}.py"
     file.write_text(WRITING.format(body=body))
-    asked = ((f"{file}:kernel", "--shape", "4,4"), (f"{file}::test_kernel", "--case", CASE))
+    asked = (
+        (f"{file}:kernel", "--shape", "4,4"),
+        (f"{file}::test_kernel", "--case", CASE),
+    )
     for arguments, said in zip(asked, (of_shape, of_test), strict=True):
         result = run(*arguments)
         assert result.exit_code == bool(said), result.output
@@ -317,10 +362,16 @@ def test_kernel(case):
         ("total, x", "nisa.dma_copy(src=new, dst=total)", ""),
         ("total, x", "nisa.dma_copy(src=new, dst=total); return total", ""),
         ("total, x", "return total", ""),
-        ("factor, x, total", "nisa.dma_copy(src=new, dst=total)", "parameters=['factor'],"),
+        (
+            "factor, x, total",
+            "nisa.dma_copy(src=new, dst=total)",
+            "parameters=['factor'],",
+        ),
     ],
 )
-def test_an_argument_that_is_read_and_written_is_no_misuse(tmp_path, parameters, body, more):
+def test_an_argument_that_is_read_and_written_is_no_misuse(
+    tmp_path, parameters, body, more
+):
     """The names of the test may stand in another order than the kernel's."""
     file = tmp_path / f"test_updating_{abs(hash(parameters + body))}.py"
     file.write_text(IN_PLACE.format(parameters=parameters, body=body, more=more))

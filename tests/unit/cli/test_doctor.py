@@ -15,7 +15,9 @@ __all__ = ["chip", "nodes", "site"]
 
 def doctor():
     result = CliRunner().invoke(main, ["doctor"])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        result.exception
+    )
     return result.exit_code, result.output
 
 
@@ -36,7 +38,9 @@ def test_without_anything_each_line_has_its_reason_and_what_to_do(site, nodes):
     assert f"found:  no Neuron device: {nodes} shows no neuron0" in output
     assert "install neuronx-cc from AWS's own package index" in output
     assert "has ever run on one" in line(output, "measurements")[1]
-    assert "://" not in output, "AWS's page says which index it is: a wrong one gives the stubs"
+    assert "://" not in output, (
+        "AWS's page says which index it is: a wrong one gives the stubs"
+    )
 
 
 def test_a_stub_is_named(site, nodes):
@@ -47,7 +51,12 @@ def test_a_stub_is_named(site, nodes):
 @pytest.mark.parametrize(
     ("write", "subject", "version", "way"),
     [
-        (write_classic, "classic SDK", "neuronxcc 2.21.18209.0", "through nki.baremetal"),
+        (
+            write_classic,
+            "classic SDK",
+            "neuronxcc 2.21.18209.0",
+            "through nki.baremetal",
+        ),
         (write_newer, "newer SDK", "nki 0.3.0", "through nki.jit with NumPy arrays"),
     ],
 )
@@ -72,4 +81,6 @@ def test_a_wrong_setting_is_named(site, nodes, monkeypatch):
     monkeypatch.setenv("DIFFTEST_DEVICE_TIMEOUT", "soon")
     code, output = doctor()
     assert code == 1
-    assert line(output, "--device")[1].startswith("DIFFTEST_DEVICE_TIMEOUT: received 'soon'")
+    assert line(output, "--device")[1].startswith(
+        "DIFFTEST_DEVICE_TIMEOUT: received 'soon'"
+    )

@@ -26,7 +26,9 @@ def grade(tmp_path, monkeypatch):
     monkeypatch.setattr(
         command,
         "predict_p99",
-        lambda kernel, test: PredictedP99(test.full_us + 1, test.full_us - 99, test.full_us + 99),
+        lambda kernel, test: PredictedP99(
+            test.full_us + 1, test.full_us - 99, test.full_us + 99
+        ),
     )
 
     def run(source, *options):
@@ -55,7 +57,9 @@ def test_a_right_kernel(grade):
 
 def test_predicted_points_are_marked_and_not_added(grade):
     lines = grade(student.SOURCE, "--test-maxpool").output.splitlines()
-    predicted = [line.strip() for line in lines if line.strip().startswith("predicted:")]
+    predicted = [
+        line.strip() for line in lines if line.strip().startswith("predicted:")
+    ]
     # 95 % of 50 points: each prediction lies just over its full-credit limit; extra credit has
     # one limit only.
     assert predicted == [

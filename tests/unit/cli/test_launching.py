@@ -50,7 +50,11 @@ HUGE = "10000000,10000000"
 
 def test_a_kernel_that_ends_the_program_is_a_crash_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    leaves = {"all": "sys.exit(0)", "exit": "exit(0)", "skip": "__import__('pytest').skip('0')"}
+    leaves = {
+        "all": "sys.exit(0)",
+        "exit": "exit(0)",
+        "skip": "__import__('pytest').skip('0')",
+    }
     for name, leave in leaves.items():
         (tmp_path / f"leave_{name}.py").write_text(LEAVING.format(leave=leave))
     by_shape = ("leave_all.py:leaves", "--shape", "4,4")
@@ -67,7 +71,9 @@ def test_a_kernel_that_ends_the_program_is_a_crash_of_it(tmp_path, monkeypatch):
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 1, arguments
         assert "KernelExit" in result.stderr, arguments
-        assert re.search(r"where: +leave_(all|exit|skip)\.py:14: ", result.stderr), arguments
+        assert re.search(r"where: +leave_(all|exit|skip)\.py:14: ", result.stderr), (
+            arguments
+        )
 
 
 def test_a_kernel_that_forks_is_named_and_its_child_says_nothing(tmp_path, monkeypatch):
@@ -76,7 +82,10 @@ def test_a_kernel_that_forks_is_named_and_its_child_says_nothing(tmp_path, monke
     (tmp_path / "forking.py").write_text(LEAVING.format(leave=fork))
     result = CliRunner().invoke(main, ["check", "forking.py:leaves", "--shape", "4,4"])
     assert result.exit_code == 1
-    assert result.stderr.count("Error: the kernel forked, and its child would run what") == 1
+    assert (
+        result.stderr.count("Error: the kernel forked, and its child would run what")
+        == 1
+    )
     assert result.stdout == ""
 
 
@@ -94,7 +103,10 @@ def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, 
     # The first import may take as long as the limit; the ones after it take nothing.
     CliRunner().invoke(main, ["check", "ending_sleeps.py:none", "--shape", "4,4"])
     for arguments, said in (
-        (("check", "ending_import.py:leaves", *by_shape[1:]), "CaseLimitError: ran for more than"),
+        (
+            ("check", "ending_import.py:leaves", *by_shape[1:]),
+            "CaseLimitError: ran for more than",
+        ),
         (("check", *by_shape), LATE),
         (("check", *by_case), LATE),
         (("lint", "--kernel", *by_shape), LATE),
@@ -122,7 +134,11 @@ def test_a_script_a_proof_and_a_grade_see_a_kernel_leave_too(tmp_path, monkeypat
         "kernel(*[np.eye(4, dtype=np.float32)] * 3)\n"
     )
     (tmp_path / "module.py").write_text("import sys\nsys.exit(0)\n")
-    shapes = [word for shape in ("1,128,6,6", "128,128,3,3", "128") for word in ("--shape", shape)]
+    shapes = [
+        word
+        for shape in ("1,128,6,6", "128,128,3,3", "128")
+        for word in ("--shape", shape)
+    ]
     proof = ("--kernel", "fused_conv2d_maxpool", *shapes, "--cases", "1")
     for arguments, said in (
         (("run", "script.py"), "KernelExit: SystemExit: 0"),
@@ -142,8 +158,23 @@ def test_a_shape_has_one_form():
         (128, 512),
         (4, 128),
     ]
-    for text in ("4,x", "4x4", "4,", ",4", "4,,4", "(4,4)", "4 4", "4,0", "4,-4", "4.0", "", "٤"):
-        result = CliRunner().invoke(main, ["trace", TRANSPOSE, "--shape", text, "-o", "-"])
+    for text in (
+        "4,x",
+        "4x4",
+        "4,",
+        ",4",
+        "4,,4",
+        "(4,4)",
+        "4 4",
+        "4,0",
+        "4,-4",
+        "4.0",
+        "",
+        "٤",
+    ):
+        result = CliRunner().invoke(
+            main, ["trace", TRANSPOSE, "--shape", text, "-o", "-"]
+        )
         assert result.exit_code == 2, text
         assert f"as in 128,512; got {text!r}" in result.stderr
 
@@ -159,7 +190,10 @@ def test_arrays_that_no_computer_holds_are_told_before_they_are_made():
             ("trace", MATMUL, "--case", json.dumps(case), "-o", "-"),
             2 * (10**14 + 2 * 128 * 10**7),  # the output, which it writes in place, too
         ),
-        (("migrate", classic, "--kernel", "matrix_transpose", "--shape", HUGE), 4 * 10**14),
+        (
+            ("migrate", classic, "--kernel", "matrix_transpose", "--shape", HUGE),
+            4 * 10**14,
+        ),
         (("bench", "kernel", "naive", "-n", str(10**14)), 8 * 10**14),
     ):
         result = CliRunner().invoke(main, arguments)
@@ -200,12 +234,23 @@ def test_each_dtype_of_nki_is_one_of_a_command_and_is_explained(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy_any.py").write_text(COPY)
     for dtype in NKI_NAMES:
-        arguments = ["copy_any.py:copied", "--shape", "8,4", "--dtype", dtype, "--machine", "trn3"]
+        arguments = [
+            "copy_any.py:copied",
+            "--shape",
+            "8,4",
+            "--dtype",
+            dtype,
+            "--machine",
+            "trn3",
+        ]
         result = CliRunner().invoke(main, ["check", *arguments])
         assert result.exit_code == 0, result.output
         told = CliRunner().invoke(main, ["explain", f"nl.{dtype}"])
         assert told.exit_code == 0, dtype
-        assert f"nki.language.{dtype}: a dtype of {NKI_NAMES[dtype].itemsize} bytes" in told.output
+        assert (
+            f"nki.language.{dtype}: a dtype of {NKI_NAMES[dtype].itemsize} bytes"
+            in told.output
+        )
         dialects = "both dialects" if dtype in NAMES else "`import nki` alone"
         assert dialects in told.output, dtype
 
@@ -213,8 +258,17 @@ def test_each_dtype_of_nki_is_one_of_a_command_and_is_explained(tmp_path, monkey
 def test_a_kernel_test_takes_the_float8_of_trn3(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy_float8.py").write_text(COPY)
-    case = json.dumps({"values": {"n": 4}, "dtype": "float8_e4m3fn", "data": {"x": "iota"}})
-    arguments = ["check", "copy_float8.py::test_copied", "--case", case, "--machine", "trn3"]
+    case = json.dumps(
+        {"values": {"n": 4}, "dtype": "float8_e4m3fn", "data": {"x": "iota"}}
+    )
+    arguments = [
+        "check",
+        "copy_float8.py::test_copied",
+        "--case",
+        case,
+        "--machine",
+        "trn3",
+    ]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
 
@@ -228,7 +282,9 @@ def test_what_is_no_dtype_of_nki():
 
 
 def test_random_arrays_of_the_dtypes_of_mx():
-    scales, packed = random_arrays([(64, 8), (64, 8)], ["float8_e8m0fnu", "float8_e4m3fn_x4"])
+    scales, packed = random_arrays(
+        [(64, 8), (64, 8)], ["float8_e8m0fnu", "float8_e4m3fn_x4"]
+    )
     exponents = np.log2(scales.astype(np.float64))
     assert np.isfinite(exponents).all()
     assert len(np.unique(exponents)) > 2

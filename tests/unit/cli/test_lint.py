@@ -38,7 +38,9 @@ def file(tmp_path):
 def test_text_names_file_line_column_and_id(file):
     result = lint(file, "--sdk", "2.33")
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{file}:8:24: NKU302 [*] nl.par_dim ended with NKI 0.3")
+    assert result.stdout.startswith(
+        f"{file}:8:24: NKU302 [*] nl.par_dim ended with NKI 0.3"
+    )
     assert "1 finding, 1 denied; [*] 1 fixable with --fix\n" in result.stderr
 
 
@@ -87,7 +89,10 @@ def test_an_unsafe_fix_is_asked_for(file):
     assert lint(file, "--sdk", "2.32", "--deny", "NKL106", "--fix").exit_code == 1
     fixed = lint(file, "--sdk", "2.32", "--deny", "NKL106", "--fix", "--unsafe-fixes")
     assert fixed.exit_code == 0
-    assert file.read_bytes() == wrong.replace("is not", "!=").replace("\n", "\r\n").encode()
+    assert (
+        file.read_bytes()
+        == wrong.replace("is not", "!=").replace("\n", "\r\n").encode()
+    )
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(file):
@@ -110,7 +115,9 @@ def test_what_is_new_between_two_releases(file):
 
 
 def test_a_comment_silences_one_place(file):
-    file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302] until we have 2.29"))
+    file.write_text(
+        WRONG.format(comment="  # difftest: ignore[NKU302] until we have 2.29")
+    )
     assert lint(file).exit_code == 0
 
 
@@ -123,7 +130,12 @@ def test_a_comment_that_silences_nothing_is_told(file):
 
 def test_json_has_a_row_for_each(file):
     [row] = json.loads(lint(file, "--format", "json").stdout)
-    assert (row["id"], row["line"], row["column"], row["level"]) == ("NKU302", 8, 24, "warn")
+    assert (row["id"], row["line"], row["column"], row["level"]) == (
+        "NKU302",
+        8,
+        24,
+        "warn",
+    )
     [edit] = row["fix"]["edits"]
     assert (row["fix"]["safe"], edit["text"], edit["column"]) == (True, "128", 24)
     assert edit["end_column"] - edit["column"] == len("nl.par_dim(128)")
@@ -131,7 +143,9 @@ def test_json_has_a_row_for_each(file):
 
 def test_the_problem_matcher_takes_a_line_of_text_apart(file):
     how_to = Path(__file__).parents[3] / "docs" / "how-to"
-    [matcher] = json.loads((how_to / "lint-problem-matcher.json").read_text())["problemMatcher"]
+    [matcher] = json.loads((how_to / "lint-problem-matcher.json").read_text())[
+        "problemMatcher"
+    ]
     [pattern] = matcher["pattern"]
     parts = re.fullmatch(pattern["regexp"], lint(file).stdout.rstrip("\n"))
     said = [parts[pattern[one]] for one in ("file", "line", "column", "code")]
@@ -149,7 +163,9 @@ def test_the_hook_of_pre_commit_calls_the_command():
 
 def test_github_shows_it_at_the_line(file):
     [row] = lint(file, "--format", "github").stdout.splitlines()
-    assert row.startswith(f"::warning file={file},line=8,col=24,endLine=8,title=NKU302::")
+    assert row.startswith(
+        f"::warning file={file},line=8,col=24,endLine=8,title=NKU302::"
+    )
 
 
 def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(file):
@@ -159,7 +175,9 @@ def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(fil
     first = log()
     file.write_text("\n\n" + file.read_text())
     second = log()
-    precisions = {one["properties"]["precision"] for one in first["tool"]["driver"]["rules"]}
+    precisions = {
+        one["properties"]["precision"] for one in first["tool"]["driver"]["rules"]
+    }
     assert precisions <= {"very-high", "high", "medium"}  # what GitHub knows
     declared = [one["id"] for one in first["tool"]["driver"]["rules"]]
     [before], [after] = first["results"], second["results"]
@@ -176,11 +194,28 @@ SHAPES = {  # of SARIF 2.1.0: required properties, and those that we use beside 
     "driver": ({"name"}, {"rules"}),
     "rule": (
         {"id"},
-        *[{"shortDescription", "fullDescription", "help", "defaultConfiguration", "properties"}],
+        *[
+            {
+                "shortDescription",
+                "fullDescription",
+                "help",
+                "defaultConfiguration",
+                "properties",
+            }
+        ],
     ),
     "result": (
         {"message"},
-        *[{"ruleId", "ruleIndex", "level", "locations", "partialFingerprints", "fixes"}],
+        *[
+            {
+                "ruleId",
+                "ruleIndex",
+                "level",
+                "locations",
+                "partialFingerprints",
+                "fixes",
+            }
+        ],
     ),
     "fix": ({"artifactChanges"}, {"description", "properties"}),
     "change": ({"artifactLocation", "replacements"}, set()),
@@ -200,7 +235,12 @@ def test_sarif_has_the_properties_of_its_schema_and_no_other(file):
     for one in check("driver", run["tool"]["driver"])["rules"]:
         check("rule", one)
         assert set(one["help"]) == {"text", "markdown"}
-        assert one["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
+        assert one["defaultConfiguration"]["level"] in (
+            "none",
+            "note",
+            "warning",
+            "error",
+        )
     [result] = [check("result", one) for one in run["results"]]
     [fix] = [check("fix", one) for one in result["fixes"]]
     [change] = [check("change", one) for one in fix["artifactChanges"]]
@@ -215,13 +255,19 @@ def test_two_findings_with_one_text_have_two_fingerprints(file):
     line = "    tile = nl.ndarray((nl.par_dim(128), 64), x.dtype, nl.sbuf)\n"
     file.write_text(file.read_text().replace(line, line * 2))
     results = json.loads(lint(file, "--format", "sarif").stdout)["runs"][0]["results"]
-    assert len({one["partialFingerprints"]["kernel/v1"] for one in results}) == len(results) == 2
+    assert (
+        len({one["partialFingerprints"]["kernel/v1"] for one in results})
+        == len(results)
+        == 2
+    )
 
 
 def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
     other = tmp_path / "broken.py"
     other.write_text("def kernel(:\n")
-    (tmp_path / "empty").mkdir()  # as a folder that was renamed: nothing was read, which is no 0
+    (
+        tmp_path / "empty"
+    ).mkdir()  # as a folder that was renamed: nothing was read, which is no 0
     result = lint(tmp_path, tmp_path / "empty")
     assert result.exit_code == lint(tmp_path / "empty").exit_code == 2
     assert "broken.py: cannot be read" in result.stderr
@@ -238,7 +284,9 @@ def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path
     (tmp_path / "env" / "pyvenv.cfg").touch()
     assert "1 finding, " in lint(tmp_path).stderr
     assert "1 finding, " in lint(tmp_path / "env").stderr, "what is named is read"
-    CliRunner().invoke(main, ["migrate", str(tmp_path), "-o", str(new := tmp_path / "new")])
+    CliRunner().invoke(
+        main, ["migrate", str(tmp_path), "-o", str(new := tmp_path / "new")]
+    )
     assert list(new.rglob("*")) == [new / "kernel.py"]
 
 
@@ -261,7 +309,8 @@ def test_a_rule_is_explained():
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")]
+    ("args", "said"),
+    [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")],
 )
 def test_what_cannot_be_asked(args, said):
     result = lint(*args)
@@ -300,13 +349,17 @@ def transpose(tmp_path):
 
 
 def traced(file, *args):
-    return lint("--kernel", f"{file}:kernel", "--shape", "128,64", "--dtype", "bfloat16", *args)
+    return lint(
+        "--kernel", f"{file}:kernel", "--shape", "128,64", "--dtype", "bfloat16", *args
+    )
 
 
 def test_the_run_of_a_kernel_is_read_with_the_line_of_the_call(transpose):
     result = traced(transpose, "--target", "trn1")
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{transpose}:8:1: NKI505 nc_transpose writes bfloat16")
+    assert result.stdout.startswith(
+        f"{transpose}:8:1: NKI505 nc_transpose writes bfloat16"
+    )
     assert f"called at {transpose}:18" in result.stdout
     assert traced(transpose, "--target", "trn2").exit_code == 0
 
@@ -315,8 +368,19 @@ def test_a_kernel_with_collectives_runs_on_ranks(tmp_path):
     page = rules()["NKI511"].page
     file = tmp_path / f"{tmp_path.name}.py"
     file.write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
-    args = ("--kernel", f"{file}:kernel", "--shape", "128,64", "--ranks", "2", "--select", "NKI511")
-    assert lint(*args, "--target", "trn1").stdout.startswith(f"{file}:14:1: NKI511 all_reduce has")
+    args = (
+        "--kernel",
+        f"{file}:kernel",
+        "--shape",
+        "128,64",
+        "--ranks",
+        "2",
+        "--select",
+        "NKI511",
+    )
+    assert lint(*args, "--target", "trn1").stdout.startswith(
+        f"{file}:14:1: NKI511 all_reduce has"
+    )
     assert lint(*args, "--target", "trn2").stdout == ""
 
 
@@ -338,7 +402,10 @@ def test_all_rules_are_listed():
     ("body", "said"),
     [
         ("nl.store(out, nl.load(x))", "[*] 1 fixable with --fix"),
-        ("nl.store(out, nl.load(x), mask=x.shape[0] % 2 == 0)", "1 more with --fix --unsafe-fixes"),
+        (
+            "nl.store(out, nl.load(x), mask=x.shape[0] % 2 == 0)",
+            "1 more with --fix --unsafe-fixes",
+        ),
     ],
 )
 def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):

@@ -10,7 +10,9 @@ from difftest.cli.main import main
 
 
 def test_the_package_is_the_command():
-    said = subprocess.check_output([sys.executable, "-m", "difftest", "--version"], text=True)
+    said = subprocess.check_output(
+        [sys.executable, "-m", "difftest", "--version"], text=True
+    )
     assert said == f"difftest, version {difftest.__version__}\n"
     assert difftest.__version__ == version("nki-difftest")
 
@@ -29,7 +31,10 @@ def test_commands_import_what_they_need_alone():
     most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.testing.harness"]
     for needless, commands in (
         (most, ([], ["bench"], ["init"], ["doctor"])),
-        ([*tests, "rich"], (["trace"], ["check"], ["explain"], ["lint"], ["migrate"], ["run"])),
+        (
+            [*tests, "rich"],
+            (["trace"], ["check"], ["explain"], ["lint"], ["migrate"], ["run"]),
+        ),
         (tests, (["profile"],)),
     ):
         code = (
@@ -44,9 +49,15 @@ def test_commands_import_what_they_need_alone():
 
 def test_help_says_of_each_command_what_it_says_of_itself():
     for group in (main, main.get_command(None, "bench")):
-        narrow = CliRunner().invoke(group, ["--help"], terminal_width=80).stdout.partition("\n")[2]
+        narrow = (
+            CliRunner()
+            .invoke(group, ["--help"], terminal_width=80)
+            .stdout.partition("\n")[2]
+        )
         assert not re.findall(r".*\.\.\.\n", narrow)  # the first sentence fits
-        page = " ".join(CliRunner().invoke(group, ["--help"], terminal_width=400).stdout.split())
+        page = " ".join(
+            CliRunner().invoke(group, ["--help"], terminal_width=400).stdout.split()
+        )
         for name in group.list_commands(None):
             command = group.get_command(None, name)
             assert f" {name} {command.get_short_help_str(400)}" in page

@@ -33,7 +33,9 @@ def file(tmp_path, monkeypatch):
 
 def measure(*arguments):
     result = CliRunner().invoke(main, ["measure", *map(str, arguments)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        result.exception
+    )
     return result.exit_code, result.output
 
 
@@ -49,7 +51,8 @@ def machine(site, chip, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("latency", "result", "code"), [(83.9, "full", 0), (84, "full", 0), (84.1, "missed", 1)]
+    ("latency", "result", "code"),
+    [(83.9, "full", 0), (84, "full", 0), (84.1, "missed", 1)],
 )
 def test_a_measurement_decides(machine, file, latency, result, code):
     machine(latency)

@@ -26,13 +26,20 @@ def run(*arguments):
 
 
 def test_a_summary_tables_and_advice():
-    result = run(STREAM, "--shape", "25600", "--shape", "25600", "--set", "FREE_DIM=200")
+    result = run(
+        STREAM, "--shape", "25600", "--shape", "25600", "--set", "FREE_DIM=200"
+    )
     assert result.exit_code == 0, result.output
     third = result.stdout.splitlines()[2]  # as report, verdict and tune have it
     assert third == (
         "not measured; compiled as classic-benchmark: DMA descriptors all from one generator"
     )
-    for part in ("nc_latency", "Engines (predicted)", "Source lines (us, predicted)", "Advice"):
+    for part in (
+        "nc_latency",
+        "Engines (predicted)",
+        "Source lines (us, predicted)",
+        "Advice",
+    ):
         assert part in result.stdout
 
 
@@ -55,7 +62,9 @@ def test_a_case_of_a_kernel_test():
     case = {
         "values": {"M": 128, "K": 256, "N": 512},
         "dtype": "float16",
-        "data": {name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")},
+        "data": {
+            name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")
+        },
     }
     test = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
     result = run(test, "--case", json.dumps(case))
@@ -72,7 +81,9 @@ def test_files_are_there_though_nobody_reads_what_is_shown(tmp_path, monkeypatch
     trace = tmp_path / "trace.json"
     report = tmp_path / "report.json"
     monkeypatch.setattr("difftest.cli.profile.print_profile", closed_pipe)
-    result = run(TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report))
+    result = run(
+        TRANSPOSE, "--shape", "128,128", "--perfetto", str(trace), "--json", str(report)
+    )
     assert result.exit_code == 1
     assert json.loads(trace.read_text())["traceEvents"]
     assert json.loads(report.read_text())["predicted"] is True
@@ -135,7 +146,9 @@ def run_in(folder, *arguments, **environment):
         before = list(sys.path)
         patch.setattr(sys, "path", list(before))
         hidden = {
-            name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in own
+            name: sys.modules.pop(name)
+            for name in list(sys.modules)
+            if name.split(".")[0] in own
         }
         try:
             result = CliRunner(env=environment).invoke(main, ["profile", *arguments])
@@ -152,7 +165,11 @@ def run_apart(folder, *arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "difftest", "profile", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(difftest.__file__).parents[1]), **environment},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(difftest.__file__).parents[1]),
+            **environment,
+        },
         capture_output=True,
         text=True,
     )
@@ -186,7 +203,11 @@ def test_a_kernel_is_named_by_its_file(tmp_path, file):
 @every(
     "file, source, error",
     [
-        ("own.py", "def f(:\n", "cannot import own.py: invalid syntax (own.py, line 1)"),
+        (
+            "own.py",
+            "def f(:\n",
+            "cannot import own.py: invalid syntax (own.py, line 1)",
+        ),
         ("json.py", OWN, "json is another module's name, that at "),
     ],
 )
@@ -203,8 +224,12 @@ def test_a_file_that_does_not_load(tmp_path, file, source, error):
 def test_the_shipped_kernels_are_there_where_the_user_has_none(tmp_path):
     result = run_apart(tmp_path, TRANSPOSE, "--shape", "128,128", COLUMNS="40")
     assert result.returncode == 0, result.stderr
-    row = next(line for line in result.stdout.splitlines() if line.startswith("│ tensor "))
-    assert len(row) == 100 or row.rstrip().endswith("│"), "numbers are whole in a narrow terminal"
+    row = next(
+        line for line in result.stdout.splitlines() if line.startswith("│ tensor ")
+    )
+    assert len(row) == 100 or row.rstrip().endswith("│"), (
+        "numbers are whole in a narrow terminal"
+    )
 
 
 def test_source_lines_are_printed_as_they_are(tmp_path):
@@ -217,7 +242,9 @@ def test_source_lines_are_printed_as_they_are(tmp_path):
 def test_what_a_kernel_prints_stays_where_output_goes(tmp_path, monkeypatch):
     """A file, say, while rich prints on the terminal what it catches beside a bar."""
     monkeypatch.setattr(Console, "is_terminal", True)
-    (tmp_path / "own.py").write_text(OWN.replace("    tile =", "    print('hello')\n    tile ="))
+    (tmp_path / "own.py").write_text(
+        OWN.replace("    tile =", "    print('hello')\n    tile =")
+    )
     assert run_in(tmp_path, "own:f", "--shape", "128,64").stdout.startswith("hello\n")
 
 

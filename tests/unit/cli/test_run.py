@@ -25,12 +25,16 @@ def script(tmp_path):
 
 def test_options_after_the_script_belong_to_the_script(script):
     path = script("import sys; print(sys.argv[1:])")
-    result = CliRunner().invoke(main, ["run", path, "--help", "-n", "5", "--", "--version"])
+    result = CliRunner().invoke(
+        main, ["run", path, "--help", "-n", "5", "--", "--version"]
+    )
     assert result.stdout == "['--help', '-n', '5', '--', '--version']\n"
 
 
 def test_the_exit_code_is_the_scripts(script):
-    ended = subprocess.run([*COMMAND, script("raise SystemExit(7)")], capture_output=True)
+    ended = subprocess.run(
+        [*COMMAND, script("raise SystemExit(7)")], capture_output=True
+    )
     assert (ended.returncode, ended.stdout) == (7, b"")
     for source, code in (("", 0), ("import sys; sys.exit('no')", 1)):
         assert CliRunner().invoke(main, ["run", script(source)]).exit_code == code
@@ -69,7 +73,11 @@ kernel(np.zeros((128, 64), np.float32))
 
 @every(
     "strictness, code, said",
-    [("documented", 1, "KernelError"), ("seen", 0, "RuleWarning"), ("relaxed", 0, "RuleWarning")],
+    [
+        ("documented", 1, "KernelError"),
+        ("seen", 0, "RuleWarning"),
+        ("relaxed", 0, "RuleWarning"),
+    ],
 )
 def test_what_a_script_may_do_is_a_setting(script, strictness, code, said):
     path = script(STRICT)
@@ -109,7 +117,9 @@ REDUCTION = "+= nl.load(a[:, i])"
         (REDUCTION, ("--strict",), "warning affine-reduction", 1),
     ],
 )
-def test_hazards_are_said_once_when_the_script_is_over(script, update, options, found, code):
+def test_hazards_are_said_once_when_the_script_is_over(
+    script, update, options, found, code
+):
     path = script(HAZARD.format(update=update))
     ended = CliRunner().invoke(main, ["run", *options, path])
     assert ended.exit_code == code

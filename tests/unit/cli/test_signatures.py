@@ -15,7 +15,10 @@ def test_a_name_is_explained_in_both_dialects():
         "nki.isa.activation",
         "neuronxcc.nki.isa.activation",
     }
-    assert "nki.isa.activation(dst, op, data, bias=None, scale=1.0, reduce_op=None" in result.stdout
+    assert (
+        "nki.isa.activation(dst, op, data, bias=None, scale=1.0, reduce_op=None"
+        in result.stdout
+    )
     wide = [line for line in result.stdout.splitlines() if len(line) > 80]
     assert [line for line in wide if "https://" not in line] == []
 
@@ -23,7 +26,10 @@ def test_a_name_is_explained_in_both_dialects():
 def test_a_rule_of_lint_is_explained_by_its_page():
     result = CliRunner().invoke(main, ["explain", "NKL101"])
     assert result.exit_code == 0, result.output
-    assert result.stdout == CliRunner().invoke(main, ["lint", "--explain", "NKL101"]).stdout
+    assert (
+        result.stdout
+        == CliRunner().invoke(main, ["lint", "--explain", "NKL101"]).stdout
+    )
 
 
 def test_a_name_that_nobody_knows_has_no_signature():
@@ -50,8 +56,12 @@ def test_an_operand_that_must_be_float32_says_so(function: str, operand: str) ->
     """The page of nisa.tensor_scalar: arithmetic operators take operands of float32."""
     texts = explained_name(f"nisa.{function}").split("\n\n")
     [today] = [text for text in texts if text.startswith("nki.")]
-    [line] = [line for line in today.splitlines() if line.startswith(f"  - `{operand}`")]
-    assert line.endswith("any dtype; a tile of float32 where its operator is arithmetic")
+    [line] = [
+        line for line in today.splitlines() if line.startswith(f"  - `{operand}`")
+    ]
+    assert line.endswith(
+        "any dtype; a tile of float32 where its operator is arithmetic"
+    )
     others = [text for text in texts if text is not today]
     assert all("where its operator is arithmetic" not in text for text in others)
     assert "arithmetic" not in explained_name("nisa.tensor_tensor").partition("- ")[2]
@@ -59,10 +69,23 @@ def test_an_operand_that_must_be_float32_says_so(function: str, operand: str) ->
 
 def test_limits_of_each_machine_and_levels_stand_beside_a_signature():
     """The limits are those that the instruction's rules ask for, and no others."""
-    product, loop, copy = map(explained_name, ("nisa.nc_matmul", "nl.fori_loop", "nisa.dma_copy"))
-    assert "  - limit `gemm_moving_fmax`: 512 on trn1, 512 on trn2, 512 on trn3\n" in product
-    assert "  - limit `pe_tile_sizes`: (64, 128) on trn1, (32, 64, 128) on trn2, (" in product
+    product, loop, copy = map(
+        explained_name, ("nisa.nc_matmul", "nl.fori_loop", "nisa.dma_copy")
+    )
+    assert (
+        "  - limit `gemm_moving_fmax`: 512 on trn1, 512 on trn2, 512 on trn3\n"
+        in product
+    )
+    assert (
+        "  - limit `pe_tile_sizes`: (64, 128) on trn1, (32, 64, 128) on trn2, ("
+        in product
+    )
     assert "bn_stats_fmax" not in product
     assert "bn_stats_fmax" in explained_name("nisa.bn_stats")
-    assert "\n- `nl.fori_loop`: since NKI 0.6 (SDK 2.32); else nl.dynamic_range\n" in loop
-    assert "\n- `nisa.dma_copy(dst_rmw_op)`: until NKI 0.3; else nisa.dma_compute\n" in copy
+    assert (
+        "\n- `nl.fori_loop`: since NKI 0.6 (SDK 2.32); else nl.dynamic_range\n" in loop
+    )
+    assert (
+        "\n- `nisa.dma_copy(dst_rmw_op)`: until NKI 0.3; else nisa.dma_compute\n"
+        in copy
+    )

@@ -147,7 +147,9 @@ def test_explain_reads_a_log_from_standard_input() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_a_closed_stream_ends_no_command_with_a_traceback(named: str, closed: str) -> None:
+def test_a_closed_stream_ends_no_command_with_a_traceback(
+    named: str, closed: str
+) -> None:
     command = f"{sys.executable} -m difftest profile {named} --shape 128,64 {closed}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
@@ -159,6 +161,8 @@ def test_a_file_that_a_command_writes_is_whole_where_standard_output_is_closed(
 ) -> None:
     """The first file that a process opens would have standard output's number."""
     file = tmp_path / "profile.json"
-    command = f"{sys.executable} -m difftest profile {named} --shape 128,64 --json {file} >&-"
+    command = (
+        f"{sys.executable} -m difftest profile {named} --shape 128,64 --json {file} >&-"
+    )
     subprocess.run(["sh", "-c", command], check=True)
     assert json.loads(file.read_text())["advice"] is not None

@@ -31,13 +31,23 @@ def test_copied(case):
 
 
 def test_a_test_is_named_to_a_command(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\npythonpath = .\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nfilterwarnings = error\npythonpath = .\n"
+    )
     (tmp_path / "copying.py").write_text(KERNEL)
     (tmp_path / "test_copying.py").write_text(TEST)
     case = '{"values":{"n":4},"dtype":"float32","data":{"x":"iota"}}'
     command = "from difftest.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", command, "check", "test_copying.py::test_copied", "--case", case],
+        [
+            sys.executable,
+            "-c",
+            command,
+            "check",
+            "test_copying.py::test_copied",
+            "--case",
+            case,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

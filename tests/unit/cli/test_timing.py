@@ -11,18 +11,28 @@ from difftest.timing.interval import Interval
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["timing", "validate", *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(
+        main, ["timing", "validate", *arguments], env={"COLUMNS": "200"}
+    )
 
 
 def test_predicted_against_measured():
     result = run("-k", "vector_add_stream")
     assert result.exit_code == 0, result.output
-    rows = [line for line in result.stdout.splitlines() if "vector_add_stream FREE_DIM" in line]
+    rows = [
+        line
+        for line in result.stdout.splitlines()
+        if "vector_add_stream FREE_DIM" in line
+    ]
     assert len(rows) == 3 + 2  # profiles, benchmarks
     assert "us, predicted against measured" in result.stdout
     assert "26.60" in result.stdout
     assert "Interval" in result.stdout
-    row = next(line for line in result.stdout.splitlines() if "the same kernels, classic-p" in line)
+    row = next(
+        line
+        for line in result.stdout.splitlines()
+        if "the same kernels, classic-p" in line
+    )
     assert row.split("│")[2].strip() == "3"
     assert "vector-add-stream-256000-fd1k" in result.stdout
 
@@ -32,7 +42,12 @@ def test_errors_and_order_are_counted():
     known = (("a", 10.0, 11.0), ("b", 20.0, 30.0), ("c", 30.0, 9.0))
     judged = [CheckedPrediction(*one, Interval(5.0, 25.0), 0.0) for one in known]
     found = calibration(judged)
-    assert (found.median_error, found.near, found.in_order, found.pairs) == (0.5, 1, 1, 3)
+    assert (found.median_error, found.near, found.in_order, found.pairs) == (
+        0.5,
+        1,
+        1,
+        3,
+    )
     assert found.rank == pytest.approx(-1 / 3)
 
 

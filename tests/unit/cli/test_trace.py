@@ -16,9 +16,13 @@ def test_a_file(tmp_path):
     result = run(*CALL, "-o", str(file))
     assert result.exit_code == 0, result.output
     trace = trace_from_json(file.read_text())
-    assert result.stdout == f"{file}: {len(trace)} events of vector_add_stream on trn2\n"
+    assert (
+        result.stdout == f"{file}: {len(trace)} events of vector_add_stream on trn2\n"
+    )
     assert trace.count("dma_copy") == 6
-    assert {event.location.file.rpartition("/")[2] for event in trace} == {"vector_add.py"}
+    assert {event.location.file.rpartition("/")[2] for event in trace} == {
+        "vector_add.py"
+    }
 
 
 def test_standard_output_holds_the_trace_alone():

@@ -49,7 +49,10 @@ PROOF = "migrate wrong_old.py --kernel copy --shape 4,n"
 WRONG = {
     f"check {COPY} --set n=1 --set n=2": (2, "n is set twice"),
     **{
-        f"{command} {COPY} --set n=abc": (2, "--set n=abc: n received a word; accepted: a literal")
+        f"{command} {COPY} --set n=abc": (
+            2,
+            "--set n=abc: n received a word; accepted: a literal",
+        )
         for command in ("check", "profile", "bench own")
     },
     f"check {COPY} --set m=1": (1, "unexpected keyword argument 'm'"),
@@ -68,11 +71,23 @@ WRONG = {
     f"profile {TRANSPOSE[:-7]}100,128": (1, "the kernel rejects this"),
     f"profile {TRANSPOSE} --dtype int7": (2, "int7"),
     f"profile {TRANSPOSE} --set tile": (2, "an argument is NAME=VALUE"),
-    f"profile {TRANSPOSE} {CASE}": (2, "give a --shape for each array of MODULE:KERNEL, or a"),
-    "profile kernels.nki.vector_add:vector_add_naive --shape 8,1": (1, "an array by --shape"),
-    f"profile {STREAM} --shape 256 --dtype float32 --dtype float32": (2, "2 dtypes for 1 shapes"),
+    f"profile {TRANSPOSE} {CASE}": (
+        2,
+        "give a --shape for each array of MODULE:KERNEL, or a",
+    ),
+    "profile kernels.nki.vector_add:vector_add_naive --shape 8,1": (
+        1,
+        "an array by --shape",
+    ),
+    f"profile {STREAM} --shape 256 --dtype float32 --dtype float32": (
+        2,
+        "2 dtypes for 1 shapes",
+    ),
     **{
-        f"profile {TRANSPOSE} --grid {grid}": (2, "a grid is positive sizes, as in 4,2, or 4,nc2")
+        f"profile {TRANSPOSE} --grid {grid}": (
+            2,
+            "a grid is positive sizes, as in 4,2, or 4,nc2",
+        )
         for grid in ("0", "nc", "4,nc0", "two", "4x2")
     },
     f"profile tests/kernels/none.py::t {CASE}": (2, "no file at tests/kernels/none.py"),
@@ -82,18 +97,30 @@ WRONG = {
     f"check {TESTS}::test_matmul --case {{}} --ranks 2": (2, "a --case has one rank"),
     f"check {TESTS}::test_matmul --case {{}} --bound a=2": (2, "the data of a --case"),
     f"trace {TRANSPOSE}": (2, "Missing option '-o'"),
-    f"trace {STREAM} -o -": (2, "give a --shape for each array of MODULE:KERNEL, or a --case of"),
+    f"trace {STREAM} -o -": (
+        2,
+        "give a --shape for each array of MODULE:KERNEL, or a --case of",
+    ),
     f"trace {TRANSPOSE} -o none/trace.json": (2, "there is no folder none"),
     f"trace {TRANSPOSE} -o {TESTS[:-15]}": (2, "is a directory"),
     f"trace {TRANSPOSE} -o {'x' * 300}": (2, "File name too long"),
-    f"bench own {STREAM}": (2, "give a --shape for each array of MODULE:KERNEL, or a --case of"),
+    f"bench own {STREAM}": (
+        2,
+        "give a --shape for each array of MODULE:KERNEL, or a --case of",
+    ),
     f"bench own {TRANSPOSE[:-7]}100,128": (1, "the kernel rejects this"),
     "bench kernel tiled -n 128 -m 128": (2, "-m is for transpose"),
-    "bench reference --size huge": (2, "'huge' is not one of 'tiny', 'small', 'medium', 'large'"),
+    "bench reference --size huge": (
+        2,
+        "'huge' is not one of 'tiny', 'small', 'medium', 'large'",
+    ),
     "simulate": (2, "No such command 'simulate'"),
     "run absent.py": (2, "Invalid value for 'SCRIPT.py': File 'absent.py'"),
     f"run {os.devnull}": (2, "is not a file: a pipe can be read only once"),
-    "run --level 0.8 wrong_now.py": (2, "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'"),
+    "run --level 0.8 wrong_now.py": (
+        2,
+        "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'",
+    ),
     "grade broken.py": (1, "cannot import broken.py: invalid syntax"),
     "grade nowhere.py": (2, "does not exist"),
     "grade conv2d.py --seed -1": (2, "not in the range 0<=x<=4294967295"),
@@ -107,7 +134,10 @@ WRONG = {
     f"{PROOF} --sizes n=0:4": (2, "sizes are NAME=1:300"),
     f"{PROOF} --sizes n=-3": (2, "sizes are NAME=1:300"),
     f"{PROOF} --sizes n=4 --dtype floaty": (2, "NKI has no such dtype"),
-    "migrate wrong_old.py --kernel kopy --shape 4,4": (1, "; it has copy; did you mean copy?"),
+    "migrate wrong_old.py --kernel kopy --shape 4,4": (
+        1,
+        "; it has copy; did you mean copy?",
+    ),
 }
 
 
@@ -132,7 +162,9 @@ LACKING = {
 }
 
 
-def test_a_package_that_is_not_there_is_told_before_anything_runs(tmp_path, monkeypatch):
+def test_a_package_that_is_not_there_is_told_before_anything_runs(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     (tmp_path / "wrong_old.py").write_text(FILES["wrong_old.py"])

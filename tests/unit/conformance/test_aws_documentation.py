@@ -38,7 +38,12 @@ def test_left_out():
 
 
 def recipe(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance.aws_documentation", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "conformance.aws_documentation",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
@@ -84,14 +89,22 @@ def test_what_counts_of_how_a_script_ended(
     done = subprocess.CompletedProcess([], code, stdout, stderr)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert aws_documentation.main([scripts(tmp_path, **{name: ""})]) == failed
-    assert f"| nki/examples | 1 | {1 - failed} | {failed} | 0 |" in capsys.readouterr().out
+    assert (
+        f"| nki/examples | 1 | {1 - failed} | {failed} | 0 |" in capsys.readouterr().out
+    )
 
 
 def test_code_blocks_are_listed_with_what_came_of_them(tmp_path, capsys):
     page = tmp_path / "nki" / "deep-dives" / "page.rst"
     page.parent.mkdir(parents=True)
-    blocks = ["assert nl.ones((4, 8), nl.float32).ndim == 2", "assert 1 == 2, 'no'", "f(...)"]
-    page.write_text("".join(f".. code-block:: python\n\n   {one}\n\n" for one in blocks))
+    blocks = [
+        "assert nl.ones((4, 8), nl.float32).ndim == 2",
+        "assert 1 == 2, 'no'",
+        "f(...)",
+    ]
+    page.write_text(
+        "".join(f".. code-block:: python\n\n   {one}\n\n" for one in blocks)
+    )
     assert aws_documentation.main([str(tmp_path), "--blocks"]) == 1
     printed = capsys.readouterr().out
     assert "| nki/deep-dives/page.rst | 2 | 1 | 1 | 1 |" in printed.splitlines()
@@ -105,7 +118,9 @@ def test_classic_tests_are_counted(tmp_path):
     (folder / "test_copy.py").write_text(TESTS)
     done = recipe(tmp_path, "--classic", "general/nki/test", "-k", "not left_out")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "| general/nki/test/test_copy.py | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
+    assert (
+        "| general/nki/test/test_copy.py | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
+    )
     assert "not one more" in done.stdout
 
 

@@ -70,7 +70,9 @@ def test_the_end_of_a_docstring_is_no_part_of_its_last_block():
 
 
 def test_a_block_runs_with_those_that_it_needs():
-    assert [one.result for one in Page(list(blocks_of("p", PAGE)), {}, prelude).outcomes(60)] == [
+    assert [
+        one.result for one in Page(list(blocks_of("p", PAGE)), {}, prelude).outcomes(60)
+    ] == [
         PASSED,
         PASSED,
     ]
@@ -123,28 +125,40 @@ def test_what_a_block_writes_is_compared(factor, result):
 
 @every(
     "text, result",
-    [("nl.ndarray((129, 1), nl.float32)\n", PASSED), ("nl.ndarray((9, 1), nl.float32)\n", FAILED)],
+    [
+        ("nl.ndarray((129, 1), nl.float32)\n", PASSED),
+        ("nl.ndarray((9, 1), nl.float32)\n", FAILED),
+    ],
 )
 def test_a_misuse_must_raise(text, result):
     assert outcome(text, Inputs(raises="exceeds maximum 128"))[0] == result
 
 
 def test_a_block_that_prints_that_it_is_wrong_failed():
-    assert outcome("print('FAILED: Kernel computed output off from expected')\n")[0] == FAILED
+    assert (
+        outcome("print('FAILED: Kernel computed output off from expected')\n")[0]
+        == FAILED
+    )
     assert outcome("print('a different output')\n")[0] == PASSED
 
 
 def test_a_block_that_does_not_end_is_ended():
     block = Block("p.rst", 1, "while True:\n    pass\n")
     (ended,) = Page([block], {}, prelude).outcomes(0.2)
-    assert (ended.result, ended.why) == (FAILED, "TimeoutError: it took longer than 0.2 s")
+    assert (ended.result, ended.why) == (
+        FAILED,
+        "TimeoutError: it took longer than 0.2 s",
+    )
 
 
 def test_a_block_leaves_the_environment_as_it_was(monkeypatch):
     monkeypatch.delenv("OF_A_BLOCK", raising=False)
     import os
 
-    assert outcome("import os\nos.environ['OF_A_BLOCK'] = '1'\nprint(os.environ)\n")[0] == PASSED
+    assert (
+        outcome("import os\nos.environ['OF_A_BLOCK'] = '1'\nprint(os.environ)\n")[0]
+        == PASSED
+    )
     assert "OF_A_BLOCK" not in os.environ
 
 
@@ -153,7 +167,9 @@ def test_a_page_may_say_to_save_a_block_as_a_module():
     text = "from saved import double\nassert double(np.ones((2, 2), np.float32))[0, 0] == 2\n"
     driver = Block("p.rst", 9, text)
     inputs = {1: Inputs(saved_as="saved", calls=[Call("double", (ONES,))])}
-    assert [one.result for one in Page([kernel, driver], inputs, prelude).outcomes(60)] == [
+    assert [
+        one.result for one in Page([kernel, driver], inputs, prelude).outcomes(60)
+    ] == [
         PASSED,
         PASSED,
     ]

@@ -27,15 +27,21 @@ def test_a_log_that_is_not_valid_is_told(tmp_path, monkeypatch, capsys, errors, 
         assert schema == {"a": "schema"}
         return SimpleNamespace(iter_errors=lambda log: logs.append(log) or said)
 
-    known = SimpleNamespace(validators=SimpleNamespace(validator_for=lambda schema: validator))
+    known = SimpleNamespace(
+        validators=SimpleNamespace(validator_for=lambda schema: validator)
+    )
     monkeypatch.setitem(sys.modules, "jsonschema", known)
     (tmp_path / "schema.json").write_text('{"a": "schema"}')
     (tmp_path / "kernel.py").write_text(KERNEL)
-    assert sarif.main([str(tmp_path / "schema.json"), str(tmp_path / "kernel.py")]) == code
+    assert (
+        sarif.main([str(tmp_path / "schema.json"), str(tmp_path / "kernel.py")]) == code
+    )
     assert "1 results, 1 with fixes" in capsys.readouterr().out
     assert logs[0]["runs"][0]["results"][0]["ruleId"] == "NKU302"
     (tmp_path / "kernel.py").write_text("")
-    assert sarif.main([str(tmp_path / "schema.json"), str(tmp_path / "kernel.py")]) == (code or 2)
+    assert sarif.main([str(tmp_path / "schema.json"), str(tmp_path / "kernel.py")]) == (
+        code or 2
+    )
 
 
 @pytest.mark.parametrize(

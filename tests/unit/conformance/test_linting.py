@@ -50,7 +50,9 @@ def test_what_a_launch_breaks_is_told_with_its_place(checkout, kind, file):
 
 def test_what_a_file_breaks_is_told_and_makes_the_exit_code(checkout, capsys):
     file = checkout / "general/nki/test/test_it.py"
-    file.write_text(TEST.replace("    return out", "    nl.no_such(out)\n    return out"))
+    file.write_text(
+        TEST.replace("    return out", "    nl.no_such(out)\n    return out")
+    )
     assert main([str(checkout), "classic"]) == 1
     said = capsys.readouterr().out
     assert f"[NKU305]({RULES}/NKU305.md) | general/nki/test/test_it.py:11 | 1 |" in said

@@ -41,7 +41,8 @@ def checkout(tmp_path):
     ):
         (tests / name).write_text(TEST.format(line, expected))
     (scripts / "script.py").write_text(
-        TEST.format("pass", "a") + "\n\nif __name__ == '__main__':\n    kernel(np.ones((4, 4)))\n"
+        TEST.format("pass", "a")
+        + "\n\nif __name__ == '__main__':\n    kernel(np.ones((4, 4)))\n"
     )
     return tmp_path
 
@@ -64,7 +65,9 @@ def test_each_file_is_counted_and_run(checkout):
 
 def test_a_result_that_differs_is_told_from_an_error():
     wrong = Outcome("f", "f::test", FAILED, "AssertionError: False is not true")
-    error = Outcome("f", "f::test", FAILED, "ShapeError: no\n  rule: tiles are the same\n")
+    error = Outcome(
+        "f", "f::test", FAILED, "ShapeError: no\n  rule: tiles are the same\n"
+    )
     passed = Outcome("f", "f::other", PASSED)
     assert Carried("f", {}, 0, [wrong, passed]).verdict() == "wrong"
     assert Carried("f", {}, 0, [error, passed]).verdict() == "refused"

@@ -222,11 +222,15 @@ def test_a_suite_that_passes_ends_with_0(monkeypatch, tmp_path, capsys):
     assert nki_library.main([str(tmp_path), "test", "-k", "passes or traces"]) == 0
     printed = capsys.readouterr().out
     assert "| **all** | 1 | 1 | 0 | 0 |" in printed
-    assert "python -m conformance.nki_library PATH test -k 'passes or traces'" in printed
+    assert (
+        "python -m conformance.nki_library PATH test -k 'passes or traces'" in printed
+    )
 
 
 def test_no_test_is_no_table(suite, monkeypatch, capsys):
-    monkeypatch.setattr(pytest, "main", lambda *_, **__: pytest.ExitCode.NO_TESTS_COLLECTED)
+    monkeypatch.setattr(
+        pytest, "main", lambda *_, **__: pytest.ExitCode.NO_TESTS_COLLECTED
+    )
     assert nki_library.main([str(suite), "test"]) == 2
     printed = capsys.readouterr()
     assert "conformance: pytest ended with NO_TESTS_COLLECTED" in printed.err
@@ -241,7 +245,10 @@ def test_another_folder_is_refused(tmp_path, capsys):
 @every(
     "name, bits",
     [
-        ("float8_e4m3fn_x4", 0x403CB830),  # 0.5, -1, 1.5, 2: the first in the lowest bits
+        (
+            "float8_e4m3fn_x4",
+            0x403CB830,
+        ),  # 0.5, -1, 1.5, 2: the first in the lowest bits
         ("float8_e5m2_x4", 0x403EBC38),
         ("float4_e2m1fn_x4", 0x43A1),
     ],

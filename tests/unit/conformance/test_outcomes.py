@@ -2,7 +2,15 @@
 
 import subprocess
 
-from conformance.outcomes import FAILED, PASSED, SKIPPED, Outcome, by_cause, by_group, cause
+from conformance.outcomes import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Outcome,
+    by_cause,
+    by_group,
+    cause,
+)
 from conformance.table import commit_of, place, section
 from tests.every import every
 

@@ -57,7 +57,9 @@ def test_a_denial_ends_with_1_and_names_its_place(
     assert released.main([str(clone), "later=2.28"]) == 0
 
 
-def test_a_wrong_release_is_one_line(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_release_is_one_line(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert released.main([str(clone), "v2.21.0"]) == 2
     assert capsys.readouterr().err.startswith("conformance: ")
     with pytest.raises(SystemExit):

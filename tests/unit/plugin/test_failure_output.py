@@ -19,7 +19,9 @@ def rule(received, text="nl.exp computes in a range"):
     return f"nl.exp got {received}\n  rule:     {text}\n  received: {received}"
 
 
-FOREIGN = "warning psum-foreign: nc_matmul adds to element {} of t\n  rule:     a matmul adds"
+FOREIGN = (
+    "warning psum-foreign: nc_matmul adds to element {} of t\n  rule:     a matmul adds"
+)
 CHAINS = "warning psum-chains: two accumulations\n  rule:     a matmul adds"
 
 
@@ -29,7 +31,13 @@ CHAINS = "warning psum-chains: two accumulations\n  rule:     a matmul adds"
         ([warning(rule(1.0)), warning(rule([2, 3]), test="test_a.py::test_b")], 1),
         ([warning(rule(1.0)), warning(rule(1.0), line=8)], 2),
         ([warning(rule(1.0)), warning(rule(1.0, "another rule"))], 2),
-        ([warning(FOREIGN.format(at), name="HazardWarning") for at in ([0, 1], [2, 5])], 1),
+        (
+            [
+                warning(FOREIGN.format(at), name="HazardWarning")
+                for at in ([0, 1], [2, 5])
+            ],
+            1,
+        ),
         ([warning(text, name="HazardWarning") for text in (FOREIGN, CHAINS)], 2),
         ([warning(f"took {n} rows", name="TopKWarning") for n in (3, 4)], 1),
         ([warning(f"took {n} rows", name="UserWarning") for n in (3, 4)], 2),
@@ -50,7 +58,9 @@ CHAINS = "warning psum-chains: two accumulations\n  rule:     a matmul adds"
         (
             [
                 warning("nl.arange ended with NKI 0.3", name="LevelWarning"),
-                warning("warning NKU302: nl.arange ended with NKI 0.3", name="HazardWarning"),
+                warning(
+                    "warning NKU302: nl.arange ended with NKI 0.3", name="HazardWarning"
+                ),
             ],
             1,
         ),
@@ -69,7 +79,9 @@ def test_the_first_of_equal_warnings_stays():
 def test_all_warnings_of_the_package_are_known():
     found = set()
     for file in Path(difftest.__file__).parent.rglob("*.py"):
-        found |= set(re.findall(r"^class (\w+Warning)\(", file.read_text("utf-8"), re.MULTILINE))
+        found |= set(
+            re.findall(r"^class (\w+Warning)\(", file.read_text("utf-8"), re.MULTILINE)
+        )
     assert found == OWN_WARNINGS
 
 
@@ -110,5 +122,8 @@ def test_another_warning_is_told(other):
 
 
 def test_warnings_of_others_are_told_as_pytest_does():
-    several = [accumulation(category="UserWarning"), accumulation(category="UserWarning")]
+    several = [
+        accumulation(category="UserWarning"),
+        accumulation(category="UserWarning"),
+    ]
     assert unique_warnings(several) == several

@@ -54,17 +54,26 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     assert profiles == ["20 False False", "50 True True", "2000", "3 False"], (
         "with a device few cases, and those that failed before, whatever the environment says"
     )
-    assert loaded == "set()", "commands and tapes import these, a session of kernels does not"
-    assert is_library == "True", "Hypothesis resolved the paths of all of Python's modules"
+    assert loaded == "set()", (
+        "commands and tapes import these, a session of kernels does not"
+    )
+    assert is_library == "True", (
+        "Hypothesis resolved the paths of all of Python's modules"
+    )
 
 
 def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
-    loaded = [sys.modules[name] for name in ("difftest.testing.harness.spec", "hypothesis.core")]
+    loaded = [
+        sys.modules[name]
+        for name in ("difftest.testing.harness.spec", "hypothesis.core")
+    ]
     assert {type(module.__loader__) for module in loaded} == {SourceFileLoader}
 
 
-def test_a_test_whose_name_begins_as_a_package_has_its_asserts_rewritten(tmp_path, monkeypatch):
+def test_a_test_whose_name_begins_as_a_package_has_its_asserts_rewritten(
+    tmp_path, monkeypatch
+):
     (tmp_path / "numpy_test.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     assert _FastFinder.find_spec("numpy_test") is None

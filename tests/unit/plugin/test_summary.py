@@ -8,10 +8,19 @@ from difftest.testing.report.document import BUG, also_wrong, bugs_of
 
 TALLY = Tally(
     {
-        ("matmul", "embedded"): Counts(cases=50, elements=123456, exact=20, rejections=2),
-        ("add", "embedded"): Counts(cases=7, elements=9, both_rejected=1, inconclusive=3),
+        ("matmul", "embedded"): Counts(
+            cases=50, elements=123456, exact=20, rejections=2
+        ),
+        ("add", "embedded"): Counts(
+            cases=7, elements=9, both_rejected=1, inconclusive=3
+        ),
     },
-    Counter({"add: no digit of output 0 is sure": 3, "matmul: no digit of output 1 is sure": 1}),
+    Counter(
+        {
+            "add: no digit of output 0 is sure": 3,
+            "matmul: no digit of output 1 is sure": 1,
+        }
+    ),
     agreements={("add (neuronxcc)", "add (nki)", "embedded"): Counts(cases=7, exact=6)},
 )
 
@@ -30,15 +39,22 @@ def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
     counts = Counts(cases=7, elements=9)
     rows = {(f"add ({one})", "embedded"): counts for one in ("neuronxcc", "nki")}
     tally = Tally(
-        rows, agreements={("add (nki)", "add (neuronxcc)", "embedded"): Counts(cases=7, exact=7)}
+        rows,
+        agreements={
+            ("add (nki)", "add (neuronxcc)", "embedded"): Counts(cases=7, exact=7)
+        },
     )
     assert summary_lines(tally, ["embedded"], []) == [
         "kernel  cases  elements",
         "add        14        18",
         "twins: all bits agree in all cases of 1 pair",
     ]
-    tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = Counts(cases=7, exact=6)
-    assert [line.split("  ")[0] for line in summary_lines(tally, ["embedded"], [])][1:3] == [
+    tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = Counts(
+        cases=7, exact=6
+    )
+    assert [line.split("  ")[0] for line in summary_lines(tally, ["embedded"], [])][
+        1:3
+    ] == [
         "add (neuronxcc)",
         "add (nki)",
     ]
@@ -69,7 +85,10 @@ def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
     head, *told = summary_lines(tally, ["embedded"], [], verbose=True)
     assert head == "kernel  cases  elements  inconclusive  not finite"
     assert len(told) == 11 + 1 + 2
-    assert told[11] == "inconclusive: 1 case of add03: all is NaN; the data do it; give data="
+    assert (
+        told[11]
+        == "inconclusive: 1 case of add03: all is NaN; the data do it; give data="
+    )
     rows["add03", "embedded"] = row
     assert summary_lines(tally, ["embedded"], [])[1].startswith("11 kernels (-v) ")
 
@@ -98,7 +117,9 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     coverage = Coverage(unknown={"another tool traces"})
     coverage.add_function("add", {(str(file), line, True) for line in range(1, 9)})
     for turn in (0, 1):
-        coverage.done.add((str(file), 1, turn))  # and no third: nothing in the domain may have one
+        coverage.done.add(
+            (str(file), 1, turn)
+        )  # and no third: nothing in the domain may have one
     tally = Tally(coverage=coverage)
     assert list(coverage_lines(tally, verbose=False)) == [
         f"no case: {file}:2, 3, 4, 5, 6 and 2 more: it never ran (add)"

@@ -29,7 +29,11 @@ from difftest.simulator.frontend.nki.calls import issue
 from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.gate import store
-from difftest.simulator.instructions.record import INSTRUCTIONS, DependenceClass, InstructionUse
+from difftest.simulator.instructions.record import (
+    INSTRUCTIONS,
+    DependenceClass,
+    InstructionUse,
+)
 from difftest.simulator.memory import FROM_MASKED, MASKED_OUT
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
@@ -110,7 +114,10 @@ def _rows(tensor: Any, shape: tuple[int, ...]) -> Any:
 TILE = View("tile", lambda s: s, lambda t, s: t, lambda a, s: a)
 VIEWS = (
     View(
-        "step", lambda s: (*s[:-1], 2 * s[-1]), lambda t, s: t[..., ::2], lambda a, s: a[..., ::2]
+        "step",
+        lambda s: (*s[:-1], 2 * s[-1]),
+        lambda t, s: t[..., ::2],
+        lambda a, s: a[..., ::2],
     ),
     View(
         "permuted",
@@ -139,11 +146,16 @@ VIEWS = (
         lambda a, s: a[:, 1],
     ),
     View(
-        "scalar offset", lambda s: (s[0], s[1] + 1, *s[2:]), _scalar_offset, lambda a, s: a[:, 1:]
+        "scalar offset",
+        lambda s: (s[0], s[1] + 1, *s[2:]),
+        _scalar_offset,
+        lambda a, s: a[:, 1:],
     ),
     View(
         "indirect",
-        lambda s: (s[0], 2 * s[1]) if len(s) == 2 and s[1] <= 16 and s[0] % 16 == 0 else None,
+        lambda s: (
+            (s[0], 2 * s[1]) if len(s) == 2 and s[1] <= 16 and s[0] % 16 == 0 else None
+        ),
         _indirect,
         lambda a, s: a[:, ::2],
         in_hbm=False,
@@ -194,8 +206,12 @@ class Plane:
         if shadow is not None:
             held = shadow.stored(tile)
             exact = np.broadcast_to(held.value, tile.shape)
-            error = np.broadcast_to(0.0 if held.error is None else held.error, tile.shape)
-        return cls(*(np.array(one) for one in (values, missing, left_out, exact, error)))
+            error = np.broadcast_to(
+                0.0 if held.error is None else held.error, tile.shape
+            )
+        return cls(
+            *(np.array(one) for one in (values, missing, left_out, exact, error))
+        )
 
     def part(self, places: Any) -> Plane:
         """These planes at some places."""
@@ -224,9 +240,8 @@ class Plane:
             if name in ("values", "exact", "error"):
                 same = same | unsure
             if not same.all():
-                return (
-                    f"{name} at {np.argwhere(~same)[0].tolist()}: {one[~same][0]}, {two[~same][0]}"
-                )
+                place = np.argwhere(~same)[0].tolist()
+                return f"{name} at {place}: {one[~same][0]}, {two[~same][0]}"
         return ""
 
 
@@ -252,7 +267,9 @@ def _plant(tile: Any, followed: str, mask: Any) -> None:
         error = np.where(mask, 0.5, 0.25)
         shadow.put(tile, Bounded(values + error / 4, error, tile.dtype), None)
     if followed != "values" and mask.any():
-        tile._forget_written(mask, Origin(storage.allocation, (0,), (1,), "planted", None))
+        tile._forget_written(
+            mask, Origin(storage.allocation, (0,), (1,), "planted", None)
+        )
         if followed == "left out":
             storage.leave_out()
 
@@ -292,7 +309,9 @@ def run(
             shape = np.shape(one.values)
             base_shape = view.base(shape)
             assert base_shape is not None
-            places = view.places(np.arange(np.prod(base_shape)).reshape(base_shape), shape)
+            places = view.places(
+                np.arange(np.prod(base_shape)).reshape(base_shape), shape
+            )
             base = _made(base_shape, one, bits=view.bits)
             values = np.zeros(base_shape)
             mask = np.zeros(base_shape, np.bool_)
@@ -316,7 +335,9 @@ def run(
             base, places = bases[name]
             after = Plane.of(base)
             planes[name] = after.part(places)
-            assert not before[name].changed(planes[name], places).difference(after), name
+            assert not before[name].changed(planes[name], places).difference(after), (
+                name
+            )
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
     exchange = call.record.exchange
@@ -351,7 +372,9 @@ def _do(
 def _is_other_member() -> bool:
     """Whether this is the second one of an exchange: what the first one sees is compared."""
     seat = current().seat
-    return bool(seat.program and seat.program[0]) or bool(seat.rank and seat.rank.number)
+    return bool(seat.program and seat.program[0]) or bool(
+        seat.rank and seat.rank.number
+    )
 
 
 def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
@@ -360,21 +383,26 @@ def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
     if not bits:
         return core.tile._whole(core.allocate(shape, one.dtype, one.space))
     half = np.dtype(f"u{one.dtype.itemsize // 2}")
-    return core.tile._whole(core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)).view(
-        one.dtype
-    )
+    return core.tile._whole(
+        core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)
+    ).view(one.dtype)
 
 
 def _hold(tile: Any, values: Any) -> None:
     """Let memory hold values, as it keeps them."""
     kept = tile._elements().dtype
     bits = tile._holds_bits and tile.dtype == TFLOAT32
-    store(tile, to_bits(values.astype(np.float32), tile.dtype) if bits else values.astype(kept))
+    store(
+        tile,
+        to_bits(values.astype(np.float32), tile.dtype) if bits else values.astype(kept),
+    )
 
 
 def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, ...]]:
     """The record and its options; a copy by DMA has others where rows have offsets."""
-    (role,) = [name for name, view in views.items() if view.name == "vector offset"] or [""]
+    (role,) = [
+        name for name, view in views.items() if view.name == "vector offset"
+    ] or [""]
     if not role or call.record.name != "dma_copy":
         return call.record, call.options
     rmw, _, dge = call.options
@@ -390,7 +418,9 @@ def _names_one_of(event: Any, bases: dict[str, tuple[Any, Any]]) -> bool:
 def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
     """By role which elements of a view the last event names, as values; it names no others."""
     planes: dict[str, Plane] = {}
-    event = next(one for one in reversed(current().trace.events) if _names_one_of(one, bases))
+    event = next(
+        one for one in reversed(current().trace.events) if _names_one_of(one, bases)
+    )
     for how, regions in (("written", event.writes), ("read", event.reads)):
         for region in regions:
             base, places = bases.get(region.role, (None, None))
@@ -398,7 +428,9 @@ def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
                 known = region.places
                 numbers = region.pattern.elements() if known is None else known.elements
                 none = np.zeros(places.shape, np.bool_)
-                assert np.isin(numbers, places).all(), f"{event.opcode} names others of its {how}"
+                assert np.isin(numbers, places).all(), (
+                    f"{event.opcode} names others of its {how}"
+                )
                 touched = np.isin(places, numbers)
                 planes[f"{region.role} {how}"] = Plane(touched, none, none, none, none)
     return planes
@@ -426,15 +458,24 @@ class MaskKind:
 MASKS = (
     MaskKind("rows", lambda p, f, n, m: p < -(-n // 2), tuple(DependenceClass)[:3]),
     MaskKind(
-        "box", lambda p, f, n, m: (p < -(-n // 2)) & (f < -(-m // 2)), (DependenceClass.ELEMENT,)
+        "box",
+        lambda p, f, n, m: (p < -(-n // 2)) & (f < -(-m // 2)),
+        (DependenceClass.ELEMENT,),
     ),
-    MaskKind("otherwise", lambda p, f, n, m: p + f < max(n, m) - 1, (DependenceClass.ELEMENT,)),
+    MaskKind(
+        "otherwise",
+        lambda p, f, n, m: p + f < max(n, m) - 1,
+        (DependenceClass.ELEMENT,),
+    ),
 )
 
 
 def run_masked(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
     """By destination what a call under a mask leaves; nothing of one that reaches further."""
-    return {name: after for name, (_, after) in _classic(call, kind, kind.chosen, followed).items()}
+    return {
+        name: after
+        for name, (_, after) in _classic(call, kind, kind.chosen, followed).items()
+    }
 
 
 def where_chosen(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
@@ -447,7 +488,10 @@ def where_chosen(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Pl
 
 
 def _classic(
-    call: DrawnCall, kind: MaskKind, mask: Callable[[tuple[int, ...]], Any] | None, followed: str
+    call: DrawnCall,
+    kind: MaskKind,
+    mask: Callable[[tuple[int, ...]], Any] | None,
+    followed: str,
 ) -> dict[str, tuple[Plane, Plane]]:
     """By destination the planes before and after a call of the classic dialect."""
     masks = planted(call)
@@ -462,7 +506,11 @@ def _classic(
                 _hold(tile, np.asarray(one.values))
                 _plant(tile, followed, masks.get(name, np.zeros(tile.shape, np.bool_)))
         operands = tuple(tiles[part.name] for part in call.record.operands)
-        names = [part.name for part in call.record.destinations if tiles[part.name] is not None]
+        names = [
+            part.name
+            for part in call.record.destinations
+            if tiles[part.name] is not None
+        ]
         before = {name: Plane.of(tiles[name]) for name in names}
         dst, *others = (tiles[part.name] for part in call.record.destinations)
         how = {"others": tuple(others), "engine": call.engine, "chosen": mask}

@@ -12,5 +12,7 @@ def unquoted():
     """No error's text has its row ``where:``; its ``location`` tells. A module overrides it."""
     whole = NkiError.__str__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NkiError, "__str__", lambda e: re.sub(r"\n  where: .*", "", whole(e)))
+        patch.setattr(
+            NkiError, "__str__", lambda e: re.sub(r"\n  where: .*", "", whole(e))
+        )
         yield

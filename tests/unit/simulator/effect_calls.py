@@ -50,7 +50,11 @@ def effect_call(name: str, seed: int) -> DrawnCall:
             shape = shape
         values = np.arange(np.prod(shape)).reshape(shape) % 11 + (MANY if of_one else 3)
         wanted = np.dtype(np.int32 if of_one else np.float32)
-        dtype = wanted if role.dtypes is None or wanted in role.dtypes else np.dtype(np.uint32)
+        dtype = (
+            wanted
+            if role.dtypes is None or wanted in role.dtypes
+            else np.dtype(np.uint32)
+        )
         spaces = [one for one in role.buffers if one is not Space.PRIVATE_HBM]
         if role.name == "metadata_tensor":
             return Operand(_TABLE, dtype, Space.SHARED_HBM)

@@ -17,7 +17,9 @@ def on_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))
-        return tuple(map(written, results if isinstance(results, tuple) else (results,)))
+        return tuple(
+            map(written, results if isinstance(results, tuple) else (results,))
+        )
 
     outputs = launch(kernel, arrays, **options).outputs
     return outputs[0] if len(outputs) == 1 else outputs
@@ -42,6 +44,8 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray[An
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def integers(*shape: int, low: int, high: int, dtype: Any, seed: int = 0) -> np.ndarray[Any, Any]:
+def integers(
+    *shape: int, low: int, high: int, dtype: Any, seed: int = 0
+) -> np.ndarray[Any, Any]:
     """Repeatable random integers from ``low`` to below ``high``."""
     return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)

@@ -63,10 +63,14 @@ def in_turn(names):
     for name in sorted(names):
         twins.setdefault(name.partition(".")[2], []).append(name)
     turns = enumerate(twins.values())
-    return sorted(names) if NIGHTLY else [pair[turn % len(pair)] for turn, pair in turns]
+    return (
+        sorted(names) if NIGHTLY else [pair[turn % len(pair)] for turn, pair in turns]
+    )
 
 
 def trace_of(kernel):
     """The trace of the kernel's small run."""
     shapes, keywords = RUNS[kernel.__name__]
-    return launch(kernel, [np.ones(shape, np.float32) for shape in shapes], keywords).trace
+    return launch(
+        kernel, [np.ones(shape, np.float32) for shape in shapes], keywords
+    ).trace

@@ -25,5 +25,7 @@ def stored(
     """The whole of a tensor whose data are a copy of ``array``."""
     data = np.array(array)
     dtype = as_dtype(data.dtype)
-    allocation = Allocation(next(_numbers), space, data.shape, dtype, partition_axis, None, "t")
+    allocation = Allocation(
+        next(_numbers), space, data.shape, dtype, partition_axis, None, "t"
+    )
     return Tensor._whole(Storage(allocation, data, written=written))

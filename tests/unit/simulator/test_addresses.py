@@ -9,7 +9,15 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN2, LimitError, ShapeError, UnwrittenError
 from difftest.simulator.capacity import check_psum, placed_bytes
 from difftest.simulator.core import Core
-from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    TFLOAT32,
+    to_bits,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Allocation, Space
@@ -43,7 +51,9 @@ def test_what_was_written_is_known_for_all_that_share(core):
     assert "2 of 4 elements" not in caught.value.received
     assert "4 of 4 elements" in caught.value.received
     write(first[:, 2:3], np.ones((2, 1), np.float32))
-    assert_array_equal(second._unwritten(), [[True, True]] * 2)  # of which half was written
+    assert_array_equal(
+        second._unwritten(), [[True, True]] * 2
+    )  # of which half was written
     write(first[:, 3:4], np.ones((2, 1), np.float32))
     assert_array_equal(second._unwritten(), [[False, True]] * 2)
     assert_array_equal(first._unwritten(), [[False, True, False, False]] * 2)
@@ -58,7 +68,9 @@ def test_any_tensors_and_writes(data):
     written = np.zeros((8, 32), np.bool_)
     tiles = []
     for step in range(data.draw(st.integers(1, 10))):
-        action = data.draw(st.sampled_from(["place", "write", "write", "read", "forget"]))
+        action = data.draw(
+            st.sampled_from(["place", "write", "write", "read", "forget"])
+        )
         if action == "place" or not tiles:
             dtype = data.draw(st.sampled_from(DTYPES))
             first = data.draw(st.integers(0, 7))
@@ -82,7 +94,9 @@ def test_any_tensors_and_writes(data):
         )
         part = tile[row, column]
         if action == "write":
-            values = np.arange(part.size, dtype=np.float32).reshape(part.shape) % 7 + step
+            values = (
+                np.arange(part.size, dtype=np.float32).reshape(part.shape) % 7 + step
+            )
             write(part, values)
             memory[place] = bits_of(values, tile.dtype)
             written[place] = True
@@ -140,7 +154,9 @@ def test_rules_see_where_a_placed_tensor_begins(core):
 
 
 def allocation(number, partitions, size, address, first=0, last=9):
-    made = Allocation(number, Space.PSUM, (partitions, size), UINT8, 0, None, address=address)
+    made = Allocation(
+        number, Space.PSUM, (partitions, size), UINT8, 0, None, address=address
+    )
     made.first = first
     made.last = last
     made.reads = 2
@@ -160,6 +176,10 @@ def test_bytes_that_several_tensors_have_count_once():
 
 def test_tensors_that_share_fit_together_where_others_do_not():
     size = TRN2.psum_partition_bytes
-    check_psum(TRN2, [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, (0, 0))])
+    check_psum(
+        TRN2, [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, (0, 0))]
+    )
     with pytest.raises(LimitError, match="the tensors live at one time fit psum"):
-        check_psum(TRN2, [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, None)])
+        check_psum(
+            TRN2, [allocation(0, 128, size, (0, 0)), allocation(1, 128, size, None)]
+        )

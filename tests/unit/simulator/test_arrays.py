@@ -22,7 +22,9 @@ def test_two_arguments_that_share_memory_and_get_different_values(parts):
     expected = memory.copy()
     expected[parts[0]] = memory[parts[0]] + 1
     expected[parts[1]] = memory[parts[0]] * 2 + 1
-    with pytest.warns(SharedArgumentWarning, match="those of the last one stay") as caught:
+    with pytest.warns(
+        SharedArgumentWarning, match="those of the last one stay"
+    ) as caught:
         launch(both_written, [*(memory[part] for part in parts), 2.0])
     np.testing.assert_array_equal(memory, expected)
     assert caught[0].filename == __file__

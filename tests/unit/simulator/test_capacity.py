@@ -27,7 +27,10 @@ BANK = 512
     ],
 )
 def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
-    assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
+    assert (
+        occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32)
+        == expected
+    )
 
 
 def banks(count):
@@ -43,7 +46,9 @@ def test_eight_banks_fit_and_nine_do_not():
         launch(banks, [9])
     error = caught.value
     assert error.rule == "the tensors live at one time fit psum"
-    assert error.received.startswith("18432 bytes a partition in 9 live tensors; the largest: ")
+    assert error.received.startswith(
+        "18432 bytes a partition in 9 live tensors; the largest: "
+    )
     assert error.received.count("float32 in psum") == 3
     assert error.limit == "16384 bytes a partition (trn2)"
     assert "held = [nl.zeros((128, BANK)" in error.location.text
@@ -67,7 +72,9 @@ def test_blocks_of_a_psum_tensor_need_not_be_live_at_once():
 
     def kernel(x):
         tile = nl.load(x)
-        products = nl.ndarray((9, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.psum)
+        products = nl.ndarray(
+            (9, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.psum
+        )
         out = nl.ndarray((9, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
         for block in nl.affine_range(9):
             products[block] = nisa.nc_matmul(tile[:, 0:128], tile)

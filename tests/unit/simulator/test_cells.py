@@ -48,7 +48,10 @@ REFUSED = {
     (KernelError, "NAME takes no indirect view as ROLE"),
     (KernelError, "the offsets of NAME are in groups of 16 partitions"),
     (KernelError, "an offset for each row is for the DMA engines"),
-    (ShapeError, "reshape of a slice is a view, so its elements must be adjacent in memory"),
+    (
+        ShapeError,
+        "reshape of a slice is a view, so its elements must be adjacent in memory",
+    ),
 }
 """By class and rule how an instruction refuses a view: of an index, or to move it flat."""
 RECORDS = sorted({**INSTRUCTIONS, **EFFECTS}.keys() - set(BY_INDICES))
@@ -94,7 +97,9 @@ def in_turn(number: int) -> tuple[str, ...]:
 def repeated(call: DrawnCall, role: str) -> DrawnCall:
     """The call with values that a broadcast of the last dimension has."""
     one = call.role(role)
-    values = np.repeat(np.asarray(one.values)[..., :1], np.shape(one.values)[-1], axis=-1)
+    values = np.repeat(
+        np.asarray(one.values)[..., :1], np.shape(one.values)[-1], axis=-1
+    )
     return dataclasses.replace(
         call, operands={**call.operands, role: dataclasses.replace(one, values=values)}
     )
@@ -115,7 +120,9 @@ def test_a_view_is_the_elements_that_it_names(view):
         cells = list(calls(name, view))
         for number, (seed, role) in enumerate(cells):
             repeats = view.name == "broadcast"
-            call = repeated(call_of(name, seed), role) if repeats else call_of(name, seed)
+            call = (
+                repeated(call_of(name, seed), role) if repeats else call_of(name, seed)
+            )
             ends = name in INSTRUCTIONS and number in (0, len(cells) - 1)
             for followed in in_turn(len(name) + len(view.name) + number):
                 cell = f"{name}, {role}, {followed}"
@@ -134,12 +141,18 @@ def test_a_view_is_the_elements_that_it_names(view):
                 if isinstance(literal, NkiError) and followed == "left out":
                     continue  # floats that a mask left out are NaN, other bits are not
                 if isinstance(literal, NkiError):
-                    wrong.append(f"{cell}: refused, but not through the view: {literal}")
+                    wrong.append(
+                        f"{cell}: refused, but not through the view: {literal}"
+                    )
                     continue
                 if isinstance(planes, NkiError):
-                    rule = planes.rule.replace(name, "NAME").replace(f" {role}", " ROLE")
+                    rule = planes.rule.replace(name, "NAME").replace(
+                        f" {role}", " ROLE"
+                    )
                     if (type(planes), rule) not in REFUSED:
-                        refused.append(f"{cell}: {type(planes).__name__}, {rule!r}: {planes}")
+                        refused.append(
+                            f"{cell}: {type(planes).__name__}, {rule!r}: {planes}"
+                        )
                     continue
                 known += 1
                 judged += judge
@@ -166,7 +179,11 @@ def test_a_mask_leaves_what_it_names(kind):
     for name in sorted(INSTRUCTIONS.keys() - set(BY_INDICES) - set(BY_CHANCE)):
         record = INSTRUCTIONS[name]
         call = call_of(name, 1)
-        if not record.classic or record.walk is not None or call.destinations["dst"] is None:
+        if (
+            not record.classic
+            or record.walk is not None
+            or call.destinations["dst"] is None
+        ):
             continue
         for followed in FOLLOWED:
             try:
@@ -182,7 +199,9 @@ def test_a_mask_leaves_what_it_names(kind):
             for one, plane in planes.items():
                 difference = expected[one].difference(plane)
                 if difference:
-                    wrong.append(f"{name}, {followed}: {one}: {difference}\n    {call!r}")
+                    wrong.append(
+                        f"{name}, {followed}: {one}: {difference}\n    {call!r}"
+                    )
     assert not wrong, "\n".join(wrong)
     assert known >= 30
 
@@ -213,7 +232,9 @@ def test_a_planted_view_is_found(monkeypatch):
     literal = run(call, {}, "values")
     planes = run(call, {role: planted}, "values")
     assert literal["dst"].difference(planes["dst"]).startswith("values at")
-    monkeypatch.setattr(IndirectTensor, "_give", lambda self, region, values, where=None: None)
+    monkeypatch.setattr(
+        IndirectTensor, "_give", lambda self, region, values, where=None: None
+    )
     indirect = next(view for view in VIEWS if view.name == "indirect")
     seed, role = list(calls("tensor_copy", indirect))[-1]
     call = call_of("tensor_copy", seed)

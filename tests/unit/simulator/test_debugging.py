@@ -48,7 +48,10 @@ def test_a_debugger_shows_values_and_statistics(command):
     headline, statistics, *values = seen["debugger"].splitlines()
     assert headline == seen["error"]
     assert "\n" not in seen["error"]
-    assert statistics == "  min 0, max 5, mean 2.5; 0 of 6 never written, 0 NaN, 0 infinite"
+    assert (
+        statistics
+        == "  min 0, max 5, mean 2.5; 0 of 6 never written, 0 NaN, 0 infinite"
+    )
     assert [line.strip() for line in values] == ["[[0. 1. 2.]", "[3. 4. 5.]]"]
 
 

@@ -87,13 +87,17 @@ def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
     values = around((points[1:] + points[:-1]) / 2)
     rounded = round_to(values, dtype)
     assert_array_equal(rounded, nearest(values, dtype), strict=True)
-    assert len(np.unique(rounded[rounded >= 0])) == len(points)  # each value was reached
+    assert len(np.unique(rounded[rounded >= 0])) == len(
+        points
+    )  # each value was reached
 
 
 @every("dtype", NARROW)
 def test_specials_and_overflow(dtype):
     largest = np.float32(grid(dtype)[-2])
-    values = np.array([np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, largest, 0.0, -0.0], np.float32)
+    values = np.array(
+        [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, largest, 0.0, -0.0], np.float32
+    )
     rounded = round_to(values, dtype)
     assert_array_equal(rounded, nearest(values, dtype))
     assert_array_equal(np.signbit(rounded), np.signbit(values))
@@ -106,12 +110,16 @@ def test_many_float16_are_those_that_few_are():
     known = patterns[np.isfinite(patterns)]
     numbers = known.astype(np.float32)
     assert to_bits(numbers, FLOAT16).tobytes() == known.tobytes()
-    assert from_bits(patterns, FLOAT16).tobytes() == patterns.astype(np.float32).tobytes()
+    assert (
+        from_bits(patterns, FLOAT16).tobytes() == patterns.astype(np.float32).tobytes()
+    )
     above = np.nextafter(known, np.float16(np.inf)).astype(np.float32)
     midpoints = ((numbers + above) / 2)[np.isfinite(above)]
     around = [np.nextafter(midpoints, np.float32(end)) for end in (-np.inf, np.inf)]
     values = np.concatenate([numbers, midpoints, *around])
-    few = [round_to(part, FLOAT16) for part in np.array_split(values, values.size // 2**11)]
+    few = [
+        round_to(part, FLOAT16) for part in np.array_split(values, values.size // 2**11)
+    ]
     assert round_to(values, FLOAT16).tobytes() == np.concatenate(few).tobytes()
 
 
@@ -121,7 +129,13 @@ ALL_BITS = np.uint32(0x7FFFFFFF).view(np.float32)
 
 @every(
     "value, rounded",
-    [(65519.0, 65504.0), (65520.0, np.inf), (-1e6, -np.inf), (np.nan, np.nan), (ALL_BITS, np.nan)],
+    [
+        (65519.0, 65504.0),
+        (65520.0, np.inf),
+        (-1e6, -np.inf),
+        (np.nan, np.nan),
+        (ALL_BITS, np.nan),
+    ],
 )
 def test_one_of_many_float16_is_too_large(value, rounded):
     values = np.full(2**13, 0.1, np.float32)
@@ -167,7 +181,11 @@ def test_tfloat32_lies_in_hbm_as_four_bytes():
 def test_float_to_integer_rounds_to_even_and_saturates(dtype):
     info = np.iinfo(dtype)
     halves = np.arange(-600, 601) / 2
-    limits = [float(limit) + step for limit in (info.min, info.max) for step in (-1, -0.5, 0, 0.5)]
+    limits = [
+        float(limit) + step
+        for limit in (info.min, info.max)
+        for step in (-1, -0.5, 0, 0.5)
+    ]
     values = np.array([*halves, *limits, 1e10, -1e10, 3e38, -3e38], np.float32)
     expected = [min(max(round(float(value)), info.min), info.max) for value in values]
     assert_array_equal(round_to(values, dtype), np.array(expected, dtype), strict=True)
@@ -201,7 +219,14 @@ def test_names(name):
 
 def test_the_documented_dtypes_are_all_there():
     documented = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "bool"}
-    documented |= {"float8_e4m3", "float8_e5m2", "float16", "bfloat16", "tfloat32", "float32"}
+    documented |= {
+        "float8_e4m3",
+        "float8_e5m2",
+        "float16",
+        "bfloat16",
+        "tfloat32",
+        "float32",
+    }
     assert set(NAMES) == documented
     assert len(DTYPES) == len(NAMES)
 
@@ -211,7 +236,10 @@ def test_scalar_types_and_dtypes_are_taken(spec):
     assert as_dtype(spec) in DTYPES
 
 
-@every("spec", [np.float64, float, "float64", int, np.int64, complex, "float33", object(), None])
+@every(
+    "spec",
+    [np.float64, float, "float64", int, np.int64, complex, "float33", object(), None],
+)
 def test_other_dtypes_are_refused(spec):
     with pytest.raises(DtypeError) as caught:
         as_dtype(spec)

@@ -20,7 +20,12 @@ from difftest.simulator import (
     UnwrittenError,
     launch,
 )
-from difftest.simulator.errors import is_inside, kernel_location, kernel_stack, relative_path
+from difftest.simulator.errors import (
+    is_inside,
+    kernel_location,
+    kernel_stack,
+    relative_path,
+)
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -56,7 +61,9 @@ def test_the_location_is_the_innermost_line_outside_the_simulator():
     here = kernel_location()
     assert here.file == __file__
     assert here.text == "here = kernel_location()"
-    assert str(here) == f"{relative_path(__file__)}:{here.line}: here = kernel_location()"
+    assert (
+        str(here) == f"{relative_path(__file__)}:{here.line}: here = kernel_location()"
+    )
 
 
 def called():
@@ -76,7 +83,9 @@ def test_the_stack_is_the_kernels_lines_up_to_the_launch():
         "return helper()",
         "launch(lambda: stacks.append(called()))",
     ]
-    assert set(texts[:-3]) <= {texts[-3]}  # the comprehension's own frame, before Python 3.12
+    assert set(texts[:-3]) <= {
+        texts[-3]
+    }  # the comprehension's own frame, before Python 3.12
     assert {line.file for line in stacks[0]} == {__file__}
 
 
@@ -145,7 +154,11 @@ def test_a_complete_text(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)
     lines, first = inspect.getsourcelines(kernel)
-    place = {"file": relative_path(__file__), "first": first + 1, "line": first + len(lines) - 1}
+    place = {
+        "file": relative_path(__file__),
+        "first": first + 1,
+        "line": first + len(lines) - 1,
+    }
     expected = TEXTS[kernel].format(**place)
     assert str(caught.value) == expected
 
@@ -155,7 +168,10 @@ def test_a_complete_text(kernel):
 
 def families(cls):
     """The class and all that derive from it."""
-    return {cls, *(found for derived in cls.__subclasses__() for found in families(derived))}
+    return {
+        cls,
+        *(found for derived in cls.__subclasses__() for found in families(derived)),
+    }
 
 
 ERRORS = {cls.__name__ for cls in families(NkiError)}
@@ -194,8 +210,13 @@ def test_the_package_raises_no_bare_errors_but_for_its_own_misuse():
         for file in PACKAGE.rglob("*.py")
         for name in BARE.findall(file.read_text(encoding="utf-8"))
     }
-    of_tables = {(name, "TypeError") for name in ("dispatch.py", "lifted.py", "__init__.py")}
-    assert bare == {("record.py", "ValueError"), ("install.py", "RuntimeError")} | of_tables
+    of_tables = {
+        (name, "TypeError") for name in ("dispatch.py", "lifted.py", "__init__.py")
+    }
+    assert (
+        bare
+        == {("record.py", "ValueError"), ("install.py", "RuntimeError")} | of_tables
+    )
 
 
 def test_no_error_is_made_without_its_headline():

@@ -115,9 +115,13 @@ def test_a_read_only_array_is_not_a_mutable_tensor():
 
 
 def test_what_may_be_called_may_be_given_what_it_only_reads():
-    without_hash = type("Kernel", (list,), {"__call__": lambda self, x: copied.function(x)})
+    without_hash = type(
+        "Kernel", (list,), {"__call__": lambda self, x: copied.function(x)}
+    )
     for kernel in (copied.function, without_hash()):
-        assert_array_equal(launch(kernel, [np.broadcast_to(DATA, DATA.shape)]).outputs[0], DATA)
+        assert_array_equal(
+            launch(kernel, [np.broadcast_to(DATA, DATA.shape)]).outputs[0], DATA
+        )
 
 
 def test_an_error_leaves_mutable_arrays_as_they_were():
@@ -140,7 +144,9 @@ def test_instances_that_create_different_shared_tensors():
     def kernel():
         nl.ndarray((1 + nl.program_id(0), 4), nl.float32, buffer=nl.shared_hbm)
 
-    with pytest.raises(KernelError, match="every instance of an SPMD grid creates") as caught:
+    with pytest.raises(
+        KernelError, match="every instance of an SPMD grid creates"
+    ) as caught:
         launch(kernel, grid=(2,))
     assert caught.value.received.startswith("shape (2, 4) float32 in program (1,)")
 
@@ -189,7 +195,10 @@ def test_what_was_not_written_is_poison_and_named(dtype, poison):
         (lambda: 3, "a kernel returns tensors"),
         (lambda: {"out": 3}, "a kernel returns tensors"),
         (lambda: nl.zeros((2, 2), nl.float32), "a kernel returns tensors in HBM"),
-        (lambda: nl.ndarray((2, 2), nl.float32, buffer=nl.hbm)[2], "an access stays inside"),
+        (
+            lambda: nl.ndarray((2, 2), nl.float32, buffer=nl.hbm)[2],
+            "an access stays inside",
+        ),
     ],
 )
 def test_what_no_kernel_returns(returned, rule):
@@ -221,7 +230,9 @@ def test_a_failing_contract_stays_an_assertion_error():
     def kernel(x):
         assert x.shape[0] % 128 == 0, f"{x.shape[0]} rows are not a multiple of 128"
 
-    with pytest.raises(AssertionError, match="4 rows are not a multiple of 128") as caught:
+    with pytest.raises(
+        AssertionError, match="4 rows are not a multiple of 128"
+    ) as caught:
         launch(kernel, [DATA])
     assert not isinstance(caught.value, NkiError)
 
@@ -287,7 +298,9 @@ def test_outputs_share_no_memory():
 def test_floating_point_events_are_no_warnings():
     """Nor do they stay changed for the caller: NumPy's own state is the caller's."""
     before = np.geterr()
-    assert np.isinf(launch(doubled, [np.full((2, 2), 3e38, np.float32)]).outputs[0]).all()
+    assert np.isinf(
+        launch(doubled, [np.full((2, 2), 3e38, np.float32)]).outputs[0]
+    ).all()
     assert np.geterr() == before
 
 
@@ -301,7 +314,11 @@ def test_a_tensor_of_no_dimension_cannot_be_declared():
     [
         ({"machine": "trn1"}, "launch got a str as machine", "MACHINES['trn1']"),
         ({"kwargs": 5}, "launch got a int as kwargs", "launch(kernel, args, {'n': 1})"),
-        ({"args": np.float32([1])}, "launch got a ndarray as args", "launch(kernel, [array])"),
+        (
+            {"args": np.float32([1])},
+            "launch got a ndarray as args",
+            "launch(kernel, [array])",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_is_one_clear_error(call, happened, remedy):

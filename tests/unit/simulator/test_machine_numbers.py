@@ -20,7 +20,9 @@ def own_choice(node):
         return node.arg in CACHES
     if isinstance(node, ast.Assign):
         return any(getattr(target, "id", "") in CACHES for target in node.targets)
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)  # 2.0**64 is no size
+    return isinstance(node, ast.BinOp) and isinstance(
+        node.op, ast.Pow
+    )  # 2.0**64 is no size
 
 
 def documentation(tree):
@@ -57,7 +59,8 @@ def test_no_module_but_the_machine_has_its_sizes():
     found = {
         str(file.relative_to(PACKAGE)): lines
         for file in sorted(PACKAGE.rglob("*.py"))
-        if file.name != "machine.py" and (lines := numbers(file.read_text(encoding="utf-8")))
+        if file.name != "machine.py"
+        and (lines := numbers(file.read_text(encoding="utf-8")))
     }
     assert found == {}
 

@@ -75,7 +75,9 @@ def test_the_trace_knows_that_they_overlap():
             nisa.dma_copy(tensor, nl.zeros((4, 4), nl.float32))
 
     events = launch(jit(kernel)).trace.events
-    a, b, c = (footprint(event.writes[0]) for event in events if event.opcode == "dma_copy")
+    a, b, c = (
+        footprint(event.writes[0]) for event in events if event.opcode == "dma_copy"
+    )
     assert a.overlaps(b)
     assert b.overlaps(c)
     assert not a.overlaps(c)

@@ -13,7 +13,9 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
 @st.composite
 def patterns(draw, max_dims=4):
-    axes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=max_dims))
+    axes = draw(
+        st.lists(st.tuples(st.integers(1, 5), st.integers(-7, 7)), max_size=max_dims)
+    )
     shape = tuple(n for n, _ in axes)
     strides = tuple(s for _, s in axes)
     return Pattern(draw(st.integers(-3, 40)), shape, strides)
@@ -89,7 +91,9 @@ def test_reshape_is_numpys_where_that_needs_no_copy(data, pattern):
     left = pattern.size
     wanted = []
     for _ in range(data.draw(st.integers(0, 3))):
-        size = data.draw(st.sampled_from([k for k in range(1, left + 1) if left % k == 0]))
+        size = data.draw(
+            st.sampled_from([k for k in range(1, left + 1) if left % k == 0])
+        )
         wanted.append(size)
         left //= size
     wanted.append(left)

@@ -48,7 +48,11 @@ def test_a_matmul_accumulates_in_psum():
         assert product.engine is Engine.TENSOR
         assert [region.allocation for region in product.writes] == [total]
         assert product.reads[-1].allocation is total
-        assert [region.shape for region in product.reads] == [(16, 8), (16, 20), (8, 20)]
+        assert [region.shape for region in product.reads] == [
+            (16, 8),
+            (16, 20),
+            (8, 20),
+        ]
         assert product.location.text.startswith("total += nisa.nc_matmul(")
     copied = events[7]
     assert copied.writes[0].allocation is events[8].reads[0].allocation
@@ -59,7 +63,10 @@ def test_a_result_that_went_elsewhere_has_no_allocation():
     trace = launch(matmul, [STATIONARY, MOVING]).trace
     seen = {r.allocation.id for e in trace for r in (*e.writes, *e.reads)}
     assert seen == {a.id for a in trace.allocations}
-    assert set(range(max(seen) + 1)) - seen == {6, 9}  # the products; the copy was the last
+    assert set(range(max(seen) + 1)) - seen == {
+        6,
+        9,
+    }  # the products; the copy was the last
 
 
 def test_a_launch_leaves_nothing_to_the_garbage_collector():
@@ -87,7 +94,9 @@ def test_products_accumulate_whenever_they_are_added():
     result = launch(kernel, [STATIONARY, MOVING])
     matmuls = [event for event in result.trace if event.opcode == "nc_matmul"]
     assert [event.attributes.accumulate for event in matmuls] == [True, True]
-    assert [event.operand("stationary").allocation.shape for event in matmuls] == [(16, 8)] * 2
+    assert [event.operand("stationary").allocation.shape for event in matmuls] == [
+        (16, 8)
+    ] * 2
     assert result.trace.count("tensor_tensor") == 0
     expected = np.einsum("kpm,kpn->mn", STATIONARY, MOVING)
     np.testing.assert_allclose(result.outputs[0], expected, atol=1e-5)
@@ -137,7 +146,10 @@ def test_a_product_of_what_was_overwritten_is_added_as_it_is():
             lambda t, x: t.__setitem__(..., nl.exp(_twice_as_wide(x))[:, 0:8]),
             ["tensor_copy", "activation", "tensor_copy"],
         ),
-        (lambda t, x: t.__setitem__(..., nl.max(x, axis=1)), ["tensor_reduce", "tensor_copy"]),
+        (
+            lambda t, x: t.__setitem__(..., nl.max(x, axis=1)),
+            ["tensor_reduce", "tensor_copy"],
+        ),
         (lambda t, x: _assigned_later(t, x), ["activation", "memset", "tensor_copy"]),
         (
             lambda t, x: t.__setitem__(..., _twice(t, x)),
@@ -186,7 +198,8 @@ def made_and_moved(*, partial=False):
     shape = (8, 20)
     strides = (20, 1)
     product, total = (
-        Allocation(number, Space.PSUM, shape, np.dtype(np.float32), 0, None) for number in (0, 1)
+        Allocation(number, Space.PSUM, shape, np.dtype(np.float32), 0, None)
+        for number in (0, 1)
     )
     product.writes = product.reads = product.moves = 1
     result = Region(product, 0, shape, strides, role="dst")
@@ -194,7 +207,10 @@ def made_and_moved(*, partial=False):
     events = [
         Event(0, EventKind("nc_matmul", Engine.TENSOR), (result,), ()),
         Event(
-            1, EventKind("tensor_copy", Engine.VECTOR), (target,), (result._replace(role="src"),)
+            1,
+            EventKind("tensor_copy", Engine.VECTOR),
+            (target,),
+            (result._replace(role="src"),),
         ),
     ]
     return events, {1: product}, target
@@ -231,8 +247,14 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
         return out
 
     events = events_of(kernel, np.full((4, 8), 1e20, np.float32))
-    seen = {event.opcode: [sight.what for sight in event.seen] for event in events if event.seen}
+    seen = {
+        event.opcode: [sight.what for sight in event.seen]
+        for event in events
+        if event.seen
+    }
     assert seen["nc_matmul"] == [AnomalyKind.INFINITY_MADE]
     large = events_of(kernel, np.full((4, 8), 1e15, np.float32))
-    (cast,) = [event for event in large if event.seen and event.opcode == "tensor_scalar"]
+    (cast,) = [
+        event for event in large if event.seen and event.opcode == "tensor_scalar"
+    ]
     assert [sight.what for sight in cast.seen] == [AnomalyKind.INFINITY_MADE]

@@ -32,7 +32,9 @@ COLLECTIVES = {name for name, one in EFFECTS.items() if one.exchange is not None
 def arrays_of(kernel, seed):
     generator = np.random.default_rng(seed)
     shapes, keywords = RUNS[kernel.__name__]
-    return [generator.standard_normal(shape).astype(np.float32) for shape in shapes], keywords
+    return [
+        generator.standard_normal(shape).astype(np.float32) for shape in shapes
+    ], keywords
 
 
 def taped(kernel, args, keywords=None, **how):
@@ -83,7 +85,9 @@ def test_the_oracle_follows_a_replay():
     args, keywords = arrays_of(KERNELS["nki.softmax_rows"], 1)
     result, tape = taped(KERNELS["nki.softmax_rows"], args, keywords)
     np.testing.assert_array_max_ulp(
-        result.outputs[0], launch(replay_tape(tape), args, keywords, plain=True).outputs[0], 16
+        result.outputs[0],
+        launch(replay_tape(tape), args, keywords, plain=True).outputs[0],
+        16,
     )
 
 
@@ -131,7 +135,9 @@ def effects_of_one_program(x, counts):
     nisa.dma_copy(rows, x.ap([[8, 4], [1, 8]], scalar_offset=where, indirect_dim=0))
     again = nl.ndarray((4, 8), nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(again, x.ap([[8, 4], [1, 8]], scalar_offset=register, indirect_dim=0))
-    noise, state = (nl.ndarray((4, 8), kind, buffer=nl.sbuf) for kind in (nl.float32, nl.uint32))
+    noise, state = (
+        nl.ndarray((4, 8), kind, buffer=nl.sbuf) for kind in (nl.float32, nl.uint32)
+    )
     seed = nl.ndarray((1, 1), nl.uint32, buffer=nl.sbuf)
     nisa.memset(seed, 7)
     nisa.set_rng_seed(seed)
@@ -161,7 +167,9 @@ def test_other_values_of_a_register_are_refused():
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     counts = np.array([[3]], np.int32)
     _, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)
-    with pytest.raises(NotModelledError, match=r"another value than on the tape[^$]*received: 2"):
+    with pytest.raises(
+        NotModelledError, match=r"another value than on the tape[^$]*received: 2"
+    ):
         launch(replay_tape(tape), [x, counts - 1])
 
 
@@ -222,10 +230,14 @@ def planted(tape):
         if len(operands) == 2 and "subtract" in text:
             args = (*step.args[:place], operands[::-1], *step.args[place + 1 :])
             yield f"swapped {at}", changed(tape, at, args=args)
-        added, multiplied = (TapedForm("Operator", (name,)) for name in ("add", "multiply"))
+        added, multiplied = (
+            TapedForm("Operator", (name,)) for name in ("add", "multiply")
+        )
         if "'multiply'" in text:
             args = tuple(
-                tuple(added if o == multiplied else o for o in one) if type(one) is tuple else one
+                tuple(added if o == multiplied else o for o in one)
+                if type(one) is tuple
+                else one
                 for one in step.args
             )
             yield f"operator {at}", changed(tape, at, args=args)
@@ -238,7 +250,11 @@ def test_a_change_of_the_tape_shows(name):
     assert not differs(result, tape, args, keywords)
     plants = dict(planted(tape))
     assert len(plants) > 3
-    hidden = [plant for plant, one in plants.items() if not differs(result, one, args, keywords)]
+    hidden = [
+        plant
+        for plant, one in plants.items()
+        if not differs(result, one, args, keywords)
+    ]
     assert hidden == []
 
 
@@ -248,11 +264,26 @@ def test_a_change_of_the_tape_shows(name):
 def test_other_arrays_are_refused():
     args, keywords = arrays_of(KERNELS["nki.softmax_rows"], 1)
     _, tape = taped(KERNELS["nki.softmax_rows"], args, keywords)
-    with pytest.raises(ReplayError, match=r"received: \[5, 7\] float32\n *limit: *\[130, 7\]"):
+    with pytest.raises(
+        ReplayError, match=r"received: \[5, 7\] float32\n *limit: *\[130, 7\]"
+    ):
         launch(replay_tape(tape), [args[0][:5]], keywords)
 
 
-HOSTILE = (None, True, -1, 2**70, 10**9, "x", "Engine", [], [[]], {}, {"Access": []}, 0.5)
+HOSTILE = (
+    None,
+    True,
+    -1,
+    2**70,
+    10**9,
+    "x",
+    "Engine",
+    [],
+    [[]],
+    {},
+    {"Access": []},
+    0.5,
+)
 
 
 def leaves(value, path=()):
@@ -284,7 +315,10 @@ def test_no_document_does_worse_than_an_error():
     assert refused > 200
 
 
-@every("text", ["", "[]", "{}", '{"format":"difftest tape","version":1}', "[" * 10**5, "NaN"])
+@every(
+    "text",
+    ["", "[]", "{}", '{"format":"difftest tape","version":1}', "[" * 10**5, "NaN"],
+)
 def test_what_is_no_tape(text):
     with pytest.raises(TapeFormatError, match="not a tape"):
         tape_from_json(text)

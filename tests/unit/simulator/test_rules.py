@@ -127,7 +127,8 @@ def psum_tile_too_large(x):
     "use smaller tiles",
 )
 def nine_banks(x):
-    held = [nl.zeros((128, 512), nl.float32, buffer=nl.psum) for _ in range(9)]  # the line
+    size = (128, 512)
+    held = [nl.zeros(size, nl.float32, buffer=nl.psum) for _ in range(9)]  # the line
     for tile in held:
         nl.copy(tile[:, 0:1])
 
@@ -168,7 +169,10 @@ def compute_in_hbm(x):
 
 
 @breaks(
-    "nl.load takes src in hbm", "src = tile [128, 512] float32 in sbuf", "hbm", "put it into hbm"
+    "nl.load takes src in hbm",
+    "src = tile [128, 512] float32 in sbuf",
+    "hbm",
+    "put it into hbm",
 )
 def load_of_sbuf(x):
     nl.load(nl.load(x))  # the line
@@ -309,7 +313,9 @@ def output_never_written(x):
     return (out,)
 
 
-@breaks("what the simulator does not model raises, and is never ignored", "accumulate=True")
+@breaks(
+    "what the simulator does not model raises, and is never ignored", "accumulate=True"
+)
 def argument_that_is_not_modelled(x):
     nisa.tensor_copy(nl.load(x), accumulate=True)  # the line
 

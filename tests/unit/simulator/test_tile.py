@@ -35,7 +35,9 @@ def items(draw, size):
     if kind == "ds":
         return ds(start, stop - start), slice(start, stop)
     if kind == "open":
-        part = draw(st.sampled_from([slice(None), slice(start, None), slice(None, stop)]))
+        part = draw(
+            st.sampled_from([slice(None), slice(start, None), slice(None, stop)])
+        )
         return part, part
     part = slice(start, stop, draw(st.integers(1, 3)))
     return part, part
@@ -74,16 +76,23 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
     axis = data.draw(st.integers(0, len(shape) - 1))
     size = shape[axis]
     over = data.draw(
-        st.sampled_from([size, -1, slice(0, size + 1), slice(-1, size), ds(1, size), ds(-1, 1)])
+        st.sampled_from(
+            [size, -1, slice(0, size + 1), slice(-1, size), ds(1, size), ds(-1, 1)]
+        )
     )
     key = (*[slice(None)] * axis, over)
     tile = stored(array, space)[key]  # a mask may still cut it back
     with pytest.raises(OutOfBoundsError) as caught:
         tile._read()
-    assert f"on axis {axis} of t {list(shape)} float32 in {space.value}" in caught.value.received
+    assert (
+        f"on axis {axis} of t {list(shape)} float32 in {space.value}"
+        in caught.value.received
+    )
     assert caught.value.limit == f"0 to {size - 1}"
     with pytest.raises(IndexError):
-        tile.reshape((tile.size,) if space.is_hbm else (tile.shape[0] if tile.shape else 1, -1))
+        tile.reshape(
+            (tile.size,) if space.is_hbm else (tile.shape[0] if tile.shape else 1, -1)
+        )
 
 
 def test_a_part_of_what_is_out_of_bounds():
@@ -91,7 +100,11 @@ def test_a_part_of_what_is_out_of_bounds():
     tile = stored(numbered((4, 5)))[2:6]
     assert_array_equal(tile[0:2]._read(), numbered((4, 5))[2:4])
     assert_array_equal(tile[1, 2:4]._read(), numbered((4, 5))[3, 2:4])
-    for outside in (lambda: tile[1:3]._read(), lambda: tile[0:5], lambda: tile.reshape((20,))):
+    for outside in (
+        lambda: tile[1:3]._read(),
+        lambda: tile[0:5],
+        lambda: tile.reshape((20,)),
+    ):
         with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
             outside()
 
@@ -99,7 +112,9 @@ def test_a_part_of_what_is_out_of_bounds():
 def test_a_plain_tile_is_not_indexed_with_tiles():
     index = stored(np.zeros((2, 1), np.int32), Space.SBUF)
     plain = Tile._whole(stored(numbered((4, 5)))._storage)
-    with pytest.raises(KernelError, match="a tensor is indexed with integers, slices, None"):
+    with pytest.raises(
+        KernelError, match="a tensor is indexed with integers, slices, None"
+    ):
         plain[index, arange(5)[None, :]]
 
 
@@ -155,7 +170,9 @@ def test_affine_indices_out_of_bounds(key, space):
 def test_a_blocked_tensor_is_indexed_to_its_partitions():
     array = numbered((3, 4, 5))
     blocks = stored(array, Space.SBUF, partition_axis=1)
-    with pytest.raises(ShapeError, match="first dimension of a tile is its partition dimension"):
+    with pytest.raises(
+        ShapeError, match="first dimension of a tile is its partition dimension"
+    ):
         blocks._tile_shape()
     assert blocks[1]._tile_shape() == (4, 5)
     p, x = mgrid[0:4, 0:5]
@@ -186,7 +203,10 @@ def test_reshape_of_a_slice_is_a_view_or_an_error():
     assert_array_equal(tile[1:3].reshape((12,))._read(), array[1:3].reshape(12))
     with pytest.raises(ShapeError, match="its elements must be adjacent") as caught:
         tile[:, 0:3].reshape((12,))
-    assert caught.value.received == "t [4, 3] float32 in shared_hbm with strides (6, 1) to [12]"
+    assert (
+        caught.value.received
+        == "t [4, 3] float32 in shared_hbm with strides (6, 1) to [12]"
+    )
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
@@ -228,7 +248,12 @@ SBUF = [
         KernelError,
         "axis 0 of t [4, 6] float32 in sbuf walked with steps (0, 1)",
     ),
-    ("partitions moved back", lambda t: t.broadcast_to((2, 4, 6)), ShapeError, "to [2, 4, 6]"),
+    (
+        "partitions moved back",
+        lambda t: t.broadcast_to((2, 4, 6)),
+        ShapeError,
+        "to [2, 4, 6]",
+    ),
     ("fewer dimensions", lambda t: t.broadcast_to((6,)), ShapeError, "to [6]"),
     ("an axis before", lambda t: t.expand_dims(-3), ShapeError, "axis=-3 of t"),
 ]

@@ -35,7 +35,12 @@ def test_regions(trace):
     load, scale, store = trace.events[3:6]
     x = load.reads[0].allocation
     out = store.writes[0].allocation
-    assert (x.name, x.space, x.shape, x.dtype) == ("x", Space.SHARED_HBM, (8, 12), FLOAT32)
+    assert (x.name, x.space, x.shape, x.dtype) == (
+        "x",
+        Space.SHARED_HBM,
+        (8, 12),
+        FLOAT32,
+    )
     assert load.reads == (Region(x, 6, (8, 6), (12, 1), role="src"),)
     tile = load.writes[0].allocation
     assert (tile.name, tile.space, tile.shape) == ("half", Space.SBUF, (8, 6))
@@ -59,7 +64,9 @@ def test_operands_by_role():
         tile = nl.load(x)
         total = nl.ndarray((4, 1), nl.float32)
         bias = nl.zeros((4, 1), nl.float32)
-        nisa.activation_reduce(nl.exp, tile, reduce_op=np.add, reduce_res=total, bias=bias)
+        nisa.activation_reduce(
+            nl.exp, tile, reduce_op=np.add, reduce_res=total, bias=bias
+        )
 
     event = last_event(kernel, np.zeros((4, 6), np.float32))
     assert [region.role for region in event.writes] == ["dst", "reduce_res"]
@@ -86,7 +93,8 @@ def gather(x):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "partial"), [(diagonal, ["dst", "src"]), (rectangle, []), (gather, ["src"])]
+    ("kernel", "partial"),
+    [(diagonal, ["dst", "src"]), (rectangle, []), (gather, ["src"])],
 )
 def test_operands_that_are_touched_partly(kernel, partial):
     event = last_event(kernel, np.zeros((4, 6), np.float32))
@@ -117,12 +125,14 @@ def helper(x):
 def test_each_instruction_has_its_own_line_whatever_led_to_it():
     """Paths of many lengths through the simulator, and kernels that call functions and kernels."""
 
+    F32 = nl.float32
+
     def kernel(x):
         for _ in nl.affine_range(3):
             tile = nl.load(x)  # load
             tile[...] = inner(tile)  # assignment
             tile += helper(tile)  # update
-            nisa.activation(nl.exp, tile, bias=nl.zeros((4, 1), nl.float32))  # two in a line
+            nisa.activation(nl.exp, tile, bias=nl.zeros((4, 1), F32))  # two in a line
 
     trace = launch(kernel, [np.zeros((4, 6), np.float32)]).trace
     marks = [[line.text.split("# ")[-1] for line in event.stack] for event in trace]
@@ -137,7 +147,12 @@ def test_each_instruction_has_its_own_line_whatever_led_to_it():
     ]
     assert marks == turn * 3
     named = {a.location.text.split("# ")[-1] for a in trace.allocations if a.location}
-    assert named == {"load", "inner operator", "helper", "two in a line"}  # the rest was moved
+    assert named == {
+        "load",
+        "inner operator",
+        "helper",
+        "two in a line",
+    }  # the rest was moved
 
 
 def zeros_on_demand():

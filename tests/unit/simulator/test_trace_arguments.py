@@ -45,9 +45,13 @@ def number_roles(record: Instruction) -> tuple[Role, ...]:
 
 def slots(record: Instruction) -> dict[str, tuple[Any, ...]]:
     """Values that differ, for each option and each number."""
-    options = {name: COMMANDS if name == "reduce_cmd" else CHOICES for name in record.options}
+    options = {
+        name: COMMANDS if name == "reduce_cmd" else CHOICES for name in record.options
+    }
     numbers = {
-        role.name: PATTERNS if role.takes is OperandKind.INDEX else (2.5, -2.5, 3, np.float32(0.1))
+        role.name: PATTERNS
+        if role.takes is OperandKind.INDEX
+        else (2.5, -2.5, 3, np.float32(0.1))
         for role in number_roles(record)
     }
     return options | numbers
@@ -89,7 +93,9 @@ def told_of(record: Instruction, slot: str) -> list[str]:
     trace = launch(kernel, ()).trace
     again = trace_from_json(trace_to_json(trace))
     assert [one.arguments for one in again] == [one.arguments for one in trace]
-    return [repr(one.arguments) for one in again if one.opcode == record.name][-len(values[slot]) :]
+    return [repr(one.arguments) for one in again if one.opcode == record.name][
+        -len(values[slot]) :
+    ]
 
 
 @every("name", sorted(INSTRUCTIONS))
@@ -106,7 +112,9 @@ def test_the_event_of_a_legal_call_has_all_that_it_is_told(name):
     record = INSTRUCTIONS[name]
     for seed in range(4):
         call = drawn(name, Random(seed).choice)
-        events = [one.arguments for one in call.launched("record").trace if one.opcode == name]
+        events = [
+            one.arguments for one in call.launched("record").trace if one.opcode == name
+        ]
         options = dict(zip(record.options, call.options, strict=True))
         given = {
             role.name: call.operands[role.name]
@@ -117,4 +125,8 @@ def test_the_event_of_a_legal_call_has_all_that_it_is_told(name):
         names = {one for one, value in options.items() if value is not None}
         (told, *_) = (one for one in events if one.keys() == names | given.keys())
         for role, value in given.items():
-            assert isinstance(told[role], Pattern) if callable(value) else told[role] == value
+            assert (
+                isinstance(told[role], Pattern)
+                if callable(value)
+                else told[role] == value
+            )

@@ -52,7 +52,8 @@ def plain(trace):
         for side in ("writes", "reads"):
             values[side] = [(r.allocation.id, *r[1:]) for r in values[side]]
         values["seen"] = [
-            (*s[:-1], s.origin and (s.origin.allocation.id, *s.origin[1:])) for s in one.seen
+            (*s[:-1], s.origin and (s.origin.allocation.id, *s.origin[1:]))
+            for s in one.seen
         ]
         return values
 
@@ -96,10 +97,14 @@ def every_field():
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
                 sights = current().followers.observer.anomalies
-                sights.append(Anomaly(AnomalyKind.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
+                sights.append(
+                    Anomaly(AnomalyKind.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf)
+                )
                 made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
-                sights.append(Anomaly(AnomalyKind.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
+                sights.append(
+                    Anomaly(AnomalyKind.NAN_STORED, "data", 1, 24, (3, 5), None, origin)
+                )
                 touched = InstructionAccesses(
                     EventKind(
                         "anything",
@@ -125,7 +130,10 @@ def test_all_that_an_event_says_comes_back():
     assert plain(again) == plain(trace)
     last = again.events[-1]
     assert (last.program, [turn.value for turn in last.loops]) == ((1, 0), [1, 4])
-    assert [(r.role, r.whole) for r in last.writes + last.reads] == [("dst", True), ("data", False)]
+    assert [(r.role, r.whole) for r in last.writes + last.reads] == [
+        ("dst", True),
+        ("data", False),
+    ]
     assert last.stack == trace.events[-1].stack
     assert None not in last.attributes
     assert [sight.value for sight in last.seen] == [math.inf, None]
@@ -169,9 +177,15 @@ def test_addresses_and_views_come_back():
     again = read_back(trace)
     assert plain(again) == plain(trace)
     read = again.events[1].operand("src")
-    assert (read.view, read.dtype, read.pattern) == (BFLOAT16, BFLOAT16, (4, (4, 4), (16, 1)))
+    assert (read.view, read.dtype, read.pattern) == (
+        BFLOAT16,
+        BFLOAT16,
+        (4, (4, 4), (16, 1)),
+    )
     assert read.allocation.address == (32, 64)
-    assert [one.places for one in again.allocations if one.places] == [((0, 512), (0, 512))]
+    assert [one.places for one in again.allocations if one.places] == [
+        ((0, 512), (0, 512))
+    ]
     assert read.allocation.viewed
     assert again.events[0].operand("dst").view is None
 
@@ -189,7 +203,9 @@ def test_each_place_is_written_once():
 def blocks(language):
     """The code of one language on the page of the form, in order."""
     page = PAGE.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE
+    )
 
 
 def test_the_example_of_the_documentation():
@@ -207,12 +223,20 @@ def test_the_example_of_the_documentation():
 
 
 def test_the_documentation_lists_each_member():
-    page = PAGE.read_text(encoding="utf-8") + PAGE.with_name("trace.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8") + PAGE.with_name("trace.md").read_text(
+        encoding="utf-8"
+    )
     document = json.loads(trace_to_json(every_field()))
     event = document["events"][-1]
     allocation = document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
-    named = [*document, *document["loops"][0], *allocation, *event, *document["kinds"][0]]
+    named = [
+        *document,
+        *document["loops"][0],
+        *allocation,
+        *event,
+        *document["kinds"][0],
+    ]
     named += document["kinds"][0]["attributes"]
     named += [*event["seen"][0], *event["seen"][1], *event["seen"][1]["origin"]]
     for name in [*named, *(name for region in regions for name in region)]:
@@ -231,5 +255,7 @@ def test_what_a_kernel_leaves_of_an_output_comes_back():
         return out
 
     trace = launch(kernel, [np.ones((4, 6), np.float32)]).trace
-    outputs = [one.output for one in read_back(trace).allocations if one.output is not None]
+    outputs = [
+        one.output for one in read_back(trace).allocations if one.output is not None
+    ]
     assert outputs == [Output(6, (3, 0)), Output()]

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import OutOfBoundsError, ShapeError
-from difftest.simulator.dtypes import BOOL, DTYPES, FLOAT16, FLOAT32, TFLOAT32, from_bits, to_bits
+from difftest.simulator.dtypes import (
+    BOOL,
+    DTYPES,
+    FLOAT16,
+    FLOAT32,
+    TFLOAT32,
+    from_bits,
+    to_bits,
+)
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.pattern import Pattern
@@ -26,7 +34,9 @@ NUMPYS = [dtype for dtype in DTYPES if dtype not in (TFLOAT32, BOOL)]
 def on_chip(values, dtype, written=True):
     """A tile of SBUF that an instruction has written: floats are held as float32."""
     values = np.asarray(values)
-    held = stored(np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF)
+    held = stored(
+        np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF
+    )
     storage = held._storage
     storage.dtype = storage.allocation.dtype = dtype
     storage.validity = UNTOUCHED
@@ -45,7 +55,9 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     assert (view.shape, view.dtype) == (same.shape, new)
     assert_array_equal(to_bits(view._read(), new).view(UINT8), same.view(UINT8))
     assert_array_equal(view._values(), from_bits(same, new))
-    assert_array_equal(tile._values(), from_bits(values, old))  # it still has its values
+    assert_array_equal(
+        tile._values(), from_bits(values, old)
+    )  # it still has its values
 
 
 REFUSED = [
@@ -59,7 +71,9 @@ REFUSED = [
 
 @every("use", [row[1] for row in REFUSED])
 def test_views_that_no_pattern_can_name(use):
-    with pytest.raises(ShapeError, match="a view of another element size scales") as caught:
+    with pytest.raises(
+        ShapeError, match="a view of another element size scales"
+    ) as caught:
         use(stored(np.zeros((4, 6), np.float32), SBUF))
     assert "bytes an element" in caught.value.received
 
@@ -92,7 +106,9 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
     for dtype in (UINT8, UINT16, FLOAT32):
         missing = tile._reinterpret(dtype)._unwritten()
         shaped = ~expected.reshape(2, -1, dtype.itemsize).all(axis=-1)
-        assert_array_equal(np.zeros_like(shaped) if missing is None else missing, shaped)
+        assert_array_equal(
+            np.zeros_like(shaped) if missing is None else missing, shaped
+        )
 
 
 def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
@@ -100,7 +116,9 @@ def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
     write(tile._reinterpret(UINT8)[:, 0:3], np.zeros((1, 3), np.uint8))
     tile._storage.leave_out()
     nan = np.array([np.nan], FLOAT16).view(UINT8)
-    assert tile._reinterpret(UINT8)._read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
+    assert tile._reinterpret(UINT8)._read().tolist() == [
+        [0, 0, 0, *nan[1:], *nan, *nan]
+    ]
 
 
 # -- patterns made by hand -------------------------------------------------------------------------
@@ -133,11 +151,20 @@ def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     )
     assert_array_equal(made._read(), same)
     assert made._storage is tile._storage
-    assert made._tile_shape() == (shape if space is not HBM or len(shape) > 1 else (*shape, 1))
+    assert made._tile_shape() == (
+        shape if space is not HBM or len(shape) > 1 else (*shape, 1)
+    )
 
 
 BY_HAND = [
-    (HBM, (3, 20), (20, 1), 1, OutOfBoundsError, "elements 1 to 60 of t [4, 15] float32"),
+    (
+        HBM,
+        (3, 20),
+        (20, 1),
+        1,
+        OutOfBoundsError,
+        "elements 1 to 60 of t [4, 15] float32",
+    ),
     (HBM, (2,), (-1,), 0, OutOfBoundsError, "elements -1 to 0"),
     (SBUF, (4, 2), (15, 1), 15, OutOfBoundsError, "partitions 1 to 4 of"),
     (SBUF, (1, 2), (15, 1), -1, OutOfBoundsError, "partitions -1 to -1"),
@@ -155,7 +182,9 @@ def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, receiv
 
 def test_a_pattern_needs_whole_elements_in_each_partition():
     with pytest.raises(ShapeError, match="whole float32 elements"):
-        stored(np.zeros((4, 3), FLOAT16), SBUF)._with_pattern(Pattern(0, (4, 1), (1, 1)), FLOAT32)
+        stored(np.zeros((4, 3), FLOAT16), SBUF)._with_pattern(
+            Pattern(0, (4, 1), (1, 1)), FLOAT32
+        )
     blocks = stored(np.zeros((2, 4, 3), np.float32), SBUF, partition_axis=1)
     with pytest.raises(ShapeError, match="without block dimensions"):
         blocks._with_pattern(Pattern(0, (4, 3), (3, 1)))

@@ -124,5 +124,7 @@ def test_a_stay_more_is_counted():
     tile = np.ones(3)
     assert walk_of(lambda: tile.sum()) == Walk(0, 0)
     walk = walk_in_launch(todays_sum)
-    longer = walk_in_launch(lambda x: (lambda: (loaded(x), loaded(x)), todays_sum(x)[1]))
+    longer = walk_in_launch(
+        lambda x: (lambda: (loaded(x), loaded(x)), todays_sum(x)[1])
+    )
     assert longer.stays > walk.stays > walk.files > 10

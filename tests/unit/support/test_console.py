@@ -12,9 +12,13 @@ from tests.every import every
 
 @pytest.fixture
 def table():
-    table = titled_table("Source lines (predicted)", ("", "Source"), ("Microseconds busy",))
+    table = titled_table(
+        "Source lines (predicted)", ("", "Source"), ("Microseconds busy",)
+    )
     table.caption = "and 2 more"
-    table.add_row(Text("add.py:12: nl.load(x[n:128, :])"), "one published write-up", "1,234.5")
+    table.add_row(
+        Text("add.py:12: nl.load(x[n:128, :])"), "one published write-up", "1,234.5"
+    )
     table.add_row(Text("add.py:13: nl.store(y)"), "", "0.5")
     return table
 
@@ -36,7 +40,14 @@ def test_a_terminal_that_is_wide_enough_shows_a_table(table):
 @every("width", [64, 52, 40])
 def test_words_are_never_cut(table, width):
     text = " ".join(printed(table, width))
-    for word in ("nl.load(x[n:128,", "1,234.5", "published", "write-up", "Microseconds", "busy"):
+    for word in (
+        "nl.load(x[n:128,",
+        "1,234.5",
+        "published",
+        "write-up",
+        "Microseconds",
+        "busy",
+    ):
         assert word in text
 
 

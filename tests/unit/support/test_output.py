@@ -32,7 +32,13 @@ def set_up(tmp_path, monkeypatch):
 
 @every(
     "command",
-    [f"check {RUN} --memory", f"profile {RUN}", "lint --sdk 2.32 copied.py", "doctor", "api"],
+    [
+        f"check {RUN} --memory",
+        f"profile {RUN}",
+        "lint --sdk 2.32 copied.py",
+        "doctor",
+        "api",
+    ],
 )
 def test_a_stream_of_another_encoding_gets_utf_8(tmp_path, monkeypatch, command):
     set_up(tmp_path, monkeypatch)
@@ -88,7 +94,9 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
     file.chmod(0o754)
     with full_disk(), pytest.raises(OSError, match=r"file\.txt"):
         write_file(file, "after")
-    assert {one.name: one.read_text() for one in file.parent.iterdir()} == {"file.txt": "before"}
+    assert {one.name: one.read_text() for one in file.parent.iterdir()} == {
+        "file.txt": "before"
+    }
     write_file(file, "after")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("after", 0o754)
 
@@ -102,5 +110,8 @@ def test_a_full_standard_output_is_one_line(tmp_path, monkeypatch, capfd, comman
             main.main(command.split(), prog_name="difftest")
     assert ended.value.code == 1
     said = capfd.readouterr().err
-    assert said.splitlines()[-1] == "Error: cannot write the output: No space left on device"
+    assert (
+        said.splitlines()[-1]
+        == "Error: cannot write the output: No space left on device"
+    )
     assert "Traceback" not in said

@@ -33,12 +33,16 @@ def answer(connection):
 
 
 def test_a_task_may_take_any_time():
-    assert list(pool.run_tasks([1], answer, 1, str, lambda news: float("inf"))) == [(1, "1")]
+    assert list(pool.run_tasks([1], answer, 1, str, lambda news: float("inf"))) == [
+        (1, "1")
+    ]
 
 
 def test_processes_that_still_start_are_not_waited_for_after_ctrl_c(monkeypatch):
     ended = []
-    member = SimpleNamespace(deadline=0.0, connection=None, end=lambda grace: ended.append(grace))
+    member = SimpleNamespace(
+        deadline=0.0, connection=None, end=lambda grace: ended.append(grace)
+    )
     monkeypatch.setattr(pool, "_start_worker", lambda serve: member)
     monkeypatch.setattr(pool, "wait", lambda *_: next(iter(())))
     with pytest.raises(RuntimeError):

@@ -23,7 +23,10 @@ def test_ulp_is_the_distance_between_neighbours(name):
 
 
 def test_ulp_of_float32_and_of_integers():
-    assert ulp(np.array([1.0, -3.0]), np.dtype("float32")).tolist() == [2.0**-23, 2.0**-22]
+    assert ulp(np.array([1.0, -3.0]), np.dtype("float32")).tolist() == [
+        2.0**-23,
+        2.0**-22,
+    ]
     assert ulp(np.array([1e6, 0.0]), np.dtype("int32")).tolist() == [1, 1]
 
 
@@ -50,7 +53,9 @@ def test_rounding_overflows_to_infinity_without_a_warning():
 def test_many_numbers_round_to_float16_as_each_does(low, high):
     """Those that are subnormal there, and infinite; and their middles, with both neighbours."""
     values = np.linspace(low, high, 2**12 + 1)
-    values = np.concatenate([values, np.nextafter(values, 0), np.nextafter(values, 1e9)])
+    values = np.concatenate(
+        [values, np.nextafter(values, 0), np.nextafter(values, 1e9)]
+    )
     for signed in (values, -values):
         with np.errstate(over="ignore"):
             each = np.array([np.float16(value) for value in signed])
@@ -63,7 +68,11 @@ def test_rounding_to_the_same_dtype_is_the_array_itself():
 
 
 def test_rounding_to_bool():
-    assert round_once(np.array([0.0, 0.5, 2.0]), np.dtype("bool")).tolist() == [False, True, True]
+    assert round_once(np.array([0.0, 0.5, 2.0]), np.dtype("bool")).tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 @every("name, u", [("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
@@ -73,5 +82,7 @@ def test_unit_roundoff(name, u):
 
 def test_is_float():
     assert all(is_float_dtype(np.dtype(name)) for name in ("float32", *NARROW))
-    assert not any(is_float_dtype(np.dtype(name)) for name in ("int8", "uint32", "bool"))
+    assert not any(
+        is_float_dtype(np.dtype(name)) for name in ("int8", "uint32", "bool")
+    )
     assert is_float_dtype(np.dtype(ml_dtypes.bfloat16))

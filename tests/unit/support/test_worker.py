@@ -30,11 +30,18 @@ def test_it_calls_the_function_in_another_process_again_and_again(start):
     worker = start(lambda array: (array * 2, os.getpid()))
     first, pid = worker.run(np.arange(3), timeout=10).value
     assert first.tolist() == [0, 2, 4]
-    assert worker.run(np.ones(1), timeout=10).value[1] == pid == worker.process.pid != os.getpid()
+    assert (
+        worker.run(np.ones(1), timeout=10).value[1]
+        == pid
+        == worker.process.pid
+        != os.getpid()
+    )
 
 
 def test_its_environment_is_its_own(start):
-    worker = start(lambda: os.environ["NEURON_RT_VISIBLE_CORES"], NEURON_RT_VISIBLE_CORES="7")
+    worker = start(
+        lambda: os.environ["NEURON_RT_VISIBLE_CORES"], NEURON_RT_VISIBLE_CORES="7"
+    )
     assert worker.run(timeout=10).value == "7"
     assert os.environ.get("NEURON_RT_VISIBLE_CORES") != "7"
 
@@ -168,7 +175,9 @@ worker.run(timeout=60)
 
 def test_it_ends_when_its_parent_is_killed(tmp_path):
     parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(ORPHAN)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(ORPHAN)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     child = int(parent.stdout.readline())
     parent.kill()

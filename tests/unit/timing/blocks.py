@@ -13,7 +13,9 @@ def turned(X, block):
     nisa.dma_copy(dst=tile, src=X[block * 128 : block * 128 + 128])
     result = nl.ndarray((128, 4, 128), dtype=X.dtype, buffer=nl.sbuf)
     for t in range(4):
-        result[:, t] = nisa.tensor_copy(nisa.nc_transpose(tile[:, t * 128 : t * 128 + 128]))
+        result[:, t] = nisa.tensor_copy(
+            nisa.nc_transpose(tile[:, t * 128 : t * 128 + 128])
+        )
     return result
 
 
@@ -30,7 +32,11 @@ def operands(X, W):
     weights = nl.ndarray((128, 4, 512), dtype=W.dtype, buffer=nl.sbuf)
     for t in range(4):
         nisa.dma_copy(dst=weights[:, t], src=W[t])
-    return nl.ndarray((blocks, 128, 512), dtype=X.dtype, buffer=nl.shared_hbm), weights, blocks
+    return (
+        nl.ndarray((blocks, 128, 512), dtype=X.dtype, buffer=nl.shared_hbm),
+        weights,
+        blocks,
+    )
 
 
 def turned_in_each_block(X, W):

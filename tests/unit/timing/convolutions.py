@@ -22,7 +22,9 @@ def load_weights(W):
 
 def new_output(X, W):
     _, height, width = X.shape
-    return nl.ndarray((W.shape[2], height - 2, width - 2), dtype=X.dtype, buffer=nl.shared_hbm)
+    return nl.ndarray(
+        (W.shape[2], height - 2, width - 2), dtype=X.dtype, buffer=nl.shared_hbm
+    )
 
 
 def row_of(weights, block, columns):
@@ -89,7 +91,9 @@ def copied_operands(X, W, seen=nisa.tensor_copy, taken=nisa.tensor_copy):
         nisa.dma_copy(dst=block, src=X[:, y : y + 3])
         total = nl.zeros((128, columns), nl.float32, buffer=nl.psum)
         for tap, (i, j) in enumerate(TAPS):
-            total += nisa.nc_matmul(taken(weights[:, tap]), seen(block[:, i, j : j + columns]))
+            total += nisa.nc_matmul(
+                taken(weights[:, tap]), seen(block[:, i, j : j + columns])
+            )
         nisa.dma_copy(dst=out[:, y], src=nisa.tensor_copy(total, dtype=X.dtype))
     return out
 

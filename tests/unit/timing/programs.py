@@ -43,9 +43,15 @@ class Builder:
             region.allocation.writes += 1
         for region in reads:
             region.allocation.reads += 1
-        attributes = {name: told.pop(name) for name in Attributes._fields if name in told}
-        kind = EventKind(opcode, engine, Attributes(**attributes), told, purpose=purpose_of(opcode))
-        kind = self.kinds.setdefault(repr(kind), kind)  # calls of one signature share it
+        attributes = {
+            name: told.pop(name) for name in Attributes._fields if name in told
+        }
+        kind = EventKind(
+            opcode, engine, Attributes(**attributes), told, purpose=purpose_of(opcode)
+        )
+        kind = self.kinds.setdefault(
+            repr(kind), kind
+        )  # calls of one signature share it
         self.trace.events.append(Event(number, kind, tuple(writes), tuple(reads)))
         return number
 
@@ -69,7 +75,9 @@ class Builder:
         return total
 
     def matmul(self, target, stationary, moving, accumulate=False):
-        reads = [whole(stationary), whole(moving)] + ([whole(target)] if accumulate else [])
+        reads = [whole(stationary), whole(moving)] + (
+            [whole(target)] if accumulate else []
+        )
         extra = {"accumulate": True} if accumulate else {}
         return self.emit("nc_matmul", Engine.TENSOR, [whole(target)], reads, **extra)
 

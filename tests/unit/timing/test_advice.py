@@ -12,7 +12,13 @@ from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.timing import predict
 from difftest.timing.advice import advise
-from difftest.timing.advice.savings import Advice, RemovedWork, Units, event_numbers, ranked
+from difftest.timing.advice.savings import (
+    Advice,
+    RemovedWork,
+    Units,
+    event_numbers,
+    ranked,
+)
 from difftest.timing.schedule import reschedule_without
 from tests.every import every
 from tests.unit.timing.advised import X, advice, loaded, stored, timeline_of
@@ -52,7 +58,9 @@ def test_overlapping_loads_count_by_the_byte():
     def windows(x):
         total = nl.zeros((128, 512), x.dtype, buffer=nl.sbuf)
         for first in range(0, 2048, 256):
-            total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + 512]), nl.add)
+            total[...] = nisa.tensor_tensor(
+                total, loaded(x[:, first : first + 512]), nl.add
+            )
         return stored(total)
 
     assert "are loaded 1.8 times" in advice(windows, X)["loaded-again"].happened
@@ -81,12 +89,17 @@ def test_small_dmas():
     def columns(x, width):
         total = nl.zeros((128, width), x.dtype, buffer=nl.sbuf)
         for first in range(0, 4096, width):
-            total[...] = nisa.tensor_tensor(total, loaded(x[:, first : first + width]), nl.add)
+            total[...] = nisa.tensor_tensor(
+                total, loaded(x[:, first : first + width]), nl.add
+            )
         return stored(total)
 
     found = advice(columns, X, width=32)["small-dmas"]
     assert found.count == 128
-    assert "128 DMAs move 16,384 bytes each, 128 a partition, in rows of 128" in found.happened
+    assert (
+        "128 DMAs move 16,384 bytes each, 128 a partition, in rows of 128"
+        in found.happened
+    )
     assert found.lost > 0
     assert "small-dmas" not in advice(columns, X, width=1024)
 
@@ -96,7 +109,9 @@ def test_element_by_element():
         tile = loaded(x[:, 0:256])
         target = nl.ndarray((128, 256), x.dtype, buffer=nl.sbuf)
         for first in range(0, 256, step):
-            target[:, first : first + step] = nisa.tensor_copy(tile[:, first : first + step])
+            target[:, first : first + step] = nisa.tensor_copy(
+                tile[:, first : first + step]
+            )
         return stored(target)
 
     found = advice(copies, X, step=1)["element-by-element"]
@@ -108,7 +123,9 @@ def test_element_by_element():
 def test_redundant_copies():
     def doubled(x, copy):
         tile = loaded(x[:, 0:512])
-        return stored(nisa.tensor_scalar(nisa.tensor_copy(tile) if copy else tile, nl.add, 1.0))
+        return stored(
+            nisa.tensor_scalar(nisa.tensor_copy(tile) if copy else tile, nl.add, 1.0)
+        )
 
     found = advice(doubled, X, copy=True)["redundant-copies"]
     assert "1 copies inside SBUF change nothing" in found.happened
@@ -129,7 +146,9 @@ def matmuls(x, columns, pieces, in_psum=True, strided=False):
     moving = loaded(x[:, 0:columns])
     outs = []
     for _ in range(pieces):
-        total = nl.zeros((128, columns), nl.float32, buffer=nl.psum if in_psum else nl.sbuf)
+        total = nl.zeros(
+            (128, columns), nl.float32, buffer=nl.psum if in_psum else nl.sbuf
+        )
         for _ in range(4):
             product = nisa.nc_matmul(weights, moving)
             if in_psum:
@@ -149,7 +168,9 @@ def test_empty_psum_tiles():
 
 
 def test_sums_outside_psum():
-    found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)["sums-outside-psum"]
+    found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)[
+        "sums-outside-psum"
+    ]
     assert found.count == 8
     assert "sums-outside-psum" not in advice(matmuls, X, columns=512, pieces=2)
 
@@ -208,12 +229,17 @@ def test_transposes_by_a_product_with_an_identity_of_the_kernels_own():
         identity = loaded(x[:, 0:128])
         outs = []
         for turn in range(6):
-            tile = loaded(x[:, 128:256] if same else x[:, 128 * turn : 128 * turn + 128])
+            tile = loaded(
+                x[:, 128:256] if same else x[:, 128 * turn : 128 * turn + 128]
+            )
             outs.append(stored(nisa.tensor_copy(nisa.nc_matmul(tile, identity))))
         return outs[0]
 
     found = advice(turned, X, same=True)["transposed-again"]
-    assert "6 transposes or products with the same tile of 1 different tiles" in found.happened
+    assert (
+        "6 transposes or products with the same tile of 1 different tiles"
+        in found.happened
+    )
     assert "transposed-again" not in advice(turned, X, same=False)
 
 
@@ -223,7 +249,9 @@ def test_strided_weights():
     assert found.lost > 0
     assert "strided-weights" not in advice(matmuls, X, columns=128, pieces=4)
     # Long matmuls hide the loads of their weights.
-    assert "strided-weights" not in advice(matmuls, X, columns=512, pieces=4, strided=True)
+    assert "strided-weights" not in advice(
+        matmuls, X, columns=512, pieces=4, strided=True
+    )
 
 
 def test_transposed_again():
@@ -244,10 +272,16 @@ def test_transposed_again():
 
 def test_reloaded_data_are_known_again():
     def turned(x):
-        outs = [stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128])))) for _ in range(6)]
+        outs = [
+            stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128]))))
+            for _ in range(6)
+        ]
         return outs[0]
 
-    assert "6 transposes of 1 different tiles" in advice(turned, X)["transposed-again"].happened
+    assert (
+        "6 transposes of 1 different tiles"
+        in advice(turned, X)["transposed-again"].happened
+    )
 
 
 def turned_slices(x, same):
@@ -279,7 +313,8 @@ def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
         return stored(tiles[0])
 
     assert (
-        "load a larger block with one DMA" in advice(pieces, X, stores=False)["small-dmas"].remedy
+        "load a larger block with one DMA"
+        in advice(pieces, X, stores=False)["small-dmas"].remedy
     )
     assert (
         "write its results into slices of one tile"
@@ -296,7 +331,10 @@ def test_float32_operands():
         return stored(nisa.tensor_copy(nisa.nc_matmul(weights, moving)))
 
     half = X.astype(np.float16)
-    assert "four passes" in advice(product, half, dtype=nl.float32)["float32-operands"].happened
+    assert (
+        "four passes"
+        in advice(product, half, dtype=nl.float32)["float32-operands"].happened
+    )
     assert "float32-operands" not in advice(product, half, dtype=nl.float16)
     assert "float32-operands" not in advice(product, X, dtype=nl.float32)
 
@@ -314,12 +352,16 @@ def test_a_tile_that_leaves_element_by_element():
         for part in range(4):
             columns = slice(128 * part, 128 * part + 128)
             nisa.dma_copy(
-                dst=out[columns], src=nisa.tensor_copy(nisa.nc_transpose(tile[:, columns]))
+                dst=out[columns],
+                src=nisa.tensor_copy(nisa.nc_transpose(tile[:, columns])),
             )
         return out
 
     found = advice(turned, X, on_chip=False)["small-dmas"]
-    assert "1 DMAs move 262,144 bytes each, 2,048 a partition, in rows of 4" in found.happened
+    assert (
+        "1 DMAs move 262,144 bytes each, 2,048 a partition, in rows of 4"
+        in found.happened
+    )
     assert "turn the tile on chip (nc_transpose)" in found.remedy
     assert found.lost > 100
     assert "small-dmas" not in advice(turned, X, on_chip=True)
@@ -369,7 +411,9 @@ def test_instructions_of_several_lines_begin_with_the_busiest():
 
 def finding(id, lost, work, **more):
     plain = {"severity": Severity.WARNING, "happened": "", "rule": "", "remedy": ""}
-    return Advice(id=id, locations=(), count=1, lost=lost, work=work, **{**plain, **more})
+    return Advice(
+        id=id, locations=(), count=1, lost=lost, work=work, **{**plain, **more}
+    )
 
 
 def test_the_most_time_lost_comes_first():
@@ -399,12 +443,17 @@ def test_a_gain_is_tried_where_it_can_be():
     """The copies are on the critical path, and the parallel chain takes nearly as long."""
     timeline = timeline_of(two_engines, X, copies=14)
     (found,) = (one for one in advise(timeline) if one.id == "redundant-copies")
-    bound = Units(timeline).without(RemovedWork(timeline.span(n) for n in found.spared)).lost
+    bound = (
+        Units(timeline)
+        .without(RemovedWork(timeline.span(n) for n in found.spared))
+        .lost
+    )
     gained = (timeline.end - reschedule_without(timeline, found.spared).finish) / 1e3
     assert found.lost == pytest.approx(gained)
     assert 1 < found.lost < 0.9 * bound
     assert not any(
-        one.id == "redundant-copies" for one in advise(timeline_of(two_engines, X, copies=2))
+        one.id == "redundant-copies"
+        for one in advise(timeline_of(two_engines, X, copies=2))
     )
 
 
@@ -429,13 +478,19 @@ def rungs():
 
 @every(
     "rung, first",
-    [("conv2d_halo_tiles", "transposed-again"), ("conv2d_broadcast_bias", "small-dmas")],
+    [
+        ("conv2d_halo_tiles", "transposed-again"),
+        ("conv2d_broadcast_bias", "small-dmas"),
+    ],
 )
 def test_rungs_of_the_ladder(rungs, rung, first):
     """Small images: at the documents' size it takes minutes (docs/reference/advice.md)."""
     kernel = next(one for one in rungs if one.__name__ == rung)
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(s, np.float32) for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)]
+    arrays = [
+        rng.standard_normal(s, np.float32)
+        for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)
+    ]
     trace = launch(kernel, arrays).trace
     assert advise(predict(trace, TRN2, dge=True).schedule)[0].id == first
 

@@ -22,11 +22,15 @@ def blocks(x, columns):
 
 
 def test_an_sbuf_that_is_full_and_blocks_loads():
-    found = advice(blocks, np.ones((6, 128, 24 * 1024), np.float32), columns=8)["full-sbuf"]
+    found = advice(blocks, np.ones((6, 128, 24 * 1024), np.float32), columns=8)[
+        "full-sbuf"
+    ]
     assert found.lost > 0
     assert "loads wait until SBUF has a place for them" in found.happened
     assert "advised.py" in found.happened
-    assert "full-sbuf" not in advice(blocks, np.ones((6, 128, 2048), np.float32), columns=8)
+    assert "full-sbuf" not in advice(
+        blocks, np.ones((6, 128, 2048), np.float32), columns=8
+    )
 
 
 def test_a_tensor_that_is_filled_again_while_others_read_it():
@@ -61,7 +65,9 @@ def test_a_loop_on_the_device():
 
         def turn(i):
             part = newer.ndarray((128, 512), dtype=x.dtype, buffer=newer.sbuf)
-            nki_isa.dma_copy(dst=part, src=x.ap(pattern=tile, scalar_offset=i, indirect_dim=0))
+            nki_isa.dma_copy(
+                dst=part, src=x.ap(pattern=tile, scalar_offset=i, indirect_dim=0)
+            )
             place = out.ap(pattern=tile, scalar_offset=i, indirect_dim=0)
             nki_isa.dma_copy(dst=place, src=part)
 

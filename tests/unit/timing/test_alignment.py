@@ -3,8 +3,16 @@ from tests.every import every
 from tests.unit.timing.shipped import prediction_of
 
 KERNELS = {
-    "vector-add-stream-256000-fd1k": ("vector_add.vector_add_stream", 2 * [(256000,)], 1000),
-    "vector-add-stream-256000-fd2k": ("vector_add.vector_add_stream", 2 * [(256000,)], 2000),
+    "vector-add-stream-256000-fd1k": (
+        "vector_add.vector_add_stream",
+        2 * [(256000,)],
+        1000,
+    ),
+    "vector-add-stream-256000-fd2k": (
+        "vector_add.vector_add_stream",
+        2 * [(256000,)],
+        2000,
+    ),
     "matrix-transpose-1024": ("transpose.transpose_by_tiles", [(1024, 1024)], None),
 }
 
@@ -40,7 +48,9 @@ def test_the_engines_of_the_transpose_keep_step():
 def test_another_kernels_timeline_does_not_line_up():
     """Planted: the trace of two tiles against the prediction for one."""
     name = "vector-add-stream-256000-fd1k"
-    timeline = prediction_of("vector_add.vector_add_stream", *2 * [(256000,)], FREE_DIM=2000)
+    timeline = prediction_of(
+        "vector_add.vector_add_stream", *2 * [(256000,)], FREE_DIM=2000
+    )
     units = {one.unit: one for one in align(device_trace(name), timeline.schedule)}
     assert units["load"].device_count != units["load"].predicted_count
     assert abs(units["vector"].median_offset) > 2.0

@@ -46,7 +46,9 @@ def columns(x):
         kept[b] = nl.load(x[:, b : b + 1])
     rows, blocks = nl.mgrid[0:128, 0:4]
     new = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)
-    new[rows, blocks] = nisa.tensor_copy(kept[blocks, rows, 0], engine=nisa.vector_engine)
+    new[rows, blocks] = nisa.tensor_copy(
+        kept[blocks, rows, 0], engine=nisa.vector_engine
+    )
     return new
 
 
@@ -99,7 +101,9 @@ def test_a_block_of_many_is_a_row_for_each_partition_and_uses_every_engine():
 
 def test_the_operands_of_a_product_are_those_of_one_block():
     def kernel(x, blocks):
-        kept = nl.ndarray((blocks, nl.par_dim(128), 128), dtype=nl.float32, buffer=nl.sbuf)
+        kept = nl.ndarray(
+            (blocks, nl.par_dim(128), 128), dtype=nl.float32, buffer=nl.sbuf
+        )
         total = nl.zeros((blocks, nl.par_dim(128), 128), nl.float32, buffer=nl.psum)
         out = nl.ndarray((blocks, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
         for b in range(blocks):
@@ -124,7 +128,12 @@ def test_the_operands_of_a_product_are_those_of_one_block():
 
 @every(
     "shape, axis, banks",
-    [((4, 128, 16), 1, 4), ((128, 64), 0, 1), ((2, 2, 128, 768), 2, 8), ((1, 128, 512), 1, 1)],
+    [
+        ((4, 128, 16), 1, 4),
+        ((128, 64), 0, 1),
+        ((2, 2, 128, 768), 2, 8),
+        ((1, 128, 512), 1, 1),
+    ],
 )
 def test_each_block_in_psum_has_banks_of_its_own(shape, axis, banks):
     memory = Memory(TRN1.psum_partition_bytes, TRN1.psum_bank_bytes)

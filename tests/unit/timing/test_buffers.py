@@ -14,7 +14,9 @@ def streamed(tiles, kib):
 
 
 def of(program):
-    return Buffers(program.machine, [(one.opens, one.closes) for one in program.instructions])
+    return Buffers(
+        program.machine, [(one.opens, one.closes) for one in program.instructions]
+    )
 
 
 def test_each_tile_has_its_own_place_until_none_is_left():

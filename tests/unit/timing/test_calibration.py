@@ -35,7 +35,8 @@ def test_the_scale_that_just_reaches_a_measurement():
 def test_inside_and_outside():
     one = estimate(100.0, 0.9, 1.2)
     inside, outside = (
-        check_prediction("k", measured, 100.0, one.interval) for measured in (110.0, 300.0)
+        check_prediction("k", measured, 100.0, one.interval)
+        for measured in (110.0, 300.0)
     )
     assert inside.inside
     assert not outside.inside
@@ -65,9 +66,18 @@ def test_one_kernel_alone_says_nothing_of_others():
 
 
 QUICK = {
-    "vector_add_stream FREE_DIM=1000": ("vector_add.vector_add_stream", {"FREE_DIM": 1000}),
-    "vector_add_stream FREE_DIM=200": ("vector_add.vector_add_stream", {"FREE_DIM": 200}),
-    "vector_add_tiled ROW_CHUNK=128": ("vector_add.vector_add_tiled", {"ROW_CHUNK": 128}),
+    "vector_add_stream FREE_DIM=1000": (
+        "vector_add.vector_add_stream",
+        {"FREE_DIM": 1000},
+    ),
+    "vector_add_stream FREE_DIM=200": (
+        "vector_add.vector_add_stream",
+        {"FREE_DIM": 200},
+    ),
+    "vector_add_tiled ROW_CHUNK=128": (
+        "vector_add.vector_add_tiled",
+        {"ROW_CHUNK": 128},
+    ),
     "matrix_transpose": ("transpose.transpose_by_tiles", {}),
 }
 
@@ -81,5 +91,7 @@ def test_published_latencies_lie_inside(kernel):
     for group in measured:
         first = group[0]
         prediction = prediction_of(name, *first.inputs, dge=first.toolchain, **keywords)
-        low, high = Comparison(measurements=group, estimates=prediction.estimates).judged.interval
+        low, high = Comparison(
+            measurements=group, estimates=prediction.estimates
+        ).judged.interval
         assert low <= median(row.value_us for row in group) <= high

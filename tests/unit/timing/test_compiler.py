@@ -54,7 +54,10 @@ def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
     """Published kernels of that kind take the time of the order of readiness."""
     free, each, slow = (
         predicted(
-            blocks.turned_through_hbm, MORE, compiler=LIKELY._replace(expected=part), dge=True
+            blocks.turned_through_hbm,
+            MORE,
+            compiler=LIKELY._replace(expected=part),
+            dge=True,
         ).middle
         for part in (None, LIKELY.expected, SLOWEST.expected)
     )
@@ -77,9 +80,12 @@ def test_the_interval_reaches_from_one_way_to_a_descriptor_to_the_other(dge, mac
     assert found.latency_interval.low <= other.latency <= found.latency_interval.high
     if machine is TRN2:
         assert "who makes the descriptors of DMAs" in found.question
-        assert found.question.endswith(f"if it is {found.schedule.toolchain.words}, as taken here")
-        assert f"{other.middle:,.1f} us if the answer is {other.schedule.toolchain.words}" in (
-            found.question
+        assert found.question.endswith(
+            f"if it is {found.schedule.toolchain.words}, as taken here"
+        )
+        assert (
+            f"{other.middle:,.1f} us if the answer is {other.schedule.toolchain.words}"
+            in (found.question)
         )
 
 
@@ -112,13 +118,17 @@ def test_a_sum_is_made_whole_before_a_later_one_begins():
     each = predicted(convolutions.copied_image, shapes)
     (order,) = each.schedule.order
     sums = [each.program.instructions[index].tensors[0] for index in order]
-    places = {total: [at for at, other in enumerate(sums) if other == total] for total in sums}
+    places = {
+        total: [at for at, other in enumerate(sums) if other == total] for total in sums
+    }
     assert len(places) == 32
     assert not any(
         places[earlier][0] < places[later][0] < places[earlier][-1]
         for earlier, later in combinations(sorted(places), 2)
     )
-    free = predicted(convolutions.copied_image, shapes, compiler=LIKELY._replace(expected=None))
+    free = predicted(
+        convolutions.copied_image, shapes, compiler=LIKELY._replace(expected=None)
+    )
     assert each.middle < 1.02 * free.middle
 
 
@@ -169,9 +179,15 @@ def test_loads_into_one_tile_are_triggered_together_or_each():
     shapes = [(128, 34, 130), (9, 128, 128)]
     each = predicted(convolutions.tile_in_each_turn, shapes, dge=True)
     compiler = LIKELY._replace(merged_loads=True)
-    merged = predicted(convolutions.tile_in_each_turn, shapes, dge=True, compiler=compiler)
-    loads = [one for one in merged.program.instructions if one.transfer and not one.is_store]
-    assert sum(one.merged for one in loads) == 32 * 2 + 8  # of rows, and of the weights' taps
+    merged = predicted(
+        convolutions.tile_in_each_turn, shapes, dge=True, compiler=compiler
+    )
+    loads = [
+        one for one in merged.program.instructions if one.transfer and not one.is_store
+    ]
+    assert (
+        sum(one.merged for one in loads) == 32 * 2 + 8
+    )  # of rows, and of the weights' taps
     assert merged.middle < 0.75 * each.middle
     assert not any(one.merged for one in each.program.instructions)
 
@@ -190,21 +206,29 @@ def test_slices_of_one_tensor_serialise_in_todays_dialect():
     trace = launch(ring, [np.ones((8, 128, 2048), np.float32)]).trace
     assert trace.dialect == "nki"
     compilers = (LIKELY._replace(by_tensor=False), LIKELY)
-    apart, together = (predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers)
+    apart, together = (
+        predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers
+    )
     assert together > 1.3 * apart
     trace.dialect = "classic"
-    classic = [predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers]
+    classic = [
+        predict(trace, TRN2, dge=False, compiler=one).middle for one in compilers
+    ]
     assert classic[0] == classic[1]
 
 
 def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
     shapes = [(128, 34, 130), (9, 128, 128)]
     found = predicted(convolutions.tile_in_each_turn, shapes, dge=True)
-    fastest = predicted(convolutions.tile_in_each_turn, shapes, dge=True, compiler=FASTEST)
+    fastest = predicted(
+        convolutions.tile_in_each_turn, shapes, dge=True, compiler=FASTEST
+    )
     assert found.compiled.low == pytest.approx(fastest.middle)
     assert found.compiled.high >= found.middle
     assert found.latency_interval.low <= fastest.latency
-    assert "what the compiler does to this kernel is not known: its own" in found.caution
+    assert (
+        "what the compiler does to this kernel is not known: its own" in found.caution
+    )
     # Asked of one compiler, there is no other.
     assert fastest.compiled == (fastest.middle, fastest.middle)
 
@@ -227,9 +251,13 @@ def traces(draw):
                 build.dma(tiles[-1], source)
             case "copy":
                 tiles.append(build.tensor((128, 256), dtype="float16"))
-                build.emit("tensor_copy", Engine.VECTOR, [whole(tiles[-1])], [whole(tile)])
+                build.emit(
+                    "tensor_copy", Engine.VECTOR, [whole(tiles[-1])], [whole(tile)]
+                )
             case "fill":
-                build.emit("dma_copy", Engine.DMA, [part], [part._replace(allocation=source)])
+                build.emit(
+                    "dma_copy", Engine.DMA, [part], [part._replace(allocation=source)]
+                )
             case "multiply":
                 total = build.psum((128, 128))
                 build.emit("nc_matmul", Engine.TENSOR, [whole(total)], [part, part])
@@ -243,7 +271,9 @@ def traces(draw):
 def shortened(trace, dge):
     """The program of another compiler, from a new lowering or from the existing program."""
     found = predict(trace, TRN2, dge=dge)
-    others = [Compiler(*values) for values in product(*zip(LIKELY, FASTEST, strict=True))]
+    others = [
+        Compiler(*values) for values in product(*zip(LIKELY, FASTEST, strict=True))
+    ]
     for one in dict.fromkeys([FASTEST, SLOWEST, *others[:: 5 if NIGHTLY else 13]]):
         yield found.recompiled(one), predict(trace, TRN2, dge=dge, compiler=one).middle
 
@@ -255,9 +285,15 @@ def test_another_compilers_time_is_that_of_a_prediction_of_its_own(trace, dge):
         assert quick == whole_way
 
 
-@pytest.mark.parametrize("kernel", [blocks.turned_in_each_block, convolutions.copied_operands])
+@pytest.mark.parametrize(
+    "kernel", [blocks.turned_in_each_block, convolutions.copied_operands]
+)
 def test_a_kernels_time_with_another_compiler_is_its_own(kernel):
-    shapes = FEWER if kernel is blocks.turned_in_each_block else [(128, 8, 34), (9, 128, 128)]
+    shapes = (
+        FEWER
+        if kernel is blocks.turned_in_each_block
+        else [(128, 8, 34), (9, 128, 128)]
+    )
     trace = launch(kernel, [np.ones(shape, "float16") for shape in shapes]).trace
     for quick, whole_way in shortened(trace, dge=True):
         assert quick == whole_way
@@ -266,7 +302,9 @@ def test_a_kernels_time_with_another_compiler_is_its_own(kernel):
 def test_a_timeline_that_is_taken_for_another_is_seen(monkeypatch):
     """Planted: the likely compiler's timeline is used for any other compiler."""
     monkeypatch.setattr(Schedule, "stands_for", lambda self, other, order: True)
-    trace = launch(blocks.turned_in_each_block, [np.ones(s, "float16") for s in FEWER]).trace
+    trace = launch(
+        blocks.turned_in_each_block, [np.ones(s, "float16") for s in FEWER]
+    ).trace
     assert any(quick != whole_way for quick, whole_way in shortened(trace, dge=True))
 
 
@@ -281,9 +319,14 @@ def test_a_kernel_that_depends_on_no_compiler_has_no_warning():
 
 def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
     monkeypatch.setattr(prediction, "MANY", 10)
-    found = predicted(convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True)
+    found = predicted(
+        convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True
+    )
     assert found.compiled == (found.middle, found.middle)
-    assert "more than 10 instructions nobody asks what another compiler would make" in found.caution
+    assert (
+        "more than 10 instructions nobody asks what another compiler would make"
+        in found.caution
+    )
 
 
 def test_of_a_wide_interval_one_question_is_asked():
@@ -311,5 +354,9 @@ def test_of_a_narrow_interval_nothing_is_asked():
 
 def test_each_guess_has_a_question_and_answers():
     assert tuple(QUESTIONS) == Compiler._fields
-    ends = [(one, other) for one, other in zip(FASTEST, SLOWEST, strict=True) if one != other]
+    ends = [
+        (one, other)
+        for one, other in zip(FASTEST, SLOWEST, strict=True)
+        if one != other
+    ]
     assert all(parse_answer(one) != parse_answer(other) for one, other in ends)

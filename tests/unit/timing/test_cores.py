@@ -61,7 +61,9 @@ def handed_over(x):
 
     Who gets a tile is the last to touch it: a tensor of the other core, which has its place there.
     """
-    between = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm, name="between")
+    between = nl.ndarray(
+        (128, 512), dtype=x.dtype, buffer=nl.shared_hbm, name="between"
+    )
     out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
     here = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
     if nl.program_id(0) == 0:
@@ -88,7 +90,9 @@ def in_a_grid(x):
 
 
 def predicted(kernel, shape=SHAPE, grid=()):
-    return predict(launch(kernel, [np.ones(shape, np.float32)], grid=grid).trace, TRN2, dge=True)
+    return predict(
+        launch(kernel, [np.ones(shape, np.float32)], grid=grid).trace, TRN2, dge=True
+    )
 
 
 def test_two_cores_share_the_work():
@@ -104,10 +108,14 @@ def test_each_core_has_its_own_engines():
     schedule = predicted(doubled, grid=(2,)).schedule
     vector = [s for s in schedule.spans if s.engine.value == "vector"]
     for core in (0, 1):
-        mine = sorted((s for s in vector if s.instruction.core == core), key=lambda s: s.start)
+        mine = sorted(
+            (s for s in vector if s.instruction.core == core), key=lambda s: s.start
+        )
         assert len(mine) == 21 * TILES // 2
         assert all(a.start + a.busy <= b.start + 1e-6 for a, b in pairwise(mine))
-    first, second = (min(s.start for s in vector if s.instruction.core == c) for c in (0, 1))
+    first, second = (
+        min(s.start for s in vector if s.instruction.core == c) for c in (0, 1)
+    )
     assert first == second
 
 
@@ -156,7 +164,11 @@ def test_shares_are_of_both_cores():
     one = roofline(predicted(doubled)).memory_bound
     assert roofline(two).memory_bound == pytest.approx(one * 424 / 725)
     assert Report(two).summary()["mbu_estimated_percent"] < 1
-    names = {e["args"]["name"] for e in perfetto(Report(two))["traceEvents"] if e["ph"] == "M"}
+    names = {
+        e["args"]["name"]
+        for e in perfetto(Report(two))["traceEvents"]
+        if e["ph"] == "M"
+    }
     assert "core 1 engines (predicted)" in names
 
 
@@ -185,11 +197,16 @@ def test_what_both_cores_load_is_loaded_by_each():
         moves = [one.core for one in lowered if one.transfer and not one.implied]
         assert sorted(moves) == [0, 0, 1, 1]
     again = {"loaded-again", "transposed-again"}
-    assert not again & {one.id for one in advise(predict(trace, TRN2, dge=True).schedule)}
+    assert not again & {
+        one.id for one in advise(predict(trace, TRN2, dge=True).schedule)
+    }
 
     trace = launch(shared_bias, [x, 8], grid=(2,)).trace
     found = findings(predict(trace, TRN2, dge=True, compiler=SLOWEST).schedule)
-    assert "512.0 KiB of x on 2 cores are loaded 8.0 times" in found["loaded-again"].happened
+    assert (
+        "512.0 KiB of x on 2 cores are loaded 8.0 times"
+        in found["loaded-again"].happened
+    )
     assert found["loaded-again"].lost > 0
     assert "16 transposes of 2 different tiles" in found["transposed-again"].happened
 
@@ -200,8 +217,12 @@ def test_what_two_cores_share_makes_the_interval_wider():
     ends = [found.latency_interval.high / found.latency for found in (one, two)]
     own = two.middle / two.latency
     assert ends[1] > 1 + 0.15 * own
-    assert "what two cores share" not in {figure.subject for figure in one.error_budget.ranges}
-    assert "what two cores share" in {figure.subject for figure in two.error_budget.ranges}
+    assert "what two cores share" not in {
+        figure.subject for figure in one.error_budget.ranges
+    }
+    assert "what two cores share" in {
+        figure.subject for figure in two.error_budget.ranges
+    }
 
 
 def test_a_unit_is_that_of_one_core():

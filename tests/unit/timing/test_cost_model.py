@@ -19,7 +19,11 @@ def events(*operands, opcode="tensor_copy", engine=Engine.VECTOR):
 
 def tiles(columns, dtype="float32", psum=False):
     def make(build):
-        source = build.psum((128, columns)) if psum else build.tensor((128, columns), dtype=dtype)
+        source = (
+            build.psum((128, columns))
+            if psum
+            else build.tensor((128, columns), dtype=dtype)
+        )
         return whole(build.tensor((128, columns), dtype=dtype)), whole(source)
 
     return make

@@ -24,7 +24,10 @@ S = Engine.SCALAR
 
 def of_trn3_alone():
     """The instructions whose records ask for the newest generation."""
-    rules = {name: [rule.__name__ for rule in one.rules] for name, one in INSTRUCTIONS.items()}
+    rules = {
+        name: [rule.__name__ for rule in one.rules]
+        for name, one in INSTRUCTIONS.items()
+    }
     return {name for name, names in rules.items() if "needs_generation(4)" in names}
 
 
@@ -41,7 +44,9 @@ def test_every_instruction_has_a_cost_on_the_machines_that_have_it(machine):
 def test_a_machine_without_timing_data_is_refused():
     other = replace(TRN3, name="trn9")
     trace = launch(lambda: [nl.zeros((4, 4), nl.float32)].clear(), machine=other).trace
-    with pytest.raises(UnknownCostError, match="no timing data for machine 'trn9'; there are trn1"):
+    with pytest.raises(
+        UnknownCostError, match="no timing data for machine 'trn9'; there are trn1"
+    ):
         predict(trace, other, dge=True)
 
 
@@ -49,8 +54,14 @@ def test_what_trn3_has_of_trn2_is_assumed_and_runs_at_its_clock():
     rows = cost_table(TRN3).rows
     reciprocal = rows["reciprocal", V, "*"]
     older = cost_table(TRN2).rows["reciprocal", V, "*"]
-    assert (reciprocal.cycles, reciprocal.interval_ns) == (8.0, 54)  # 64 cycles of 1.2 GHz
-    assert reciprocal.latency_ns - reciprocal.interval_ns == older.latency_ns - older.interval_ns
+    assert (reciprocal.cycles, reciprocal.interval_ns) == (
+        8.0,
+        54,
+    )  # 64 cycles of 1.2 GHz
+    assert (
+        reciprocal.latency_ns - reciprocal.interval_ns
+        == older.latency_ns - older.interval_ns
+    )
     assert reciprocal.evidence is Evidence.ASSUMED
     assert reciprocal.source.endswith("trn2's row at trn3's clock")
     fast = rows["tensor_copy", Engine.SCALAR, "2-byte sbuf"]
@@ -85,7 +96,9 @@ def test_a_sum_by_dma_takes_a_copy_for_each_source():
     def taken(sources):
         build = Builder()
         inputs = [whole(build.hbm((128, 2048))) for _ in range(sources)]
-        build.emit("dma_compute", Engine.DMA, [whole(build.tensor((128, 2048)))], inputs)
+        build.emit(
+            "dma_compute", Engine.DMA, [whole(build.tensor((128, 2048)))], inputs
+        )
         return predict(build.trace, TRN2, dge=False).program.instructions[0].transfer
 
     one = taken(1)
@@ -100,7 +113,9 @@ def test_a_product_of_packed_elements_streams_as_many_rows_as_one_of_two_bytes()
     left = build.tensor((128, 128), **packed)
     right = build.tensor((128, 512), **packed)
     result = build.psum((128, 512))
-    build.emit("nc_matmul_mx", Engine.TENSOR, [whole(result)], [whole(left), whole(right)])
+    build.emit(
+        "nc_matmul_mx", Engine.TENSOR, [whole(result)], [whole(left), whole(right)]
+    )
     prediction = predict(build.trace, TRN3, dge=True)
     (one,) = prediction.program.instructions
     assert not prediction.unknown
@@ -125,7 +140,9 @@ def test_each_row_says_where_it_comes_from():
         ("tensor_copy_dynamic_src", "scalar", 1.0, 429, 598),  # 600 cycles of 1.4 GHz
     ],
 )
-def test_a_row_of_trn2_at_the_clock_of_trn1(instruction, engine, cycles, interval, latency):
+def test_a_row_of_trn2_at_the_clock_of_trn1(
+    instruction, engine, cycles, interval, latency
+):
     row = cost_table(TRN1).rows[instruction, Engine(engine), "*"]
     assert (row.cycles, row.interval_ns, row.latency_ns) == (cycles, interval, latency)
     assert row.source.endswith("trn2's row at trn1's clock")
@@ -138,7 +155,9 @@ def test_a_row_of_trn1_itself_stays():
 
 
 def test_what_was_measured_on_trn2_is_assumed_on_trn1():
-    row = replace(cost_table(TRN2).rows["reciprocal", V, "*"], evidence=Evidence.MEASURED)
+    row = replace(
+        cost_table(TRN2).rows["reciprocal", V, "*"], evidence=Evidence.MEASURED
+    )
     (derived,) = costs.on_older_machine((row,))
     assert derived.evidence is Evidence.ASSUMED
 
@@ -184,10 +203,16 @@ def test_one_partition_that_an_integer_names_has_all_its_elements():
     assert interval(row, "memset") == interval(sliced, "memset") > 3000
 
 
-def copied(shape, source="float32", target="float32", space="sbuf", strides=None, engine=None):
+def copied(
+    shape, source="float32", target="float32", space="sbuf", strides=None, engine=None
+):
     """ns of a copy: (interval, latency)."""
     build = Builder()
-    one = build.psum(shape, source) if space == "psum" else build.tensor(shape, dtype=source)
+    one = (
+        build.psum(shape, source)
+        if space == "psum"
+        else build.tensor(shape, dtype=source)
+    )
     other = build.tensor((shape[0], shape[1] * (strides or 1)), dtype=target)
     written = Region(other, 0, shape, (other.shape[1], strides or 1))
     build.emit("tensor_copy", engine, [written], [whole(one)])
@@ -200,7 +225,15 @@ def copied(shape, source="float32", target="float32", space="sbuf", strides=None
 @every(
     "measured, arguments",
     [
-        (269.8, {"shape": (128, 444), "source": "float16", "target": "float16", "engine": V}),
+        (
+            269.8,
+            {
+                "shape": (128, 444),
+                "source": "float16",
+                "target": "float16",
+                "engine": V,
+            },
+        ),
         (387.5, {"shape": (128, 444), "target": "float16", "engine": V}),
         (212.5, {"shape": (128, 111), "target": "float16", "engine": V}),
         (375.5, {"shape": (128, 420), "engine": V}),
@@ -243,16 +276,23 @@ def test_a_broadcast_operand_has_no_fast_mode():
     total = build.tensor((128, 8), dtype="float16")
     build.emit("tensor_tensor", V, [whole(total)], [whole(tile), whole(tile)])
     build.emit("tensor_tensor", V, [whole(total)], [whole(tile), column])
-    assert [operand_variant(event) for event in build.trace.events] == ["2-byte sbuf", "*"]
+    assert [operand_variant(event) for event in build.trace.events] == [
+        "2-byte sbuf",
+        "*",
+    ]
 
 
 def test_a_dma_that_no_model_knows_is_loud():
     """A collective is no dma_copy of its first source."""
     build = Builder()
-    build.emit("all_reduce", Engine.DMA, [whole(build.hbm((8, 8)))], [whole(build.hbm((8, 8)))])
+    build.emit(
+        "all_reduce", Engine.DMA, [whole(build.hbm((8, 8)))], [whole(build.hbm((8, 8)))]
+    )
     prediction = predict(build.trace, TRN2, dge=True)
     assert prediction.unknown == {"all_reduce": 1}
-    with pytest.raises(UnknownCostError, match="no total: the cost of 1 all_reduce is unknown"):
+    with pytest.raises(
+        UnknownCostError, match="no total: the cost of 1 all_reduce is unknown"
+    ):
         prediction.latency  # noqa: B018
 
 
@@ -269,7 +309,9 @@ def test_a_dropped_row_is_loud(monkeypatch):
         lambda: prediction.total_time,
         lambda: prediction.get_latency_percentile(99),
     ):
-        with pytest.raises(UnknownCostError, match="no total: the cost of 1 tensor_tensor is unk"):
+        with pytest.raises(
+            UnknownCostError, match="no total: the cost of 1 tensor_tensor is unk"
+        ):
             total()
     assert prediction.middle > 0
     assert np.isfinite(prediction.middle)
@@ -283,7 +325,9 @@ def test_what_sums_beside_its_result_starts_later():
     assert summed.evidence is Evidence.ASSUMED
     plain = two["activation", S, "*"]
     reduced = two["activation", S, "reduced"]
-    assert reduced.interval_ns - plain.interval_ns == pytest.approx(82 * 1.4 / 1.2, rel=0.01)
+    assert reduced.interval_ns - plain.interval_ns == pytest.approx(
+        82 * 1.4 / 1.2, rel=0.01
+    )
 
 
 @every(
@@ -291,7 +335,9 @@ def test_what_sums_beside_its_result_starts_later():
     [("sbuf", False, 307, 397), ("psum", False, 267, 367), ("sbuf", True, 517, 517),
      ("psum", True, 476, 476)],
 )  # fmt: skip
-def test_a_function_takes_longer_with_a_scale_of_each_partition(space, scaled, interval, latency):
+def test_a_function_takes_longer_with_a_scale_of_each_partition(
+    space, scaled, interval, latency
+):
     """Traced on trn2, 128 elements: 517 ns start to start from SBUF, 476 from PSUM."""
     build = Builder()
     data = build.psum((128, 128)) if space == "psum" else build.tensor((128, 128))
@@ -310,5 +356,7 @@ def test_costs_of_scales_and_biases_are_looked_up_apart():
         reads = [whole(tile), column._replace(role=role)]
         build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")
     costing = CostModel(TRN2)
-    first, second = (costing.of(event).times[S].interval for event in build.trace.events)
+    first, second = (
+        costing.of(event).times[S].interval for event in build.trace.events
+    )
     assert first > second

@@ -5,7 +5,13 @@ import pytest
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.compiler import ANY, KINDS, DescriptorSource, Toolchain, descriptor_sources
+from difftest.timing.compiler import (
+    ANY,
+    KINDS,
+    DescriptorSource,
+    Toolchain,
+    descriptor_sources,
+)
 from difftest.timing.evidence import Evidence, rows_of
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
@@ -28,7 +34,9 @@ def test_what_the_kernel_asks_for_is_done_whatever_compiles_it(machine):
         asked = [found[kind] for kind in ("none", "swdge", "register", "index")]
         assert asked == [DescriptorSource.LAID_DOWN, *[DescriptorSource.SOFTWARE] * 3]
         hardware = DescriptorSource.HARDWARE in found.values()
-        assert hardware is (machine is not TRN1 and toolchain is not Toolchain.CLASSIC_PROFILE)
+        assert hardware is (
+            machine is not TRN1 and toolchain is not Toolchain.CLASSIC_PROFILE
+        )
 
 
 def test_a_dma_of_todays_has_its_own_way():
@@ -48,7 +56,11 @@ def test_a_dma_of_todays_has_its_own_way():
     [
         ((128, 64), 64, 0.58),  # one run: software
         ((128, 64), 128, 0.588 / 2),  # rows apart: two generators
-        ((1, 64), 64, 0.2),  # one partition: laid down, as fast as its engine takes them
+        (
+            (1, 64),
+            64,
+            0.2,
+        ),  # one partition: laid down, as fast as its engine takes them
     ],
 )
 def test_a_load_takes_the_time_of_its_way(shape, wide, each):
@@ -73,5 +85,7 @@ def test_the_default_is_what_the_users_own_call_gets():
         build.trace.dialect = dialect
         made.append(predict(build.trace, TRN2).schedule.toolchain)
     assert made == [Toolchain.CLASSIC_BENCHMARK, Toolchain.TODAY]
-    asked = [predict(build.trace, TRN2, dge=one).schedule.toolchain for one in (True, False)]
+    asked = [
+        predict(build.trace, TRN2, dge=one).schedule.toolchain for one in (True, False)
+    ]
     assert asked == [Toolchain.CLASSIC_BENCHMARK, Toolchain.CLASSIC_PROFILE]

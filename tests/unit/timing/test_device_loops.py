@@ -46,7 +46,9 @@ def doubled(x, on_device):
 
 
 def predicted(on_device):
-    return predict(launch(doubled, [IMAGES], {"on_device": on_device}).trace, TRN2, dge=False)
+    return predict(
+        launch(doubled, [IMAGES], {"on_device": on_device}).trace, TRN2, dge=False
+    )
 
 
 def test_turns_do_not_overlap():

@@ -40,7 +40,9 @@ def test_long_rows_are_no_faster_than_those_that_were_measured():
     engines = DmaEngines(TRN2)
     assert 8000 / row_time(engines, tile(8000)) == pytest.approx(26.5)
     assert 60_000 / row_time(engines, tile(60_000)) == pytest.approx(26.5)
-    assert engines.run(0.0, tile(8000, writes_hbm=True))[2] == pytest.approx(3780, rel=0.005)
+    assert engines.run(0.0, tile(8000, writes_hbm=True))[2] == pytest.approx(
+        3780, rel=0.005
+    )
     older = DmaEngines(TRN1)
     for size in (8192, 65536):
         assert 16 * size / row_time(older, tile(size)) == pytest.approx(262.5, rel=0.02)
@@ -86,7 +88,9 @@ def test_a_dma_transpose_reaches_nine_tenths():
 @given(st.integers(1, 60_000), st.integers(1, 60_000), st.booleans())
 def test_more_bytes_are_never_faster(one, other, store):
     fewer, more = sorted((max(one, 9), max(other, 9)))
-    times = [DmaEngines(TRN2).run(0.0, tile(n, writes_hbm=store))[2] for n in (fewer, more)]
+    times = [
+        DmaEngines(TRN2).run(0.0, tile(n, writes_hbm=store))[2] for n in (fewer, more)
+    ]
     assert times[0] <= times[1]
 
 
@@ -100,7 +104,9 @@ def test_more_bytes_are_never_faster(one, other, store):
         (16, 16, True, 820),  # the same stored, 16 of them
     ],
 )
-def test_a_dma_with_software_descriptors_takes_what_the_traces_show(row_bytes, rows, store, traced):
+def test_a_dma_with_software_descriptors_takes_what_the_traces_show(
+    row_bytes, rows, store, traced
+):
     """Medians from start to last semaphore packet (today's traces of trn2); 0.34 us later, and a
     hop, whoever waits begins."""
     busy = tuple((engine, rows // 16) for engine in range(16))
@@ -120,16 +126,22 @@ def test_a_dma_with_software_descriptors_takes_what_the_traces_show(row_bytes, r
         (4096, True, 2700),
     ],
 )
-def test_a_dma_with_hardware_descriptors_takes_what_the_traces_show(row_bytes, store, traced):
+def test_a_dma_with_hardware_descriptors_takes_what_the_traces_show(
+    row_bytes, store, traced
+):
     """The same, from the start of the instruction that makes them."""
     made = TRN2.generation.value + 127 * TRN2.generation_per_partition.value
-    _, _, done = DmaEngines(TRN2).run(made, tile(row_bytes, writes_hbm=store), generated=True)
+    _, _, done = DmaEngines(TRN2).run(
+        made, tile(row_bytes, writes_hbm=store), generated=True
+    )
     assert done == pytest.approx(traced + 340, rel=0.06)
 
 
 @every("size, traced", [(256, 14), (512, 24), (2048, 81), (4096, 155)])
 def test_packets_take_what_the_traces_show(size, traced):
-    assert DmaEngines(TRN2).costs(tile(size), True)[1] == pytest.approx(traced, rel=0.04)
+    assert DmaEngines(TRN2).costs(tile(size), True)[1] == pytest.approx(
+        traced, rel=0.04
+    )
 
 
 def test_a_packet_of_some_bytes_takes_more_than_itself():
@@ -144,7 +156,8 @@ def test_a_packet_of_some_bytes_takes_more_than_itself():
 def test_an_engine_is_slower_where_both_cores_run():
     """17.4 bytes a ns on two cores, 19.2 on one (current traces); there is no figure for trn3."""
     alone, both = (
-        DmaEngines(TRN2, hbm).costs(tile(2048), True)[1] for hbm in (None, SharedHbm(1.0))
+        DmaEngines(TRN2, hbm).costs(tile(2048), True)[1]
+        for hbm in (None, SharedHbm(1.0))
     )
     assert alone / both == pytest.approx(17.4 / 19.2, rel=0.01)
     assert TRN3.shared_engines.value == 1

@@ -52,7 +52,10 @@ def test_one_figure_errs_together_and_two_apart():
     def ends(figures):
         logs = (50 * math.log(2), 50 * math.log(2))
         ground = ErrorBudget(
-            dict.fromkeys(figures, 50.0), dict.fromkeys(figures, logs), busiest=0.0, streaming=0.0
+            dict.fromkeys(figures, 50.0),
+            dict.fromkeys(figures, logs),
+            busiest=0.0,
+            streaming=0.0,
         )
         return Estimate(ground, 50.0 * len(figures), 0.0, 0.0, 0.0).interval(1.0)
 
@@ -121,7 +124,9 @@ def test_shares_are_of_all_of_the_time():
 def test_generated_descriptors_are_less_sure_than_static_ones():
     keywords = {"FREE_DIM": 2000}
     static, generated = (
-        prediction_of("vector_add.vector_add_stream", (256000,), (256000,), dge=dge, **keywords)
+        prediction_of(
+            "vector_add.vector_add_stream", (256000,), (256000,), dge=dge, **keywords
+        )
         for dge in (False, True)
     )
     subjects = {figure.subject for figure in static.error_budget.times}
@@ -136,9 +141,13 @@ def test_generated_descriptors_are_less_sure_than_static_ones():
 def test_loads_whose_place_a_register_names_may_wait_for_places():
     """A device with a kernel of 144 such loads took 219 us, and this model 185."""
     shapes = (128, 1), (8, 128, 512), (1, 40)
-    x, W, places = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, "eei", strict=True))
+    x, W, places = (
+        np.zeros(shape, dtype) for shape, dtype in zip(shapes, "eei", strict=True)
+    )
     found = predict(launch(experts, [x, W, places]).trace, TRN2)
-    (subject,) = {one.subject for one, time in found.error_budget.times.items() if time > 20}
+    (subject,) = {
+        one.subject for one, time in found.error_budget.times.items() if time > 20
+    }
     assert subject == "DMAs whose place a register names"
     assert found.latency_interval.high > found.latency * 219 / 185
 
@@ -152,7 +161,9 @@ def test_many_rows_of_single_elements_are_less_sure(columns, elements):
         tile = build.tensor((128, columns))
         turned = Region(source, 0, (128, columns), (1, 128))
         build.emit("dma_copy", Engine.DMA, [whole(tile)], [turned])
-    subjects = {one.subject for one in predict(build.trace, TRN2, dge=True).error_budget.times}
+    subjects = {
+        one.subject for one in predict(build.trace, TRN2, dge=True).error_budget.times
+    }
     assert ("DMAs in rows of single elements" in subjects) is elements
 
 
@@ -174,7 +185,10 @@ def test_what_is_hidden_may_be_the_limit():
         build.emit("rand", Engine.GPSIMD, [whole(numbers)])
         build.add(tile, tile)
     prediction = predict(build.trace, TRN2, dge=True)
-    busy = sum(s.busy for s in prediction.schedule.spans if s.engine is Engine.GPSIMD) / 1e3
+    busy = (
+        sum(s.busy for s in prediction.schedule.spans if s.engine is Engine.GPSIMD)
+        / 1e3
+    )
     assert prediction.error_budget.busiest == pytest.approx(4 * busy)
     assert prediction.latency_interval.high >= 4 * busy
 

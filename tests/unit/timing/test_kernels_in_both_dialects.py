@@ -23,7 +23,9 @@ CASES = {
 def predicted(dialect, name, shapes, keywords, dtype=np.float32, grid=()):
     module, _, function = name.partition(".")
     with embedded():
-        kernel = getattr(importlib.import_module(f"kernels.{dialect}.{module}"), function)
+        kernel = getattr(
+            importlib.import_module(f"kernels.{dialect}.{module}"), function
+        )
     arrays = [np.ones(shape, dtype) for shape in shapes]
     return predict(launch(kernel, arrays, keywords, grid=grid).trace, TRN2, dge=True)
 
@@ -31,7 +33,8 @@ def predicted(dialect, name, shapes, keywords, dtype=np.float32, grid=()):
 @every("name, dtype", zip(CASES, itertools.cycle([np.float32, np.float16])))
 def test_todays_kernel_is_predicted_as_fast_as_the_classic_one(name, dtype):
     classic, todays = (
-        predicted(dialect, name, *CASES[name], dtype=dtype) for dialect in ("classic", "nki")
+        predicted(dialect, name, *CASES[name], dtype=dtype)
+        for dialect in ("classic", "nki")
     )
     assert todays.latency <= 1.02 * classic.latency
 
@@ -40,7 +43,13 @@ def test_todays_kernel_is_predicted_as_fast_as_the_classic_one(name, dtype):
 def test_two_cores_convolve_in_little_more_than_half_the_time(pool_size):
     shapes = [(1, 128, 130, 130), (128, 128, 3, 3), (128,)]
     one, two = (
-        predicted("nki", "conv2d.fused_conv2d_maxpool", shapes, {"pool_size": pool_size}, grid=grid)
+        predicted(
+            "nki",
+            "conv2d.fused_conv2d_maxpool",
+            shapes,
+            {"pool_size": pool_size},
+            grid=grid,
+        )
         for grid in ((), (2,))
     )
     assert two.middle <= 0.55 * one.middle

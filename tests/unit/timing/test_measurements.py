@@ -30,7 +30,9 @@ def test_more_than_half_of_the_products_are_held_out():
     rows = [row for row in measurements() if row.toolchain is Toolchain.TODAY]
     held = [row for row in rows if row.notes == "held out"]
     assert (len(rows), len(held)) == (26, 16)
-    assert held == [row for row in rows if not row.is_launched or row.inputs[0][0] > 2560]
+    assert held == [
+        row for row in rows if not row.is_launched or row.inputs[0][0] > 2560
+    ]
 
 
 def test_profiles_of_one_kernel_are_compared_together():

@@ -28,7 +28,9 @@ KERNELS = kernels_of_the_tree()
 )
 def test_profiles_are_within_five_percent(name, shapes, keywords, measured):
     """Medians of six public profiles each (trn2, neuronx-cc 2.21, static descriptors)."""
-    assert prediction_of(name, *shapes, **keywords).total_time == pytest.approx(measured, rel=0.05)
+    assert prediction_of(name, *shapes, **keywords).total_time == pytest.approx(
+        measured, rel=0.05
+    )
 
 
 @every(
@@ -46,7 +48,9 @@ def test_benchmarks_are_within_fifteen_percent(name, shapes, keywords, measured)
 
 def test_two_tiles_overlap_and_are_faster_than_one():
     times = [
-        prediction_of("vector_add.vector_add_stream", (256000,), (256000,), FREE_DIM=n).total_time
+        prediction_of(
+            "vector_add.vector_add_stream", (256000,), (256000,), FREE_DIM=n
+        ).total_time
         for n in (1000, 2000)
     ]
     assert times[0] < times[1]
@@ -55,11 +59,15 @@ def test_two_tiles_overlap_and_are_faster_than_one():
 def test_larger_tiles_are_faster_until_there_is_one():
     """Measured: 37,318 us for 25600 elements one at a time, 15 us in one tile of 200."""
     tiled = [
-        prediction_of("vector_add.vector_add_tiled", (1536,), (1536,), dge=True, ROW_CHUNK=n)
+        prediction_of(
+            "vector_add.vector_add_tiled", (1536,), (1536,), dge=True, ROW_CHUNK=n
+        )
         for n in (1, 128)
     ]
     streamed = [
-        prediction_of("vector_add.vector_add_stream", (1536,), (1536,), dge=True, FREE_DIM=n)
+        prediction_of(
+            "vector_add.vector_add_stream", (1536,), (1536,), dge=True, FREE_DIM=n
+        )
         for n in (2, 12)
     ]
     latencies = [one.latency for one in (*tiled, *streamed)]
@@ -81,17 +89,23 @@ def test_percentiles_span_the_throttles_phase():
 
 
 def test_a_kernel_without_matmuls_has_no_span():
-    prediction = prediction_of("vector_add.vector_add_stream", (25600,), (25600,), FREE_DIM=200)
+    prediction = prediction_of(
+        "vector_add.vector_add_stream", (25600,), (25600,), FREE_DIM=200
+    )
     assert prediction.low == prediction.middle == prediction.high
 
 
 def test_the_same_trace_gives_the_same_prediction():
     trace = trace_of("transpose.transpose_by_tiles", (256, 512))
-    assert predict(trace, TRN2, dge=True).latency == predict(trace, TRN2, dge=True).latency
+    assert (
+        predict(trace, TRN2, dge=True).latency == predict(trace, TRN2, dge=True).latency
+    )
 
 
 def test_an_empty_trace_is_refused():
-    with pytest.raises(ValueError, match="the trace is empty: launch the kernel with record=True"):
+    with pytest.raises(
+        ValueError, match="the trace is empty: launch the kernel with record=True"
+    ):
         predict(Trace(), TRN2, dge=True)
 
 
@@ -107,7 +121,10 @@ def additions(count, columns=2048, toolchain=Toolchain.CLASSIC_PROFILE):
 
 def test_long_profiles_end_later():
     """Half of the longer postamble's kernels and below it nothing; between them a line."""
-    after = [found.total_time - found.middle - 12.75 for found in map(additions, (2, 40, 41, 80))]
+    after = [
+        found.total_time - found.middle - 12.75
+        for found in map(additions, (2, 40, 41, 80))
+    ]
     assert (after[0], after[-1]) == (pytest.approx(2.4), pytest.approx(11.0))
     assert 4 < after[1] < after[2] < after[1] + 0.5  # no step
     span = additions(40).total_time_interval
@@ -120,7 +137,9 @@ def test_a_profile_of_todays_ends_later_if_software_stores():
     build = Builder()
     tile = build.load((128, 64))
     out = build.hbm((128, 128), name="out")
-    build.emit("dma_copy", Engine.DMA, [whole(out)._replace(shape=(128, 64))], [whole(tile)])
+    build.emit(
+        "dma_copy", Engine.DMA, [whole(out)._replace(shape=(128, 64))], [whole(tile)]
+    )
     apart = predict(build.trace, TRN2, dge=Toolchain.TODAY)
     build.store(tile)
     run = predict(build.trace, TRN2, dge=Toolchain.TODAY)
@@ -134,7 +153,9 @@ def test_trn1_is_slower_where_its_vector_engine_is():
     kernel = shipped("vector_add.vector_add_stream")
     keywords = {"FREE_DIM": 2000}
     times = [
-        predict(launch(kernel, arrays, keywords, machine=m).trace, m, dge=False).total_time
+        predict(
+            launch(kernel, arrays, keywords, machine=m).trace, m, dge=False
+        ).total_time
         for m in (TRN1, TRN2)
     ]
     assert times[0] > times[1]
@@ -145,8 +166,15 @@ def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     trace = small_trace_of(KERNELS[name])
     expected = predict(trace, TRN2, dge=dge)
     again = predict(trace_from_json(trace_to_json(trace)), TRN2, dge=dge)
-    assert (again.low, again.middle, again.high) == (expected.low, expected.middle, expected.high)
-    spans = [[(s.start, s.end, s.engine) for s in p.schedule.spans] for p in (again, expected)]
+    assert (again.low, again.middle, again.high) == (
+        expected.low,
+        expected.middle,
+        expected.high,
+    )
+    spans = [
+        [(s.start, s.end, s.engine) for s in p.schedule.spans]
+        for p in (again, expected)
+    ]
     assert spans[0] == spans[1]
     assert advise(again.schedule) == advise(expected.schedule)
 
@@ -158,5 +186,10 @@ def test_progress_is_told_of_both_halves():
     tile = build.load((128, 8))
     for _ in range(2500):
         build.store(tile)
-    predict(build.trace, TRN2, dge=False, progress=lambda done, total: told.append((done, total)))
+    predict(
+        build.trace,
+        TRN2,
+        dge=False,
+        progress=lambda done, total: told.append((done, total)),
+    )
     assert told == [(2000, 5002), (4501, 5002)]

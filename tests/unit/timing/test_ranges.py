@@ -25,18 +25,24 @@ def test_every_assumed_row_carries_a_range():
     for cost in ASSUMED:
         low, high = range_of(cost)
         assert low < 1 < high, cost
-        assert high / low >= 1.5, f"{cost.instruction} is assumed and claims to be known"
+        assert high / low >= 1.5, (
+            f"{cost.instruction} is assumed and claims to be known"
+        )
 
 
 def test_an_assumed_row_without_a_range_is_refused():
     row = next(cost for cost in ASSUMED if cost.machine == "trn2")
-    with pytest.raises(ValueError, match=r"ranges.csv has no range for the assumed cost of sort"):
+    with pytest.raises(
+        ValueError, match=r"ranges.csv has no range for the assumed cost of sort"
+    ):
         range_of(replace(row, instruction="sort"))
     assert range_of(replace(row, instruction="sort", machine="trn3")) == OTHER_MACHINE
 
 
 def test_every_range_says_why_and_is_used():
-    text = (files("difftest.timing") / "data" / "ranges.csv").read_text(encoding="utf-8")
+    text = (files("difftest.timing") / "data" / "ranges.csv").read_text(
+        encoding="utf-8"
+    )
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == len(own_ranges())
     known = {(cost.instruction, cost.evidence) for cost in all_costs()}
@@ -48,7 +54,12 @@ def test_every_range_says_why_and_is_used():
 def test_what_was_measured_has_the_narrowest_range():
     measured = next(cost for cost in all_costs() if cost.evidence is Evidence.MEASURED)
     assert range_of(measured) == MEASURED
-    for other in (interval.DOCUMENTED, interval.ASSUMED, interval.OTHER_MACHINE, interval.CHOSEN):
+    for other in (
+        interval.DOCUMENTED,
+        interval.ASSUMED,
+        interval.OTHER_MACHINE,
+        interval.CHOSEN,
+    ):
         assert other.low < MEASURED.low
         assert other.high > MEASURED.high
 

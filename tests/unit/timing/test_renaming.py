@@ -26,7 +26,9 @@ def test_a_tile_filled_again_in_each_turn_costs_what_a_tile_of_each_turn_does(dt
 
 def test_a_tile_of_which_a_part_lives_on_is_one_tile():
     program = predicted(convolutions.rolling_tile).program
-    copies = [i for i in program.instructions if i.opcode == "dma_copy" and not i.is_store]
+    copies = [
+        i for i in program.instructions if i.opcode == "dma_copy" and not i.is_store
+    ]
     waiting = [one for one in copies if one.order]
     assert len(waiting) == 18  # each row: what was in its place is copied on first
 

@@ -32,7 +32,9 @@ def convolution(kernel, dtype="float16", rows=20):
 
 def test_copies_of_what_the_loop_does_not_change_are_made_once():
     """18 rows, 9 taps: the copies of the weights but those of the first row; none of the image."""
-    assert left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
+    assert (
+        left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
+    )
     assert left_out(convolution(convolutions.copied_image)) == []
 
 
@@ -48,7 +50,9 @@ def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
 
 def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
     """Two groups of weights, 8 rows, 9 taps; all but those of each group's first row go."""
-    trace = traced(convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16")
+    trace = traced(
+        convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16"
+    )
     assert left_out(trace) == ["tensor_copy"] * 2 * 7 * 9
     slow = LIKELY._replace(repeated_copies=RepeatRule.KEPT)
     assert left_out(trace, slow) == []

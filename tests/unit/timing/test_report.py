@@ -8,7 +8,13 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
-from difftest.timing.report import UNAVAILABLE, Report, as_mapping, memory_usage, roofline
+from difftest.timing.report import (
+    UNAVAILABLE,
+    Report,
+    as_mapping,
+    memory_usage,
+    roofline,
+)
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of
@@ -48,13 +54,20 @@ FIELDS = [
     "hardware_dynamic_dma_packet_count",
     "matmul_instruction_count",
 ]
-ENGINE_FIELDS = ("instruction_time", "active_time", "active_time_percent", "instruction_count")
+ENGINE_FIELDS = (
+    "instruction_time",
+    "active_time",
+    "active_time_percent",
+    "instruction_count",
+)
 
 
 @pytest.fixture(scope="module")
 def matmul():
     return Report(
-        prediction_of("matmul.nki_matmul_tiled_", (256, 128), (256, 512), (128, 512), dge=True)
+        prediction_of(
+            "matmul.nki_matmul_tiled_", (256, 128), (256, 512), (128, 512), dge=True
+        )
     )
 
 
@@ -73,7 +86,9 @@ def test_what_can_be_counted_is_right(matmul):
     assert summary["hbm_read_bytes"] == 4 * (256 * 128 + 256 * 512)
     assert summary["hbm_write_bytes"] == 4 * 128 * 512
     assert summary["dma_transfer_count"] == 5
-    assert summary["dma_transfer_total_bytes"] == 4 * (256 * 128 + 256 * 512 + 128 * 512)
+    assert summary["dma_transfer_total_bytes"] == 4 * (
+        256 * 128 + 256 * 512 + 128 * 512
+    )
     assert summary["matmul_instruction_count"] == 4  # two in float32, two passes each
     assert summary["tensor_engine_instruction_count"] == 2
     assert summary["hardware_dynamic_dma_packet_count"] == 5 * 128
@@ -102,7 +117,9 @@ def test_the_critical_path_takes_all_of_the_time(matmul):
 def test_evidence_is_carried_along():
     build = Builder()
     tile = build.load((128, 512))
-    build.emit("reciprocal", Engine.VECTOR, [whole(build.tensor((128, 512)))], [whole(tile)])
+    build.emit(
+        "reciprocal", Engine.VECTOR, [whole(build.tensor((128, 512)))], [whole(tile)]
+    )
     report = Report(predict(build.trace, TRN2, dge=True))
     shares = report.evidence()
     assert set(shares) == {"measured", "documented"}
@@ -117,7 +134,9 @@ def test_evidence_is_carried_along():
 def test_a_dma_of_a_machine_without_traces_or_probes_is_assumed(machine, known):
     build = Builder()
     tile = build.load((128, 512))
-    build.emit("nc_matmul", Engine.TENSOR, [whole(build.psum((128, 128)))], [whole(tile)] * 2)
+    build.emit(
+        "nc_matmul", Engine.TENSOR, [whole(build.psum((128, 128)))], [whole(tile)] * 2
+    )
     report = Report(predict(build.trace, machine, dge=True))
     assert set(report.evidence()) == known
 
@@ -191,6 +210,8 @@ def test_wide_modes_have_a_peak_of_their_own(kernel, width):
     trace = launch(nki_jit(lambda: kernel(40)), machine=TRN3).trace
     fields = Report(predict(trace, TRN3, dge=True)).summary()
     ordinary = 2 * TRN3.pe_cells
-    assert fields["model_flops"] == fields["hardware_flops"] == 40 * 512 * width * ordinary
+    assert (
+        fields["model_flops"] == fields["hardware_flops"] == 40 * 512 * width * ordinary
+    )
     assert fields["mfu_max_achievable_estimated_percent"] == 1
     assert 0.1 < fields["mfu_estimated_percent"] == fields["hfu_estimated_percent"] < 1

@@ -67,7 +67,9 @@ def test_a_kernel_may_ask_for_static_descriptors():
     for mode in ("none", "unknown"):
         tile = build.tensor((128, 8))
         source = build.hbm((128, 8))
-        build.emit("dma_copy", Engine.DMA, [whole(tile)], [whole(source)], dge_mode=mode)
+        build.emit(
+            "dma_copy", Engine.DMA, [whole(tile)], [whole(source)], dge_mode=mode
+        )
     static, generated = schedule(build.program(), dge=True).spans
     assert (static.engine, static.busy) == (Engine.SYNC, 85.0)
     assert (generated.engine, generated.busy) == (Engine.DMA, pytest.approx(587.6))
@@ -165,7 +167,10 @@ def test_a_function_table_is_loaded_before_its_first_function():
 @every(
     "names, loads",
     [
-        (["copy", "exp", "copy", "exp"], 1),  # traced: one load, copies before the first function
+        (
+            ["copy", "exp", "copy", "exp"],
+            1,
+        ),  # traced: one load, copies before the first function
         (["square", "rsqrt", "square", "rsqrt"], 1),
         (["exp", "rsqrt"] * 4, 8),  # traced: 8 in four blocks of a decoder's attention
     ],
@@ -214,7 +219,9 @@ def builders(draw):
     build = Builder()
     tiles = [build.load((128, draw(st.sampled_from([1, 64, 512, 8192]))))]
     for _ in range(draw(st.integers(0, 14))):
-        kind = draw(st.sampled_from(["load", "copy", "add", "matmul", "store", "rewrite"]))
+        kind = draw(
+            st.sampled_from(["load", "copy", "add", "matmul", "store", "rewrite"])
+        )
         tile = draw(st.sampled_from(tiles))
         if kind == "load":
             tiles.append(build.load((128, draw(st.sampled_from([1, 64, 512, 8192])))))
@@ -258,7 +265,9 @@ def violations(timeline):
                 found.append(f"{one.index} reads before {producer} is done")
         for earlier in apart(timeline.program, one.order):
             other = timeline.spans[earlier]
-            in_order = other.engine is span.engine and other.instruction.transfer is None
+            in_order = (
+                other.engine is span.engine and other.instruction.transfer is None
+            )
             if span.start < (other.start if in_order else other.end):
                 found.append(f"{one.index} writes before {earlier} is done")
     for engine in Engine:
@@ -317,7 +326,9 @@ def loaded_by_columns():
         source = build.load((128, 64))
         target = build.tensor((128, 64))
         for column in range(64):
-            part = [Region(each, column, (128, 1), (64, 1)) for each in (target, source)]
+            part = [
+                Region(each, column, (128, 1), (64, 1)) for each in (target, source)
+            ]
             engine = ENGINES[column % 2]
             build.emit("tensor_copy", engine, part[:1], part[1:])
         build.add(target, target)
@@ -333,7 +344,9 @@ def test_a_join_is_over_when_all_of_it_is():
 
 def test_a_join_that_is_not_waited_for_is_seen(monkeypatch):
     """Planted: an instruction that waits for many others hears of the first only."""
-    monkeypatch.setattr(scheduler.Join, "take", lambda join, one: join.last.setdefault("", one))
+    monkeypatch.setattr(
+        scheduler.Join, "take", lambda join, one: join.last.setdefault("", one)
+    )
     assert violations(schedule(loaded_by_columns(), dge=False)) != []
 
 
@@ -372,9 +385,9 @@ def test_the_same_program_gives_the_same_timeline(build, dge):
 def test_no_faster_than_its_busiest_engine_and_its_longest_chain(build, dge):
     timeline = schedule(build.program(), dge=dge)
     for engine in Engine:
-        assert timeline.end >= sum(s.busy for s in timeline.spans if s.engine is engine) - max(
-            (s.busy for s in timeline.spans if s.engine is engine), default=0.0
-        )
+        assert timeline.end >= sum(
+            s.busy for s in timeline.spans if s.engine is engine
+        ) - max((s.busy for s in timeline.spans if s.engine is engine), default=0.0)
     chain = [0.0] * len(timeline.spans)
     for span in timeline.spans:
         before = max((chain[i] for i in span.instruction.data), default=0.0)
@@ -385,17 +398,26 @@ def test_no_faster_than_its_busiest_engine_and_its_longest_chain(build, dge):
 
 @given(builders(), st.booleans())
 @settings(max_examples=30)
-def test_an_instruction_on_all_results_comes_last_and_changes_nothing_before(build, dge):
+def test_an_instruction_on_all_results_comes_last_and_changes_nothing_before(
+    build, dge
+):
     """One on a single result may shorten the whole: it takes the engine's turn from another, and
     what waited for that one's place comes first. So may one in a full memory."""
-    assume(sum(one.partition_bytes for one in build.trace.allocations) < TRN2.sbuf_usable_bytes)
+    assume(
+        sum(one.partition_bytes for one in build.trace.allocations)
+        < TRN2.sbuf_usable_bytes
+    )
     before = schedule(build.program(), dge=dge)
-    made = {e.writes[0].allocation.id: e.writes[0].allocation for e in build.trace.events}
+    made = {
+        e.writes[0].allocation.id: e.writes[0].allocation for e in build.trace.events
+    }
     on_chip = [whole(one) for one in made.values() if one.space is Space.SBUF]
     total = build.tensor((128, 4))
     build.emit("tensor_tensor", Engine.VECTOR, [whole(total)], on_chip, op="add")
     after = schedule(build.program(), dge=dge)
-    assert [(s.start, s.end) for s in after.spans[:-1]] == [(s.start, s.end) for s in before.spans]
+    assert [(s.start, s.end) for s in after.spans[:-1]] == [
+        (s.start, s.end) for s in before.spans
+    ]
     last = {s.instruction.event.writes[0].allocation.id: s.end for s in before.spans}
     assert after.spans[-1].start > max(last[region.allocation.id] for region in on_chip)
 
@@ -418,5 +440,9 @@ def test_progress_is_told():
     tile = build.load((128, 1))
     for _ in range(4100):
         build.add(tile, tile)
-    schedule(build.program(), dge=False, progress=lambda done, total: told.append((done, total)))
+    schedule(
+        build.program(),
+        dge=False,
+        progress=lambda done, total: told.append((done, total)),
+    )
     assert told == [(2000, 4101), (4000, 4101)]

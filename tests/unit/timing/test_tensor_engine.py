@@ -36,7 +36,8 @@ def test_float32_takes_two_passes_of_two_cycles():
 
 
 @every(
-    "four_byte, strided, interval", [(False, False, 47.0), (False, True, 64.0), (True, True, 232.0)]
+    "four_byte, strided, interval",
+    [(False, False, 47.0), (False, True, 64.0), (True, True, 232.0)],
 )
 def test_few_rows_wait_for_the_weights(four_byte, strided, interval):
     work = Matmul(1, 14, four_byte, strided, 0)
@@ -54,7 +55,9 @@ def test_a_transpose_says_that_it_is_one():
     build = Builder()
     tile = build.tensor((128, 9, 128), dtype="float16")
     tap = Region(tile, 3, (128, 128), (9 * 128, 9))
-    build.emit("nc_transpose", Engine.TENSOR, [whole(build.psum((128, 128), "float16"))], [tap])
+    build.emit(
+        "nc_transpose", Engine.TENSOR, [whole(build.psum((128, 128), "float16"))], [tap]
+    )
     found = matmul(build.trace.events[0], TRN2)
     assert (found.turns, found.strided, found.four_byte) == (True, True, False)
 
@@ -63,7 +66,9 @@ def test_a_transpose_alone():
     """Measured: 331 ns from LDWEIGHTS to the end of MATMUL for 128 x 128 float32, warm."""
     engine = TensorEngine(parameters.TRN2, 0.5)
     engine.throttle.warm = True
-    assert engine.issue(0.0, Matmul(1, 256, True, False, 0))[0] == pytest.approx(331, abs=3)
+    assert engine.issue(0.0, Matmul(1, 256, True, False, 0))[0] == pytest.approx(
+        331, abs=3
+    )
 
 
 def test_weights_load_behind_the_matmul_before():
@@ -129,7 +134,9 @@ def test_float32_is_transposed_in_one_pass_from_trn2_on(machine, passes):
     """Documented; measured on trn1: 208 ns, four cycles a row."""
     build = Builder()
     tile = build.tensor((128, 128))
-    build.emit("nc_transpose", Engine.TENSOR, [whole(build.psum((128, 128)))], [whole(tile)])
+    build.emit(
+        "nc_transpose", Engine.TENSOR, [whole(build.psum((128, 128)))], [whole(tile)]
+    )
     found = matmul(build.trace.events[0], machine)
     assert (found.passes, found.rows) == (passes, 256)
 
@@ -137,4 +144,6 @@ def test_float32_is_transposed_in_one_pass_from_trn2_on(machine, passes):
 def test_trn1_is_not_throttled():
     engine = TensorEngine(parameters.TRN1, 0.5)
     first, following = engine.issue(0.0, FP16)
-    assert engine.issue(following, FP16)[0] - first == pytest.approx(449 / (0.875 * 2.8))
+    assert engine.issue(following, FP16)[0] - first == pytest.approx(
+        449 / (0.875 * 2.8)
+    )

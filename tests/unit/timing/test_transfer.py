@@ -6,7 +6,15 @@ import pytest
 from difftest.simulator import launch
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
-from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Purpose, Region, Space
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    EventKind,
+    Purpose,
+    Region,
+    Space,
+)
 from difftest.timing import predict
 from difftest.timing.dma import contiguous_run, software_transfer, transfer
 from difftest.timing.parameters import TRN2
@@ -26,12 +34,16 @@ def hbm(*shape, dtype="float32"):
 
 
 def moved(target, source):
-    event = Event(0, EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY), (target,), (source,))
+    event = Event(
+        0, EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY), (target,), (source,)
+    )
     return transfer(event, TRN2)
 
 
 def test_a_tile_of_whole_rows():
-    found = moved(whole(sbuf(128, 1000)), Region(hbm(128, 2000), 0, (128, 1000), (2000, 1)))
+    found = moved(
+        whole(sbuf(128, 1000)), Region(hbm(128, 2000), 0, (128, 1000), (2000, 1))
+    )
     assert (found.row_bytes, found.rows, found.partitions) == (4000, 128, 128)
     assert found.busy == tuple((engine, 8) for engine in range(16))
     assert found.bytes == 512_000
@@ -59,7 +71,10 @@ def test_a_row_does_not_leave_its_partition():
     assert (found.row_bytes, found.rows) == (32, 128)
 
 
-@every("first, last, engines", [(0, 1, [0]), (0, 8, [0]), (4, 12, [0, 1]), (64, 128, range(8, 16))])
+@every(
+    "first, last, engines",
+    [(0, 1, [0]), (0, 8, [0]), (4, 12, [0, 1]), (64, 128, range(8, 16))],
+)
 def test_few_partitions_use_few_engines(first, last, engines):
     tile = sbuf(128, 4)
     part = Region(tile, first * 4, (last - first, 4), (4, 1))
@@ -111,12 +126,18 @@ def test_transposes_do_not_wait_for_the_generator():
         for _ in range(100):
             tile = build.tensor((128, 128), dtype=dtype)
             source = build.hbm((128, 128), dtype)
-            build.emit(opcode, Engine.DMA, [whole(tile)], [whole(source)], dge_mode="unknown")
+            build.emit(
+                opcode, Engine.DMA, [whole(tile)], [whole(source)], dge_mode="unknown"
+            )
         return predict(build.trace, MACHINE, dge=True).middle
 
     assert predicted("dma_copy", "float32") == pytest.approx(100 * 0.588 + 2.3, abs=1)
-    assert predicted("dma_transpose", "float32") == pytest.approx(100 * 0.242 + 2.3, abs=1)
-    assert predicted("dma_transpose", "float16") == pytest.approx(100 * 0.2 + 2.3, abs=1)
+    assert predicted("dma_transpose", "float32") == pytest.approx(
+        100 * 0.242 + 2.3, abs=1
+    )
+    assert predicted("dma_transpose", "float16") == pytest.approx(
+        100 * 0.2 + 2.3, abs=1
+    )
 
 
 @every("dge, each", [(True, 0.588 + 0.242), (False, 0.242 + 0.218)])
@@ -126,9 +147,17 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
     for _ in range(100):
         tile = build.tensor((128, 128))
         source = build.hbm((128, 128))
-        build.emit("dma_transpose", Engine.DMA, [whole(tile)], [whole(source)], dge_mode="unknown")
+        build.emit(
+            "dma_transpose",
+            Engine.DMA,
+            [whole(tile)],
+            [whole(source)],
+            dge_mode="unknown",
+        )
         build.store(tile)
-    assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(100 * each + 3, rel=0.05)
+    assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(
+        100 * each + 3, rel=0.05
+    )
 
 
 def indirect(opcode, target, source, indices):
@@ -156,14 +185,21 @@ def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_nu
     source = whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
     assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
-    assert (software_transfer(found).row_bytes, software_transfer(found).rows) == (4096, 64)
+    assert (software_transfer(found).row_bytes, software_transfer(found).rows) == (
+        4096,
+        64,
+    )
     assert found.kind == "register"
 
 
 def copies(count, how, machine=MACHINE):
     """Loads of 32 KiB: from places that nothing names, a register, a loop, an element of SBUF."""
     build = Builder()
-    options = {"register of src": how} if how in ("register 0", "loop 0") else {"dge_mode": how}
+    options = (
+        {"register of src": how}
+        if how in ("register 0", "loop 0")
+        else {"dge_mode": how}
+    )
     for _ in range(count):
         target = build.tensor((128, 64))
         source = build.hbm((128, 64))
@@ -181,13 +217,19 @@ def copies(count, how, machine=MACHINE):
 )  # fmt: skip
 def test_a_place_in_a_register_takes_a_load_and_a_dispatch(how, machine, each):
     """Traced: 1.23 us start to start, whatever they move; 0.58 of places that are known."""
-    assert copies(48, how, machine) - copies(8, how, machine) == pytest.approx(40 * each, rel=0.02)
+    assert copies(48, how, machine) - copies(8, how, machine) == pytest.approx(
+        40 * each, rel=0.02
+    )
 
 
 def test_long_bursts_of_software_descriptors_slow_down():
     """Traced: 0.735 us each on average of 318 without a pause; none in bursts of 20."""
-    assert copies(350, "swdge") - copies(50, "swdge") == pytest.approx(300 * 0.735, rel=0.01)
-    assert copies(350, "unknown") - copies(50, "unknown") == pytest.approx(300 * 0.588, rel=0.01)
+    assert copies(350, "swdge") - copies(50, "swdge") == pytest.approx(
+        300 * 0.735, rel=0.01
+    )
+    assert copies(350, "unknown") - copies(50, "unknown") == pytest.approx(
+        300 * 0.588, rel=0.01
+    )
     generator = SoftwareGenerator(TRN2)
     starts = [generator.take(2000.0 * number, 557.0, 850.0)[1] for number in range(60)]
     assert starts == [2000.0 * number + 850.0 for number in range(60)]
@@ -211,7 +253,12 @@ def test_gpsimd_runs_sixteen_dmas_ahead_of_their_descriptors():
 
 def test_software_joins_rows_that_follow_each_other():
     """Traced: 128 x 256 bytes are 16 packets of 2048, 128 x 1 KiB 32 of 4096, 128 x 2 16 of 16."""
-    for size, rows, joined in ((256, 16, 2048), (1024, 32, 4096), (2, 16, 16), (4096, 128, 4096)):
+    for size, rows, joined in (
+        (256, 16, 2048),
+        (1024, 32, 4096),
+        (2, 16, 16),
+        (4096, 128, 4096),
+    ):
         count = size // 2
         tile = whole(sbuf(128, count, dtype="float16"))
         source = whole(hbm(128, count, dtype="float16"))
@@ -245,7 +292,9 @@ def test_weights_of_experts_are_gathered_as_fast_as_traced(columns, traced):
     x = np.ones((128, 1), np.float16)
     W = np.ones((8, 128, columns), np.float16)
     places = np.arange(96, dtype=np.int32)[None] % 8
-    found = predict(launch(gathers.experts, [x, W, places]).trace, MACHINE, dge=False).schedule
+    found = predict(
+        launch(gathers.experts, [x, W, places]).trace, MACHINE, dge=False
+    ).schedule
     starts = [one.start / 1e3 for one in found.spans if one.engine is Engine.GPSIMD]
     loads = starts[: len(places[0])]
     assert (loads[-1] - loads[0]) / (len(loads) - 1) == pytest.approx(traced, rel=0.03)

@@ -29,7 +29,10 @@ def emitted(opcode, writes, reads, engine=Engine.GPSIMD):
     """A trace of one instruction on tiles of (shape, dtype)."""
     build = Builder()
     made = [
-        [whole(build.tensor(shape, dtype=NKI_NAMES.get(dtype, dtype))) for shape, dtype in tiles]
+        [
+            whole(build.tensor(shape, dtype=NKI_NAMES.get(dtype, dtype)))
+            for shape, dtype in tiles
+        ]
         for tiles in (writes, reads)
     ]
     build.emit(opcode, engine, *made)
@@ -43,15 +46,25 @@ def test_topk_takes_four_cycles_for_each_element_of_its_snake():
         places = nl.ndarray((16, 16), nl.uint32)
         nisa.topk(values, places, src, 96)
 
-    trace = launch(kernel, [np.zeros((16, 6), NKI_NAMES["bfloat16"])], level="0.7").trace
-    assert timed(trace, "topk") == (4 * 96 + 16, pytest.approx((4 * 96 + 16) / 1.2 + 125))
+    trace = launch(
+        kernel, [np.zeros((16, 6), NKI_NAMES["bfloat16"])], level="0.7"
+    ).trace
+    assert timed(trace, "topk") == (
+        4 * 96 + 16,
+        pytest.approx((4 * 96 + 16) / 1.2 + 125),
+    )
 
 
-@every("dtype, width, cycles", [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)])
+@every(
+    "dtype, width, cycles",
+    [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)],
+)
 def test_local_gather_counts_what_it_gathers(dtype, width, cycles):
     """ISA's C: (28 + 4 e) / (4 e) / min(4 / bytes, e), e elements for an index."""
     shape = (128, 64, width)
-    trace = emitted("local_gather", [(shape, dtype)], [((128, 4096), dtype), ((128, 4), "uint16")])
+    trace = emitted(
+        "local_gather", [(shape, dtype)], [((128, 4096), dtype), ((128, 4), "uint16")]
+    )
     counted, interval = timed(trace, "local_gather")
     assert counted == 64 * width * cycles
     assert interval == pytest.approx(counted / 1.2 + 125)
@@ -84,9 +97,13 @@ def test_the_source_of_a_gather_costs_nothing():
 )
 def test_what_no_source_gives_a_cost_is_assumed(opcode, writes, reads, machine):
     trace = emitted(
-        opcode, [(one, "float32") for one in writes], [(one, "float32") for one in reads]
+        opcode,
+        [(one, "float32") for one in writes],
+        [(one, "float32") for one in reads],
     )
-    assert timed(trace, opcode, machine)[0] == (16 if opcode == "sequence_bounds" else 8)
+    assert timed(trace, opcode, machine)[0] == (
+        16 if opcode == "sequence_bounds" else 8
+    )
 
 
 def test_select_reduce_takes_twice_as_long_from_sbuf_alone():
@@ -95,8 +112,15 @@ def test_select_reduce_takes_twice_as_long_from_sbuf_alone():
         true = getattr(build, first)((128, 512))
         predicate = build.tensor((128, 512), dtype="uint8")
         target = build.tensor((128, 512))
-        build.emit("select_reduce", Engine.VECTOR, [whole(target)], [whole(true), whole(predicate)])
-        return operand_variant(build.trace.events[0]), timed(build.trace, "select_reduce")[1]
+        build.emit(
+            "select_reduce",
+            Engine.VECTOR,
+            [whole(target)],
+            [whole(true), whole(predicate)],
+        )
+        return operand_variant(build.trace.events[0]), timed(
+            build.trace, "select_reduce"
+        )[1]
 
     assert taken("psum") == ("psum", pytest.approx(512 / 0.96 + 312))
     assert taken("tensor") == ("sbuf", pytest.approx(2 * 512 / 0.96 + 312))

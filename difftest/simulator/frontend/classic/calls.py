@@ -43,7 +43,9 @@ _CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("reduce_op", "dst_rmw_op"), alu_op),
     "reduce_cmd": as_accumulate,
     "range_start": lambda value, where: as_integer(value, f"{where}'s range_start"),
-    "on_false_value": lambda value, where: float(need_number(value, "on_false_value", where)),
+    "on_false_value": lambda value, where: float(
+        need_number(value, "on_false_value", where)
+    ),
     "dge_mode": lambda value, where: as_member(dge_mode, value, "a DMA").name,
     "engine": as_engine,
     "dtype": lambda value, where: None if value is None else as_dtype(value),
@@ -61,7 +63,9 @@ class Functions(dict[str, Callable[..., Any]]):
         self[function.__name__] = function
         return function
 
-    def add(self, name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:
+    def add(
+        self, name: str, function: Callable[..., Any], doc: str
+    ) -> Callable[..., Any]:
         """Add a function of a table, under its name in the module."""
         function.__name__ = function.__qualname__ = name
         function.__doc__ = doc
@@ -101,14 +105,18 @@ def _expression(binder: Binder) -> str:
     elif dtype is not None:
         how.append(f"dtype={dtype}")
     options = binder.each(binder.record.options, binder.value)
-    taken = ", ".join(["_record", binder.each(binder.roles, binder.text), options, *how])
+    taken = ", ".join(
+        ["_record", binder.each(binder.roles, binder.text), options, *how]
+    )
     expression = f"_bare({taken})"
     if "mask" in binder.parameters:
         mask = binder.text("mask")
         expression += f" if {mask} is None else _issue({taken}, mask={mask})"
     if writes:
         expression = f"({expression}, None)[1]"
-    into = _into if binder.record.destinations[0].takes is OperandKind.TILE else _indexed
+    into = (
+        _into if binder.record.destinations[0].takes is OperandKind.TILE else _indexed
+    )
     binder.scope.update(_bare=gate.issue, _issue=issue, _into=into)
     return expression
 
@@ -175,9 +183,13 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     if isinstance(mask, Mask):
         array = mask.array(shape)
         return True if array.all() else array
-    remedy = "for a condition held in a tile use nl.where or nisa.tensor_copy_predicated"
+    remedy = (
+        "for a condition held in a tile use nl.where or nisa.tensor_copy_predicated"
+    )
     takes = "comparisons of nl.arange, loop and program indices"
-    raise not_taken("a mask", takes, f"a {type(mask).__name__}", type(mask).__name__, remedy=remedy)
+    raise not_taken(
+        "a mask", takes, f"a {type(mask).__name__}", type(mask).__name__, remedy=remedy
+    )
 
 
 def over_product(
@@ -239,8 +251,12 @@ def _over_product(chosen: Array, shape: Shape) -> Array:
             f"indices of shape {list(mask_shape)}; both operands have {rows} elements a partition"
         )
     fits = of_free and mask_shape[0] in (1, depth)
-    if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
-        raise SHAPE_OF_MASK(f"mask of shape {mask_shape}, product over [K, M, N] = {list(shape)}")
+    if not fits or any(
+        n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)
+    ):
+        raise SHAPE_OF_MASK(
+            f"mask of shape {mask_shape}, product over [K, M, N] = {list(shape)}"
+        )
     return chosen.reshape((mask_shape[0], *of_free[0]))
 
 

@@ -70,4 +70,6 @@ def allocation_scope() -> Directive:
 @_public
 def multi_buffer(factor: int = 2) -> Directive:
     """Use several buffers in turn."""
-    return Directive("multi_buffer", factor=as_integer(factor, "ncc.multi_buffer's factor"))
+    return Directive(
+        "multi_buffer", factor=as_integer(factor, "ncc.multi_buffer's factor")
+    )

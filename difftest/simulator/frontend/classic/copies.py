@@ -9,7 +9,13 @@ from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, not_taken, oob_mode
+from difftest.simulator.frontend.arguments import (
+    as_member,
+    dge_mode,
+    need_two,
+    not_taken,
+    oob_mode,
+)
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
 from difftest.simulator.frontend.classic.operators import (
@@ -90,11 +96,15 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     takes = "a tile as condition"
     got = "a comparison of indices"
     report_violation(not_taken("nl.where", takes, got, received, remedy=remedy))
-    shape = next((s._tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
+    shape = next(
+        (s._tile_shape() for s in sides if isinstance(s, Tile)), condition.shape
+    )
     check_partitions_first(condition.shape, shape, "a condition")
     result: Any = None
     for term in condition.terms:
-        walk = term.spread(broadcast_shapes(term.shape, shape, "nl.where's condition and sides"))
+        walk = term.spread(
+            broadcast_shapes(term.shape, shape, "nl.where's condition and sides")
+        )
         index: Tile = issue(instructions.iota, (walk,), dtype=INT32)
         held = binary("greater_equal", index, 0)
         result = held if result is None else binary("logical_and", result, held)
@@ -108,7 +118,9 @@ def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
         takes = "one comparison of index expressions"
         remedy = "for more of them use nl.where"
         raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
-    on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile", mask=mask)
+    on_true_tile = copied_from_psum(
+        on_true_tile, "affine_select", "on_true_tile", mask=mask
+    )
     if isinstance(on_true_tile, Tile):
         check_partitions_first(pred.shape, on_true_tile._tile_shape(), "pred")
     pred = pred.terms[0]
@@ -126,7 +138,9 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
 
 def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
     """Return the mode for indices out of bounds; None if no side has dynamic indices."""
-    return mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
+    return (
+        mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
+    )
 
 
 @LANGUAGE.issues(moves.dma_copy)
@@ -151,7 +165,9 @@ def _storable(value: Any, shape: Shape, mask: object) -> Tile:
     """
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
-        tile: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
+        tile: Tile = issue(
+            memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value)
+        )
     else:
         tile = on_chip(value, "nl.store", "value")
     if tile._space is Space.PSUM:

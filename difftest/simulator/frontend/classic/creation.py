@@ -21,13 +21,24 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import LimitError
 from difftest.simulator.frontend.arguments import as_name, engine, not_taken
-from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, as_mask, as_truth, issue
+from difftest.simulator.frontend.classic.calls import (
+    ISA,
+    LANGUAGE,
+    as_mask,
+    as_truth,
+    issue,
+)
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.frontend.loops import of_first_turn
 from difftest.simulator.index import Index, as_integer, is_index_integer
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions.checks import is_number, need_number, need_tile, wrong_kind
+from difftest.simulator.instructions.checks import (
+    is_number,
+    need_number,
+    need_tile,
+    wrong_kind,
+)
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.misuses import VALUE_IN_HBM
@@ -47,7 +58,9 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
     (sizes, axis) = as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
     if isinstance(buffer, Placed) and not core.memories.auto_alloc:
-        places = of_first_turn(lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine))
+        places = of_first_turn(
+            lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
+        )
     else:
         places = []
     partition_axis = 0 if space.is_hbm else axis
@@ -82,9 +95,13 @@ def _filled(name: str, value: int) -> Any:
 
 
 def _alike(name: str, make: Any, doc: str) -> None:
-    def function(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "") -> Any:
+    def function(
+        a: Any, dtype: Any = None, *, buffer: Any = None, name: str = ""
+    ) -> Any:
         like = need_tile(a, "a", where, ANYWHERE)
-        return make(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
+        return make(
+            like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name
+        )
 
     where = f"nl.{name}"
     LANGUAGE.add(name, function, f"Create a tensor of ``a``'s shape and dtype; {doc}.")
@@ -103,7 +120,9 @@ def shared_constant(constant, dtype=None):
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
-    return current().tile._whole(current().adopt(array, name="shared_constant", mutable=False))
+    return current().tile._whole(
+        current().adopt(array, name="shared_constant", mutable=False)
+    )
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -111,7 +130,11 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
-    return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
+    return (
+        to_bits(round_to(values, dtype), dtype)
+        if dtype == TFLOAT32
+        else values.astype(dtype)
+    )
 
 
 @LANGUAGE.by_hand  # on the host
@@ -124,7 +147,9 @@ def shared_identity_matrix(n, dtype=np.uint8):
         limit = f"{MOST_ROWS} rows, 4 GiB of float32"
         takes = "what the host can make"
         received = f"n={size}"
-        raise not_taken(where, takes, f"{size} rows", received, error=LimitError, limit=limit)
+        raise not_taken(
+            where, takes, f"{size} rows", received, error=LimitError, limit=limit
+        )
     return shared_constant(np.identity(size, dtype=np.float32), dtype)
 
 
@@ -162,7 +187,9 @@ def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):
         return
-    held = np.asarray(seed._values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
+    held = np.asarray(
+        seed._values() if isinstance(seed, Tile) else as_integer(seed, "seed")
+    )
     value = held.item() if held.size == 1 else None
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
         takes = f"one integer, of {SEED_BITS} bits and no sign"
@@ -188,7 +215,9 @@ def static_cast(input_data, dtype):
     if isinstance(input_data, Tile):
         return copy(input_data, dtype=wanted)
     array = np.asarray(input_data)
-    numbers = array.dtype.kind != "O" and is_number(array.reshape(-1)[0] if array.size else 0)
+    numbers = array.dtype.kind != "O" and is_number(
+        array.reshape(-1)[0] if array.size else 0
+    )
     if not numbers or wanted == TFLOAT32:
         takes = "a number or an array, into a dtype that the host has"
         raise wrong_kind((input_data, dtype), takes, "nl.static_cast")

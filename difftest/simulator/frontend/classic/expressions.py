@@ -15,7 +15,13 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.loops import awaits_other, joined
-from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_index_integer
+from difftest.simulator.index import (
+    Index,
+    Shape,
+    as_integer,
+    broadcast_shapes,
+    is_index_integer,
+)
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.misuses import (
     AND_OF_MASKS,
@@ -67,15 +73,21 @@ class IndexExpression(Index):
         return IndexExpression(shape, self.start, steps)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise ASSIGNMENT_TO_INDEX("an assignment to the result of nl.arange or nl.mgrid")
+        raise ASSIGNMENT_TO_INDEX(
+            "an assignment to the result of nl.arange or nl.mgrid"
+        )
 
     def _combine(self, other: Operand, sign: int) -> IndexExpression:
         if not isinstance(other, IndexExpression):
-            return IndexExpression(self.shape, self.start + sign * int(other), self.steps)
+            return IndexExpression(
+                self.shape, self.start + sign * int(other), self.steps
+            )
         shape = broadcast_shapes(self.shape, other.shape, "index expressions")
         mine = self.spread(shape)
         theirs = other.spread(shape)
-        steps = tuple(a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True))
+        steps = tuple(
+            a + sign * b for a, b in zip(mine.steps, theirs.steps, strict=True)
+        )
         return IndexExpression(shape, self.start + sign * other.start, steps)
 
     def __add__(self, other: Operand) -> IndexExpression:
@@ -98,7 +110,9 @@ class IndexExpression(Index):
         if not is_index_integer(other):
             return NotImplemented
         k = int(other)  # type: ignore[call-overload]
-        return IndexExpression(self.shape, self.start * k, tuple(step * k for step in self.steps))
+        return IndexExpression(
+            self.shape, self.start * k, tuple(step * k for step in self.steps)
+        )
 
     __rmul__ = __mul__
 
@@ -119,19 +133,25 @@ class IndexExpression(Index):
         )
 
     def __bool__(self) -> bool:
-        raise _as_condition("an index expression", "use the instruction's mask argument")
+        raise _as_condition(
+            "an index expression", "use the instruction's mask argument"
+        )
 
     def __le__(self, other: Operand) -> Mask:
         return joined(Mask((other - self,))) if _is_affine(other) else NotImplemented
 
     def __lt__(self, other: Operand) -> Mask:
-        return joined(Mask((other - self - 1,))) if _is_affine(other) else NotImplemented
+        return (
+            joined(Mask((other - self - 1,))) if _is_affine(other) else NotImplemented
+        )
 
     def __ge__(self, other: Operand) -> Mask:
         return joined(Mask((self - other,))) if _is_affine(other) else NotImplemented
 
     def __gt__(self, other: Operand) -> Mask:
-        return joined(Mask((self - other - 1,))) if _is_affine(other) else NotImplemented
+        return (
+            joined(Mask((self - other - 1,))) if _is_affine(other) else NotImplemented
+        )
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
         if not _is_affine(other):
@@ -232,7 +252,9 @@ class MGridMaker:
             ranges.append(_range("nl.mgrid", start, item.stop, step))
         shape = tuple(map(len, ranges))
         return MGrid(
-            IndexExpression(shape, r.start, tuple(r.step * (k == at) for k in range(len(shape))))
+            IndexExpression(
+                shape, r.start, tuple(r.step * (k == at) for k in range(len(shape)))
+            )
             for at, r in enumerate(ranges)
         )
 
@@ -260,7 +282,11 @@ def check_partitions_first(shape: Shape, over: Shape, what: str) -> None:
 def _range(where: str, *args: object) -> range:
     """Return Python's range, which must not be empty."""
     numbers = [as_integer(arg, f"{where} with") for arg in args]
-    if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
+    if (
+        not 1 <= len(numbers) <= 3
+        or not (len(numbers) < 3 or numbers[2])
+        or not range(*numbers)
+    ):
         takes = "([start,] stop[, step]) with at least one index"
         got = "a range without an index"
         remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"

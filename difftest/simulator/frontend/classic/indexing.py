@@ -118,7 +118,9 @@ class IndexedTile(IndirectTile):
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
         """The tiles that hold indices. An instruction reads them, too."""
-        return tuple(item.tile for item in self._items if isinstance(item, DynamicIndex))
+        return tuple(
+            item.tile for item in self._items if isinstance(item, DynamicIndex)
+        )
 
     @property
     def _reach(self) -> Tile:
@@ -126,7 +128,10 @@ class IndexedTile(IndirectTile):
 
         On chip, and where an index leaves the tensor, the whole base.
         """
-        ends = [_ends(item, size) for item, size in zip(self._items, self._base.shape, strict=True)]
+        ends = [
+            _ends(item, size)
+            for item, size in zip(self._items, self._base.shape, strict=True)
+        ]
         inside = all(
             0 <= low < high <= size
             for (low, high), size in zip(ends, self._base.shape, strict=True)
@@ -158,7 +163,9 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
         takes = f"indices of {len(shape)} dimensions"
         got = f"a tile of indices of {len(have)}"
         remedy = "insert dimensions of size 1 behind its partitions: tile[:, None, :]"
-        raise not_taken("an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy)
+        raise not_taken(
+            "an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy
+        )
 
 
 def _ends(item: Index | DynamicIndex, size: int) -> tuple[int, int]:
@@ -176,7 +183,9 @@ def _as_index(item: Any) -> Any:
     return item if isinstance(item, (Index, DynamicIndex)) else Index((), int(item), ())
 
 
-def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | MaskedOperand | None:
+def advanced(
+    tile: Tile, items: tuple[Any, ...]
+) -> Named | IndexedTile | MaskedOperand | None:
     """Return the result of ``items``: a pattern, an indirect access, or a masked operand.
 
     None for basic indexing.
@@ -190,7 +199,9 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
     if _is_element_beside_slices(items):
-        report_violation(SLICES_BESIDE_INDICES(f"an element of a tile beside slices on {tile!r}"))
+        report_violation(
+            SLICES_BESIDE_INDICES(f"an element of a tile beside slices on {tile!r}")
+        )
         return IndexedTile(tile, _with_walks(tile, items))
     _check_advanced(tile, items)
     if len(items) < tile.ndim:
@@ -204,7 +215,9 @@ def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
     """Return whether elements of tiles are mixed only with slices and integers."""
     elements = [item for item in items if isinstance(item, _ADVANCED)]
     slices = [item for item in items if isinstance(item, _SLICES)]
-    others = len(items) - len(elements) - len(slices) - sum(map(is_index_integer, items))
+    others = (
+        len(items) - len(elements) - len(slices) - sum(map(is_index_integer, items))
+    )
     return bool(slices) and not others and all(map(_is_element, elements))
 
 
@@ -252,7 +265,9 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             kinds = "integers, slices, nl.ds, None, '...' or nl.arange / nl.mgrid expressions"
             raise no_index(item, kinds, f"axis {axis} of {tile!r}")
     return tuple(
-        slice(item.start, item.start + item.size) if type(item) is DynamicSlice else item
+        slice(item.start, item.start + item.size)
+        if type(item) is DynamicSlice
+        else item
         for item in items
     )
 
@@ -261,7 +276,9 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     """Raise unless ``items`` has an integer or an advanced index for each dimension."""
     for item in items:
         if not (isinstance(item, _ADVANCED) or is_index_integer(item)):
-            raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
+            raise SLICES_BESIDE_INDICES(
+                f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}"
+            )
     if len(items) == tile.ndim:
         return
     takes = "an index for every dimension"
@@ -269,7 +286,8 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
     kinds = (Index, Tile)
     fits = any(
-        all(isinstance(part, kind) or is_index_integer(part) for part in items) for kind in kinds
+        all(isinstance(part, kind) or is_index_integer(part) for part in items)
+        for kind in kinds
     )
     if not tile._in_hbm or not fits or len(items) > tile.ndim:
         raise error
@@ -287,7 +305,9 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(item, Index):
             ndim = max(ndim, item.ndim)
             item = Index((*item.shape, *ones), item.start, (*item.steps, *zeros))
-        elif isinstance(item, Tile):  # with one index a partition, the free dimension is not kept
+        elif isinstance(
+            item, Tile
+        ):  # with one index a partition, the free dimension is not kept
             have = item._tile_shape()
             have = have[:1] if item.size == have[0] else have
             ndim = max(ndim, len(have))
@@ -311,7 +331,9 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
         raise INDEX_OF_ONE_DIMENSION(f"a 1-D nl.arange as an index of {tile!r}")
     still = (0,) * len(shape)
     walks = [
-        (item.start, item.spread(shape).steps) if isinstance(item, Index) else (int(item), still)
+        (item.start, item.spread(shape).steps)
+        if isinstance(item, Index)
+        else (int(item), still)
         for item in items
     ]
     if not tile._in_hbm:
@@ -319,7 +341,9 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
     return strided_view(tile, walks, shape, 0)
 
 
-def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Shape) -> None:
+def _check_partition_walk(
+    tile: Tile, walks: list[tuple[int, Shape]], shape: Shape
+) -> None:
     """Raise unless, on chip, axis 0 of the result walks the partitions and no other axis does."""
     partition = tile._partition_axis
     for number, (_, walk) in enumerate(walks):

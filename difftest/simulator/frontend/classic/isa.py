@@ -91,12 +91,18 @@ constants = types.SimpleNamespace(
     reduce_cmd=reduce_cmd,
     nc_version=nc_version,
 )
-__getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}), globals())
+__getattr__ = absent(
+    "nki.isa", frozenset({"builtin_custom_op", "dma_engine"}), globals()
+)
 publish(
     globals(),
     {
         **vars(constants),
-        **{f"{member.name}_engine": member for member in engine if member is not engine.sync},
+        **{
+            f"{member.name}_engine": member
+            for member in engine
+            if member is not engine.sync
+        },
         **as_called("nisa", ISA),
         "constants": constants,
         "fp32": fp32,

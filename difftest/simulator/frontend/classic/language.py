@@ -45,14 +45,30 @@ constants = types.SimpleNamespace(
     psum_min_align=tile_size.psum_min_align,
     sizeinbytes=creation.sizeinbytes,
 )
-_LOOPS = ("affine_range", "num_programs", "program_id", "program_ndim", "sequential_range")
+_LOOPS = (
+    "affine_range",
+    "num_programs",
+    "program_id",
+    "program_ndim",
+    "sequential_range",
+)
 _FUNCTIONS = {
     **{name: getattr(loops, name) for name in (*_LOOPS, "static_range")},
     "arange": arange,
     "nc": launchable.nc,
     "spmd_dim": launchable.spmd_dim,
 }
-_DTYPES = ["float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool_"]
+_DTYPES = [
+    "float32",
+    "float16",
+    "int8",
+    "int16",
+    "int32",
+    "uint8",
+    "uint16",
+    "uint32",
+    "bool_",
+]
 _MEMORIES = ["sbuf", "psum", "hbm", "private_hbm", "shared_hbm", "tile_size"]
 _NOT_MODELLED = frozenset({"gemm_grid", "gemm_stationary_grid"})
 __getattr__ = absent("nki.language", _NOT_MODELLED, globals())

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.errors import KernelError, LimitError, ShapeError, call_error, missing_name
+from difftest.simulator.errors import (
+    KernelError,
+    LimitError,
+    ShapeError,
+    call_error,
+    missing_name,
+)
 from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
@@ -88,7 +94,9 @@ def _in_turn(given: Mapping[str, Any]) -> Callable[..., tuple[int, ...]]:
     return place
 
 
-def _call_place(func: Callable[..., Any], index: Shape, partitions: int, size: int) -> Any:
+def _call_place(
+    func: Callable[..., Any], index: Shape, partitions: int, size: int
+) -> Any:
     """Call a kernel's function by AWS's parameter names if it has them, else by position.
 
     Source of the names: ``nki.compiler.psum.alloc`` at tag v2.26.0.
@@ -108,7 +116,9 @@ def _turn(index: Shape, tiles: Shape) -> int:
         takes = f"{len(index)} numbers of tiles, one for each block dimension"
         got = f"{len(shape)} numbers of tiles"
         remedy = None if index else "leave them out: the tensor is one tile"
-        error = not_taken("modulo allocation", takes, got, got, error=ShapeError, remedy=remedy)
+        error = not_taken(
+            "modulo allocation", takes, got, got, error=ShapeError, remedy=remedy
+        )
         if index:
             raise error
         report_violation(error)
@@ -131,7 +141,9 @@ class Placed(Buffer):
         super().__init__(space)
         self.func = func
 
-    def addresses(self, shape: Shape, axis: int, itemsize: int, machine: Machine) -> list[Place]:
+    def addresses(
+        self, shape: Shape, axis: int, itemsize: int, machine: Machine
+    ) -> list[Place]:
         """Return the first partition and byte of each block of a tensor.
 
         Raises
@@ -145,13 +157,17 @@ class Placed(Buffer):
             for index in itertools.product(*(range(extent) for extent in shape[:axis]))
         ]
 
-    def _address(self, index: Shape, partitions: int, size: int, machine: Machine) -> Place:
+    def _address(
+        self, index: Shape, partitions: int, size: int, machine: Machine
+    ) -> Place:
         place = as_integers(_call_place(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
         if len(place) != 3 if in_psum else len(place) != 2:
             takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
             got = f"{len(place)} numbers"
-            raise not_taken(f"{self.space.value}.alloc", takes, got, f"{place} for block {index}")
+            raise not_taken(
+                f"{self.space.value}.alloc", takes, got, f"{place} for block {index}"
+            )
         bank = place[0] if in_psum else 0
         (low, byte) = place[-2:]
         step = machine.start_partition_step
@@ -172,7 +188,9 @@ class Placed(Buffer):
             )
         if in_psum and (low or byte):
             report_violation(
-                BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes")
+                BLOCK_INSIDE_BANK(
+                    f"{place} for {partitions} partitions of {size} bytes"
+                )
             )
         return low, bank * machine.psum_bank_bytes + byte
 
@@ -189,7 +207,9 @@ def memory_of(buffer: object, where: str) -> Space:
     if buffer is None:
         return Space.SBUF
     if not isinstance(buffer, Buffer):
-        raise wrong_kind(buffer, "one of NKI's memories", where, "buffer", remedy=_MEMORIES)
+        raise wrong_kind(
+            buffer, "one of NKI's memories", where, "buffer", remedy=_MEMORIES
+        )
     return buffer.space
 
 
@@ -215,13 +235,19 @@ def whole(size: Any, received: str, where: str) -> Any:
         return size
     got = "a whole number as a float"
     remedy = "use // instead of /"
-    report_violation(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
+    report_violation(
+        not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy)
+    )
     return int(size)
 
 
 def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     """Return a shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
-    if type(shape) is tuple and shape and all(type(size) is int and size > 0 for size in shape):
+    if (
+        type(shape) is tuple
+        and shape
+        and all(type(size) is int and size > 0 for size in shape)
+    ):
         return shape, 0
     dims: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
     marked = [axis for axis, size in enumerate(dims) if isinstance(size, ParDim)]
@@ -237,7 +263,9 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
         takes = "a shape of positive sizes with at most one nl.par_dim"
         got = f"the shape {shape!r:.40}"
         remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
-        raise not_taken(where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy)
+        raise not_taken(
+            where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy
+        )
     return tuple(sizes), marked[0] if marked else 0
 
 
@@ -294,7 +322,9 @@ def note_mixed(core: Core) -> None:
 _SIZES = {
     "pmax": "partitions",
     "total_available_sbuf_size": "sbuf_usable_bytes",
-    **{name: name for name in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")},
+    **{
+        name: name for name in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")
+    },
     **{name: name for name in ("bn_stats_fmax", "psum_min_align", "sbuf_min_align")},
 }
 """The machine's attributes for the names of ``nl.tile_size`` that AWS documents."""

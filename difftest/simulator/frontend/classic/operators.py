@@ -45,7 +45,9 @@ def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     return value if is_number(value) else on_chip(value, where, name)
 
 
-def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None) -> Any:
+def binary(
+    name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None
+) -> Any:
     """Compute ``x <op> y`` for tiles and numbers; partitions of size 1 broadcast."""
     where = f"nl.{name}"
     op = ALU_OPS[name]
@@ -80,10 +82,14 @@ def begin_or_update(
         if dtype is None:
             update(name, target, other, mask=mask)
         else:
-            copy_written(binary(name, target, other, dtype=dtype, mask=mask), dst=target)
+            copy_written(
+                binary(name, target, other, dtype=dtype, mask=mask), dst=target
+            )
         return
 
-    def among(elements: Array, record: Instruction, operands: tuple[Any, ...], *op: AluOp) -> None:
+    def among(
+        elements: Array, record: Instruction, operands: tuple[Any, ...], *op: AluOp
+    ) -> None:
         def chosen(shape: Shape) -> Array | bool:
             both: Array = elements.reshape(shape) & as_mask(mask, shape)
             return both if not both.all() else True
@@ -91,12 +97,21 @@ def begin_or_update(
         if dtype is None:
             issue(record, operands, op, dst=target, chosen=chosen)
         else:
-            copy_written(issue(record, operands, op, dtype=dtype, chosen=chosen), dst=target)
+            copy_written(
+                issue(record, operands, op, dtype=dtype, chosen=chosen), dst=target
+            )
 
-    value = repeated(other, target._tile_shape(), "nl.loop_reduce's value", partitions=True)
+    value = repeated(
+        other, target._tile_shape(), "nl.loop_reduce's value", partitions=True
+    )
     among(missing, tensor_copy, (value,))
     if not missing.all():
-        among(~missing, vector.tensor_tensor, _spread_partitions(target, other), ALU_OPS[name])
+        among(
+            ~missing,
+            vector.tensor_tensor,
+            _spread_partitions(target, other),
+            ALU_OPS[name],
+        )
 
 
 def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -> Tile:
@@ -115,7 +130,9 @@ def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -
     if rows and tile.size == math.prod(shape):
         return tile
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
-    repeats = all(size in (1, wanted) for size, wanted in zip(padded, shape, strict=False))
+    repeats = all(
+        size in (1, wanted) for size, wanted in zip(padded, shape, strict=False)
+    )
     if not rows or len(padded) > len(shape) or not repeats:
         raise ShapeError(
             f"{what} has its target's shape, or repeats along "
@@ -133,23 +150,39 @@ def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> An
     if dtype is None:
         dtype = BOOL if op.comparison else data.dtype
     return issue(
-        vector.tensor_scalar, (data, 0, None), (op, False, None, False), dtype=dtype, mask=mask
+        vector.tensor_scalar,
+        (data, 0, None),
+        (op, False, None, False),
+        dtype=dtype,
+        mask=mask,
     )
 
 
 def _issue(
-    op: AluOp, left: Tile | Number, right: Tile | Number, dst: Tile | None, dtype: object, mask: Any
+    op: AluOp,
+    left: Tile | Number,
+    right: Tile | Number,
+    dst: Tile | None,
+    dtype: object,
+    mask: Any,
 ) -> Any:
     """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
-        return issue(vector.tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
+        return issue(
+            vector.tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask
+        )
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
     options = (op, data is right, None, False)
     return issue(
-        vector.tensor_scalar, (data, number, None), options, dst=dst, dtype=dtype, mask=mask
+        vector.tensor_scalar,
+        (data, number, None),
+        options,
+        dst=dst,
+        dtype=dtype,
+        mask=mask,
     )
 
 
@@ -244,12 +277,16 @@ Compute = Callable[[Any, Any, Any], Any]
 """Computes a result from an on-chip tile, the requested dtype or None, and its mask."""
 
 
-def _of_tile(name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False) -> None:
+def _of_tile(
+    name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False
+) -> None:
     where = f"nl.{name}"
 
     def function(x: Any, *, dtype: object = None, mask: object = None) -> Any:
         data = on_chip(x, where)
-        return compute(data, data.dtype if keeps_dtype and dtype is None else dtype, mask)
+        return compute(
+            data, data.dtype if keeps_dtype and dtype is None else dtype, mask
+        )
 
     LANGUAGE.add(name, function, doc)
 
@@ -264,7 +301,9 @@ def _of_indices(name: str, x: Any, y: Any) -> Any:
     got = "an index expression"
     received = f"{x!r:.60} and {y!r:.60}"
     remedy = "use Python's operator: i + 1"
-    report_violation(not_taken(where, "tiles and numbers", got, received, remedy=remedy))
+    report_violation(
+        not_taken(where, "tiles and numbers", got, received, remedy=remedy)
+    )
     return _OF_INDICES[name](x, y)
 
 
@@ -275,7 +314,9 @@ def _operator(name: str) -> None:
             return _of_indices(name, x, y)
         return binary(name, x, y, dtype=dtype, mask=mask)
 
-    LANGUAGE.add(name, function, f"Compute ``x {name} y``, element by element; shapes broadcast.")
+    LANGUAGE.add(
+        name, function, f"Compute ``x {name} y``, element by element; shapes broadcast."
+    )
 
 
 def _unary_operator(name: str) -> None:
@@ -291,7 +332,9 @@ def activate(name: str) -> Compute:
     def compute(x: Any, dtype: Any, mask: Any) -> Any:
         options = (name, None, Accumulate.IDLE)
         how = {"dtype": dtype, "mask": mask}
-        return issue(activations.activation, (x, 1.0, None), options, others=(None,), **how)
+        return issue(
+            activations.activation, (x, 1.0, None), options, others=(None,), **how
+        )
 
     return compute
 
@@ -302,12 +345,34 @@ for _name, _op in ALU_OPS.items():
 for _name in ("invert", "logical_not"):
     _unary_operator(_name)
 for _name in (
-    *("abs", "arctan", "erf", "erf_dx", "exp", "gelu", "gelu_apprx_sigmoid", "gelu_apprx_tanh"),
-    *("gelu_dx", "log", "mish", "relu", "rsqrt", "sigmoid", "sign", "silu", "silu_dx", "sin"),
+    *(
+        "abs",
+        "arctan",
+        "erf",
+        "erf_dx",
+        "exp",
+        "gelu",
+        "gelu_apprx_sigmoid",
+        "gelu_apprx_tanh",
+    ),
+    *(
+        "gelu_dx",
+        "log",
+        "mish",
+        "relu",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "silu",
+        "silu_dx",
+        "sin",
+    ),
     *("softplus", "sqrt", "square", "tanh"),
 ):
     _of_tile(
-        _name, f"Compute ``{_name}(x)``, element by element, on the Scalar Engine.", activate(_name)
+        _name,
+        f"Compute ``{_name}(x)``, element by element, on the Scalar Engine.",
+        activate(_name),
     )
 
 
@@ -357,7 +422,9 @@ def _cos(x: Any, dtype: Any, mask: Any) -> Any:
 
 def _tan(x: Any, dtype: Any, mask: Any) -> Any:
     inverse = invert_number(_cos(x, FLOAT32, mask), FLOAT32, mask)
-    return binary("multiply", _sine(x, 0.0, FLOAT32, mask), inverse, dtype=dtype, mask=mask)
+    return binary(
+        "multiply", _sine(x, 0.0, FLOAT32, mask), inverse, dtype=dtype, mask=mask
+    )
 
 
 def _negative(x: Any, dtype: Any, mask: Any) -> Any:
@@ -366,5 +433,10 @@ def _negative(x: Any, dtype: Any, mask: Any) -> Any:
 
 for _compute in (_floor, _ceil, _trunc, _cos, _tan, _negative):
     _name = _compute.__name__[1:]
-    _of_tile(_name, f"Compute ``{_name}(x)``, element by element.", _compute, keeps_dtype=True)
+    _of_tile(
+        _name,
+        f"Compute ``{_name}(x)``, element by element.",
+        _compute,
+        keeps_dtype=True,
+    )
 _of_tile("reciprocal", "Compute ``1 / x``, on the Vector Engine.", invert_number)

@@ -23,7 +23,11 @@ from difftest.simulator.frontend.classic.calls import (
     written,
 )
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
-from difftest.simulator.frontend.classic.operators import copied_from_psum, copy_to_sbuf, update
+from difftest.simulator.frontend.classic.operators import (
+    copied_from_psum,
+    copy_to_sbuf,
+    update,
+)
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
@@ -51,7 +55,11 @@ def nc_matmul(
     stationary, left = _in_sbuf(stationary, "nc_matmul", "stationary")
     moving, right = _in_sbuf(moving, "nc_matmul", "moving")
     position = _placement(tile_position, "tile_position")
-    placement = (position, _placement(tile_size, "tile_size"), "double_row" if mode else "none")
+    placement = (
+        position,
+        _placement(tile_size, "tile_size"),
+        "double_row" if mode else "none",
+    )
     if mode is not None:
         _check_pairs(stationary, moving, mode)
         left = _of_pairs(left)
@@ -83,7 +91,10 @@ def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:
 
 def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
     """Raise unless 8-bit floats contract with two rows in each partition."""
-    tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
+    tiles = (
+        on_chip(stationary, "nc_matmul", "stationary"),
+        on_chip(moving, "nc_matmul", "moving"),
+    )
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
         received = f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}"
         remedy = f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]"
@@ -112,7 +123,9 @@ def matmul(x, y, *, transpose_x=False, mask=None):
         left = None if left is None else left.T
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
-    return product(stationary, moving, ((), (), "none"), over_product(mask, left, right))
+    return product(
+        stationary, moving, ((), (), "none"), over_product(mask, left, right)
+    )
 
 
 @LANGUAGE.by_hand  # a transpose and a copy
@@ -122,7 +135,9 @@ def transpose(x, *, dtype=None, mask=None):
     need_two(data, "nl.transpose")
     if data._space is Space.PSUM:
         data = copy_to_sbuf(data)
-    return copy_written(issue(instructions.nc_transpose, (data,), mask=mask), dtype=dtype)
+    return copy_written(
+        issue(instructions.nc_transpose, (data,), mask=mask), dtype=dtype
+    )
 
 
 # -- psum += nisa.nc_matmul(...) -------------------------------------------------------------------
@@ -156,7 +171,9 @@ def product(
         tile = gate.issue(instructions.nc_matmul, operands, options)
     else:
         tile = issue(instructions.nc_matmul, operands, options, chosen=chosen)
-    tile._storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
+    tile._storage.producer = Product(
+        stationary, moving, placement, _writes(stationary, moving)
+    )
     return tile
 
 
@@ -171,7 +188,9 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     source = added._storage.producer
     dtype = added._storage.dtype
     whole = added.dtype is dtype and added._is_whole()
-    if not (isinstance(source, Product) and whole and source.writes == _writes(*source[:2])):
+    if not (
+        isinstance(source, Product) and whole and source.writes == _writes(*source[:2])
+    ):
         # a part, a view of another dtype, or an operand that has changed
         update("add", target, added)
         return
@@ -181,5 +200,10 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     options = (adds, *source.placement)
     where = written(added)
     gate.issue(
-        instructions.added_product, (added,), options, dst=target, where=where, sources=sources
+        instructions.added_product,
+        (added,),
+        options,
+        dst=target,
+        where=where,
+        sources=sources,
     )

@@ -8,7 +8,12 @@ from typing import Any
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
+from difftest.simulator.frontend.arguments import (
+    as_flag,
+    ascending,
+    not_last,
+    not_taken,
+)
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.operators import (
@@ -18,7 +23,11 @@ from difftest.simulator.frontend.classic.operators import (
     invert_number,
 )
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.loops import AwaitsTarget, assignment_target, check_axis
+from difftest.simulator.frontend.loops import (
+    AwaitsTarget,
+    assignment_target,
+    check_axis,
+)
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
@@ -29,7 +38,13 @@ from difftest.simulator.tile import Tile
 
 
 def reduce(
-    where: str, operator: str, x: Any, axis: Any, dtype: object, mask: object, keepdims: bool
+    where: str,
+    operator: str,
+    x: Any,
+    axis: Any,
+    dtype: object,
+    mask: object,
+    keepdims: bool,
 ) -> Any:
     """Reduce ``x`` by ``operator`` along free axes, as ``nl.sum`` and others do."""
     data = on_chip(x, where)
@@ -40,12 +55,19 @@ def reduce(
 
 def _reduction(name: str, operator: str) -> None:
     def function(
-        x: Any, axis: Any, *, dtype: object = None, mask: object = None, keepdims: bool = False
+        x: Any,
+        axis: Any,
+        *,
+        dtype: object = None,
+        mask: object = None,
+        keepdims: bool = False,
     ) -> Any:
         return reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
 
     LANGUAGE.add(
-        name, function, f"Compute the {name} along free axes; the result is at least [P, 1]."
+        name,
+        function,
+        f"Compute the {name} along free axes; the result is at least [P, 1].",
     )
 
 
@@ -91,7 +113,9 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
 
 
 @ISA.issues(instructions.tensor_reduce)
-def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdims=False):
+def tensor_reduce(
+    op, data, axis, *, mask=None, dtype=None, negate=False, keepdims=False
+):
     """Reduce the last free axes on the Vector Engine; the result is at least [P, 1]."""
     data = on_chip(data, "tensor_reduce", "data")
     axis = ascending(axis, data, "tensor_reduce")
@@ -132,14 +156,18 @@ def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
     total = reduce("nl.mean", "add", data, axis, FLOAT32, mask, keepdims)
     count = data.size // total.size
     plain = data.dtype if is_float(data.dtype) else FLOAT32
-    return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
+    return binary(
+        "multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype
+    )
 
 
 @LANGUAGE.by_hand  # of several instructions
 def var(x, axis, *, dtype=None, mask=None):
     """Compute the variance along free axes, in float32."""
     data = on_chip(x, "nl.var")
-    centred = binary("subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True))
+    centred = binary(
+        "subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True)
+    )
     squared = binary("multiply", centred, centred, dtype=FLOAT32)
     return mean(squared, axis, dtype=data.dtype if dtype is None else dtype)
 
@@ -154,11 +182,15 @@ def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
     exponent = _exp(shifted, FLOAT32, None)
     total = reduce("nl.softmax", "add", exponent, axis, FLOAT32, None, True)
     scale = invert_number(total, None, None)
-    return binary("multiply", exponent, scale, dtype=data.dtype if result is None else result)
+    return binary(
+        "multiply", exponent, scale, dtype=data.dtype if result is None else result
+    )
 
 
 @LANGUAGE.by_hand  # of several instructions
-def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
+def rms_norm(
+    x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None
+):
     """Compute ``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data = on_chip(x, "nl.rms_norm")
     weight = on_chip(w, "nl.rms_norm", "w")
@@ -190,13 +222,23 @@ def dropout(x, rate, *, dtype=None, mask=None):
 
 @LANGUAGE.by_hand  # of the grid, and a copy
 def all_reduce(
-    x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
+    x,
+    op,
+    program_axes,
+    *,
+    dtype=None,
+    mask=None,
+    parallel_reduce=True,
+    asynchronous=False,
 ):
     """Reduce over the programs of a grid; with one program, return the tile itself."""
     del parallel_reduce, asynchronous
     data = on_chip(x, "nl.all_reduce")
     operator = alu_op(op, "nl.all_reduce")
-    axes, grid = as_integers(program_axes, "nl.all_reduce's program_axes"), current().grid
+    axes, grid = (
+        as_integers(program_axes, "nl.all_reduce's program_axes"),
+        current().grid,
+    )
     for axis in axes:
         check_axis(axis, grid or (1,), "nl.all_reduce")
     if any(grid[axis] > 1 for axis in axes if axis < len(grid)):

@@ -82,7 +82,9 @@ class Tensor(Tile, AnyTensor):
             "a tile is transposed by nl.transpose or nisa.nc_transpose",
             happened="a tensor was asked for .T",
             received=f"{self!r}.T",
-            remedy="nl.load_transpose2d(tensor)" if self._in_hbm else "nl.transpose(tile)",
+            remedy="nl.load_transpose2d(tensor)"
+            if self._in_hbm
+            else "nl.transpose(tile)",
         )
         if self._in_hbm or self.ndim != 2:
             raise error
@@ -93,7 +95,9 @@ class Tensor(Tile, AnyTensor):
     def reshape(self, shape: Any) -> Tensor:
         """Return a view of the same elements in another shape."""
         sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-        return super().reshape(tuple(whole(size, f"{sizes!r}", "reshape") for size in sizes))
+        return super().reshape(
+            tuple(whole(size, f"{sizes!r}", "reshape") for size in sizes)
+        )
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """Return a view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
@@ -107,7 +111,9 @@ class Tensor(Tile, AnyTensor):
         if not first <= at <= self.ndim:
             takes = f"an axis of {first} to {self.ndim}"
             got = f"axis {axis}"
-            raise not_taken("expand_dims", takes, got, f"axis={axis} of {self!r}", error=ShapeError)
+            raise not_taken(
+                "expand_dims", takes, got, f"axis={axis} of {self!r}", error=ShapeError
+            )
         return self._derive(self._pattern.expand(at), self._partition_axis)
 
     def assert_shape(self, shape: Any) -> Tensor:
@@ -127,7 +133,11 @@ class Tensor(Tile, AnyTensor):
     def __iadd__(self, other: Any) -> Tensor:
         """Add ``self += other`` in place; a matmul's result accumulates in PSUM."""
         is_tile = isinstance(other, Tile)
-        if is_tile and self._space is Space.PSUM and isinstance(other._storage.producer, Product):
+        if (
+            is_tile
+            and self._space is Space.PSUM
+            and isinstance(other._storage.producer, Product)
+        ):
             accumulate_product(self, other)
         else:
             update("add", self, other)
@@ -166,7 +176,9 @@ class Tensor(Tile, AnyTensor):
 
 _IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
 _BY_HAND = ("add", "pow")
-_BOTH_WAYS = {symbol: name for symbol, name in OPERATORS.items() if symbol not in _BY_HAND}
+_BOTH_WAYS = {
+    symbol: name for symbol, name in OPERATORS.items() if symbol not in _BY_HAND
+}
 for _kind, _operate, _names in (
     ("", binary, _BOTH_WAYS | COMPARISONS | {"eq": "equal", "ne": "not_equal"}),
     ("r", lambda name, tile, other: binary(name, other, tile), _BOTH_WAYS),
@@ -211,7 +223,9 @@ _REFUSED = {
 def _check_side(side: Any) -> None:
     for kind, (rule, happened, remedy) in _REFUSED.items():
         if isinstance(side, kind):
-            raise KernelError(rule, happened=happened, received=repr(side), remedy=remedy)
+            raise KernelError(
+                rule, happened=happened, received=repr(side), remedy=remedy
+            )
 
 
 def assign(target: Tile, value: Any) -> None:
@@ -229,4 +243,10 @@ def assign(target: Tile, value: Any) -> None:
     moved = source is tile and (where is not None or source._is_whole())
     moved = moved and source.dtype is source._storage.dtype
     chosen = None if where is None else lambda shape: where
-    issue(tensor_copy, (source,), dst=target, chosen=chosen, moved=source if moved else None)
+    issue(
+        tensor_copy,
+        (source,),
+        dst=target,
+        chosen=chosen,
+        moved=source if moved else None,
+    )

@@ -77,7 +77,11 @@ def stage(op: Any, where: str) -> Any:
 
 def average(op: Any, where: str) -> Any:
     """Return an operator, including ``nl.average``."""
-    return AVERAGE if getattr(op, "nki_name", None) == AVERAGE.name else operator(op, where)
+    return (
+        AVERAGE
+        if getattr(op, "nki_name", None) == AVERAGE.name
+        else operator(op, where)
+    )
 
 
 def function(op: Any, where: str) -> str:
@@ -86,7 +90,9 @@ def function(op: Any, where: str) -> str:
         return activation_name(op, where)
     if where != "activate2":
         remedy = "use nisa.activate2, whose relu_param is the slope"
-        raise not_modelled(f"{where} of nl.prelu, whose slope no page says,", "op=nl.prelu", remedy)
+        raise not_modelled(
+            f"{where} of nl.prelu, whose slope no page says,", "op=nl.prelu", remedy
+        )
     return PRELU
 
 
@@ -105,7 +111,11 @@ def commands(engine: str, *, infers: bool = False) -> Prepare:
         into = values["reduce_res"]
         cmd = command(values["reduce_cmd"], where)
         idle = cmd is Accumulate.IDLE
-        if idle and infers and resets_registers(where, engine, values["reduce_op"], into):
+        if (
+            idle
+            and infers
+            and resets_registers(where, engine, values["reduce_op"], into)
+        ):
             cmd = Accumulate.RESET_REDUCE
         values["reduce_cmd"] = cmd
         note_registers(engine, cmd, into)
@@ -143,7 +153,10 @@ def call(
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
         binder = Binder(signature, record, settings, _CONVERTERS, prepare)
-        return cast(Callable[..., NkiInstruction], public(signature, binder.compiled(expression)))
+        return cast(
+            Callable[..., NkiInstruction],
+            public(signature, binder.compiled(expression)),
+        )
 
     def expression(binder: Binder) -> str:
         dst = binder.text(binder.dst) if record.destinations else None
@@ -175,7 +188,8 @@ def issue(
     if dst is None:
         need_tile(dst, "dst", record.name)
     gate.run_instruction(
-        core, placed(InstructionUse(record, operands, options, dst, others, None, engine))
+        core,
+        placed(InstructionUse(record, operands, options, dst, others, None, engine)),
     )
     turns = core.loops.turns
     return NkiInstruction(turns) if turns else ISSUED
@@ -209,7 +223,9 @@ def issue_new(
     **how: Any,
 ) -> Any:
     """Issue an instruction as :func:`gate.issue` does, with dynamic views resolved."""
-    return gate.run_instruction(core, placed(InstructionUse(instruction, operands, options, **how)))
+    return gate.run_instruction(
+        core, placed(InstructionUse(instruction, operands, options, **how))
+    )
 
 
 def placed(issued: InstructionUse) -> InstructionUse:
@@ -232,7 +248,9 @@ def placed(issued: InstructionUse) -> InstructionUse:
     return issued
 
 
-def _placed(issued: InstructionUse, role: Role, operand: Any, indices: list[Any]) -> Any:
+def _placed(
+    issued: InstructionUse, role: Role, operand: Any, indices: list[Any]
+) -> Any:
     """Return the operand of a role, resolved to its offset.
 
     A role that accepts indices gets the unresolved view if each row has an index, or if it may be
@@ -376,7 +394,9 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     x, y = (t.reshape((t.shape[0], *ones)) if t.size == t.shape[0] else t for t in pair)
     shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
     for tile in (x, y):
-        fits = (have in (1, size) for have, size in zip(tile.shape, shape, strict=False))
+        fits = (
+            have in (1, size) for have, size in zip(tile.shape, shape, strict=False)
+        )
         if tile.ndim != rank or not all(fits):
             raise error
     (report_violation if x.shape[0] == y.shape[0] else report_undefined)(error)

@@ -20,7 +20,10 @@ from difftest.simulator.frontend.levels import API, ending, public
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.isa.moves import check_priority
-from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
+from difftest.simulator.frontend.nki.virtual_registers import (
+    DeviceValue,
+    VirtualRegister,
+)
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import effects
 from difftest.simulator.instructions.checks import need_tile, wrong_kind
@@ -67,7 +70,9 @@ def _pairs(value: Any, where: str) -> tuple[tuple[int, ...], ...]:
         raise wrong_kind(value, "a list of pairs", where, "source_target_pairs")
     pairs = tuple(as_integers(pair, f"{where} with a pair of") for pair in value)
     sides = ({pair[0] for pair in pairs}, {pair[-1] for pair in pairs})
-    if any(len(side) < len(pairs) for side in sides) or any(len(pair) != 2 for pair in pairs):
+    if any(len(side) < len(pairs) for side in sides) or any(
+        len(pair) != 2 for pair in pairs
+    ):
         takes = "pairs (source, target), each rank once as either"
         raise wrong_kind(value, takes, where, "source_target_pairs")
     return pairs
@@ -82,10 +87,15 @@ def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
     by_channel = role.endswith("_by_channel")
     right = isinstance(tensors, (list, tuple)) and bool(tensors)
     if by_channel and right:
-        right = all(isinstance(channel, (list, tuple)) and len(channel) == 1 for channel in tensors)
+        right = all(
+            isinstance(channel, (list, tuple)) and len(channel) == 1
+            for channel in tensors
+        )
     if not right:
         takes = "a list of channels, each a list of one tensor"
-        raise wrong_kind(tensors, takes if by_channel else "a list of tensors", where, role)
+        raise wrong_kind(
+            tensors, takes if by_channel else "a list of tensors", where, role
+        )
     if len(tensors) > 1 and where in _OF_ONE:
         raise wrong_kind(tensors, "one tensor", where, role)
     return [channel[0] for channel in tensors] if by_channel else list(tensors)
@@ -94,11 +104,17 @@ def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
 # -- calls -----------------------------------------------------------------------------------------
 
 
-def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[..., None]], Any]:
+def _collective(
+    record: Instruction, **settings: Any
+) -> Callable[[Callable[..., None]], Any]:
     """Make a call of a collective from a signature; its lists of tensors are the record's roles."""
 
     def make(signature: Callable[..., None]) -> Any:
-        sides = [side for side in inspect.signature(signature).parameters if side[:4] in _SIDES]
+        sides = [
+            side
+            for side in inspect.signature(signature).parameters
+            if side[:4] in _SIDES
+        ]
         roles = [role.name for role in (*record.operands, *record.destinations)]
         roles = [role for role in roles if role != "metadata_tensor"]
 
@@ -122,14 +138,18 @@ def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[...,
 _SIDES = ("srcs", "dsts")
 
 
-def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: Any) -> Any:
+def _exchange(
+    record: Instruction, dsts: Any, operands: Any, options: Any, **_: Any
+) -> Any:
     """Run a collective; each tensor of a list is a use."""
     where = record.name
     channels = dict(zip(record.options, options, strict=True))
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
     ids = channels.get("channel_ids")
-    if len(dsts) > 1 and ids is None:  # a channel has one tensor, so nothing is coalesced
+    if (
+        len(dsts) > 1 and ids is None
+    ):  # a channel has one tensor, so nothing is coalesced
         for dst in dsts:
             need_tile(dst, "several dsts", where, HBM)
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):

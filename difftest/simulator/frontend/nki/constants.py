@@ -10,7 +10,13 @@ from types import new_class
 from typing import Any
 
 from difftest.simulator.errors import SignatureError
-from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
+from difftest.simulator.frontend.arguments import (
+    Members,
+    Numbered,
+    as_member,
+    no_member,
+    not_taken,
+)
 from difftest.simulator.frontend.levels import READ_AS, check_level
 from difftest.simulator.trace import Engine, IdentityEnum, Iteration, LoopKind, Space
 from difftest.support.annotations import own_annotations
@@ -18,15 +24,26 @@ from difftest.support.annotations import own_annotations
 Named: Any = new_class("Named", (IdentityEnum,), {"metaclass": Members})
 engine: Any = Named(
     "engine",
-    {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
+    {
+        "tensor": 1,
+        "vector": 5,
+        "scalar": 2,
+        "gpsimd": 3,
+        "dma": 4,
+        "sync": 6,
+        "unknown": 0,
+    },
 )
 UNKNOWN = engine.unknown
 reduce_cmd: Any = Named(
-    "reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4}
+    "reduce_cmd",
+    {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4},
 )
 dge_mode: Any = Named("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
 oob_mode: Any = Named("oob_mode", {"error": 0, "skip": 1})
-matmul_perf_mode: Any = Named("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
+matmul_perf_mode: Any = Named(
+    "matmul_perf_mode", {"none": "none", "double_row": "double_row"}
+)
 nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
 """Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
 dependency: Any = Named("dependency", {"runtime": "runtime", "schedule": "schedule"})
@@ -47,15 +64,27 @@ class MemoryRegion(IdentityEnum, metaclass=Members):
 
 ENUMERATIONS = {
     kind.__name__: kind
-    for kind in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
+    for kind in (
+        dge_mode,
+        dma_engine,
+        engine,
+        matmul_perf_mode,
+        nc_version,
+        oob_mode,
+        reduce_cmd,
+    )
 }
 NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
 """All names of ``nki.isa.constants``."""
 
 _SPACES = {region: Space[region.name.upper()] for region in MemoryRegion}
 _REGIONS = {space: region for region, space in _SPACES.items()}
-_NAMED = {region.value: space for region, space in _SPACES.items()} | {"hbm": Space.PRIVATE_HBM}
-_ENGINES = {member: Engine[member.name.upper()] for member in engine if member.name != "sync"}
+_NAMED = {region.value: space for region, space in _SPACES.items()} | {
+    "hbm": Space.PRIVATE_HBM
+}
+_ENGINES = {
+    member: Engine[member.name.upper()] for member in engine if member.name != "sync"
+}
 
 
 def space_of(buffer: object, where: str) -> Space:
@@ -135,7 +164,9 @@ class NKIObject:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         annotations = own_annotations(cls)
-        defaults = [name for name, value in vars(cls).items() if _is_default(name, value)]
+        defaults = [
+            name for name, value in vars(cls).items() if _is_default(name, value)
+        ]
         added = [name for name in defaults if name not in annotations]
         for name in annotations:
             if not hasattr(cls, name):
@@ -154,13 +185,17 @@ class NKIObject:
             received = f"{', '.join(map(repr, args)):.80}"
             limit = ", ".join(fields) or "no field"
             takes = "a value for each field"
-            raise not_taken(name, takes, got, received, error=SignatureError, limit=limit)
+            raise not_taken(
+                name, takes, got, received, error=SignatureError, limit=limit
+            )
         values = dict(zip(fields, args, strict=False))
         twice = sorted(values.keys() & kwargs.keys())
         if twice:
             takes = "a value for a field once"
             got = f"two values for {', '.join(twice)}"
-            received = f"{len(args)} values by position, and {', '.join(kwargs)} by name"
+            received = (
+                f"{len(args)} values by position, and {', '.join(kwargs)} by name"
+            )
             raise not_taken(name, takes, got, received, error=SignatureError)
         for field, value in {**fields, **values, **kwargs}.items():
             setattr(self, field, value)
@@ -220,7 +255,9 @@ class NkiInstruction:
         return self
 
     def _on_device(self) -> set[int]:
-        return {turn.loop.id for turn in self._turns if turn.loop.kind is LoopKind.DYNAMIC}
+        return {
+            turn.loop.id for turn in self._turns if turn.loop.kind is LoopKind.DYNAMIC
+        }
 
 
 ISSUED = NkiInstruction()

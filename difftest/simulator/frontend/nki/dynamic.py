@@ -92,7 +92,13 @@ class DynamicView(Moving, Views, IndirectTile):
     __slots__ = ("_index", "_owner", "_pattern", "_rows", "_whole")
 
     def __init__(
-        self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
+        self,
+        owner: Any,
+        pattern: Pattern,
+        index: Tile | DeviceValue,
+        rows: Rows,
+        *,
+        whole: bool,
     ) -> None:
         dtype = owner.dtype if rows.dtype is None else rows.dtype
         size = owner._storage.size * owner._storage.dtype.itemsize // dtype.itemsize
@@ -130,7 +136,10 @@ class DynamicView(Moving, Views, IndirectTile):
 
     def _signature(self) -> tuple[object, ...]:
         """Return the signature, as :meth:`Tile._signature` does, with the offsets' tile."""
-        return (*super()._signature(), *[tile._signature() for tile in self._index_tiles])
+        return (
+            *super()._signature(),
+            *[tile._signature() for tile in self._index_tiles],
+        )
 
     def _descriptor(self, role: str = "", *, blocks: bool = False) -> Descriptor:
         """Return the descriptor, as :meth:`Tile._descriptor` does, with the offsets' tile."""
@@ -169,7 +178,9 @@ class DynamicView(Moving, Views, IndirectTile):
             rows = self._offsets()
             in_bounds = (rows >= 0) & (rows < self._rows.size)
             inside = resolved[1].reshape(len(rows), -1)[:, 0]
-            record_anomaly(current(), AnomalyKind.PATTERN_SKIPPED, "", in_bounds & ~inside, rows)
+            record_anomaly(
+                current(), AnomalyKind.PATTERN_SKIPPED, "", in_bounds & ~inside, rows
+            )
         return resolved
 
     def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
@@ -211,7 +222,9 @@ class DynamicView(Moving, Views, IndirectTile):
     # -- views of it -----------------------------------------------------------------------------
 
     def _view(self, pattern: Pattern) -> DynamicView:
-        return DynamicView(self._owner, pattern, self._index, self._rows, whole=self._whole)
+        return DynamicView(
+            self._owner, pattern, self._index, self._rows, whole=self._whole
+        )
 
     def __getitem__(self, key: Any) -> DynamicView:
         first = key[0] if isinstance(key, tuple) and key else key
@@ -301,7 +314,9 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
         remedy = "gather on chip with nisa.nc_n_gather or nisa.local_gather"
         takes = "a tensor in HBM"
         got = f"{tensor!r}"
-        raise not_taken("vector_offset", takes, got, got, error=BufferError, remedy=remedy)
+        raise not_taken(
+            "vector_offset", takes, got, got, error=BufferError, remedy=remedy
+        )
     if held.size < pattern.shape[0]:
         got = f"{held.size} offsets for {pattern.shape[0]} rows"
         raise not_taken("vector_offset", "one for each row", got, got, error=ShapeError)
@@ -392,7 +407,9 @@ def _wanted(
     storage = tensor._storage
     if not storage.in_hbm:
         stride, count = pairs[0]
-        step = storage.allocation.partition_step * storage.dtype.itemsize // dtype.itemsize
+        step = (
+            storage.allocation.partition_step * storage.dtype.itemsize // dtype.itemsize
+        )
         if stride != step and count > 1:
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "
@@ -421,4 +438,6 @@ def _wanted(
             )
     else:
         start = as_integer(offset, "ap with offset")
-    return Pattern(start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs]))
+    return Pattern(
+        start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs])
+    )

@@ -59,14 +59,18 @@ class TiledBacking(Backing):
     def view(self, box: Box) -> NkiTensor | None:
         """Return a box in one tile, or in a row of tiles of two dimensions."""
         free = self.tile_shape[1:]
-        tile = [start // step for start, step in zip(box.starts, self.steps, strict=True)]
+        tile = [
+            start // step for start, step in zip(box.starts, self.steps, strict=True)
+        ]
         number = 0
         for at, count in zip(tile, self.counts, strict=True):
             number = number * count + at
         first = number * math.prod(free)
         if all(size <= step for size, step in zip(box.sizes, self.steps, strict=True)):
             length = math.prod(free)
-            held = self.tensor[0 : box.sizes[-len(self.tile_shape)], first : first + length]
+            held = self.tensor[
+                0 : box.sizes[-len(self.tile_shape)], first : first + length
+            ]
             held = held.reshape((held.shape[0], *free))
             cuts = (slice(None), *(slice(0, size) for size in box.sizes[-len(free) :]))
             return held[cuts]
@@ -140,7 +144,9 @@ class NkiGrid:
                 received=repr(self),
                 remedy=f"index one {self.word} first",
             )
-        return any(size < step for size, step in zip(self._box.sizes, self._steps, strict=True))
+        return any(
+            size < step for size, step in zip(self._box.sizes, self._steps, strict=True)
+        )
 
     @property
     def is_data_representable(self) -> bool:
@@ -227,7 +233,9 @@ class NkiGrid:
 
     # -- dividing again --------------------------------------------------------------------------
 
-    def cut(self, tile_shape: Shape | None, block_shape: Shape | None, where: str) -> NkiGrid:
+    def cut(
+        self, tile_shape: Shape | None, block_shape: Shape | None, where: str
+    ) -> NkiGrid:
         """Return the elements in new tiles, or in blocks of tiles, with new coordinates.
 
         A dimension that has no tiles and whose coordinate was consumed stays consumed.
@@ -243,7 +251,9 @@ class NkiGrid:
                 remedy="leave tile_shape out",
             )
         head = len(self._box.sizes) - len(tile)
-        axes = tuple(a for a in range(len(self._box.sizes)) if a >= head or a in self._axes)
+        axes = tuple(
+            a for a in range(len(self._box.sizes)) if a >= head or a in self._axes
+        )
         return make(backing, self._box, tile, block_shape, axes)
 
 
@@ -262,11 +272,17 @@ class NkiBlockGrid(NkiGrid):
     def block_shape(self) -> Shape:
         """Tiles of a block along each tiled dimension."""
         tiled = self._steps[len(self._steps) - len(self.tile_shape) :]
-        return tuple(step // tile for step, tile in zip(tiled, self.tile_shape, strict=True))
+        return tuple(
+            step // tile for step, tile in zip(tiled, self.tile_shape, strict=True)
+        )
 
 
 def make(
-    backing: Backing, box: Box, tile_shape: Shape, block_shape: Shape | None, axes: Shape
+    backing: Backing,
+    box: Box,
+    tile_shape: Shape,
+    block_shape: Shape | None,
+    axes: Shape,
 ) -> NkiGrid:
     """Return the grid of a box: of blocks if there is a ``block_shape``."""
     blocks = (1,) * len(tile_shape) if block_shape is None else block_shape

@@ -61,7 +61,9 @@ class NkiTensor(Views, Tile, NKIObject):
     """
 
     __slots__ = ()
-    _may_collide = True  # kernels discard results with a step of 0: dst.ap([[1, 128], [0, 512]])
+    _may_collide = (
+        True  # kernels discard results with a step of 0: dst.ap([[1, 128], [0, 512]])
+    )
     __hash__ = Tile.__hash__
     __getattr__ = no_attribute
     _in_place = True
@@ -233,7 +235,9 @@ class IndirectTensor(Moving, NkiTensor):
     """The number of partitions that share their offsets."""
 
     @classmethod
-    def _of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
+    def _of(
+        cls, owner: NkiTensor, index: Tile, count: int, group: int = 0
+    ) -> IndirectTensor:
         """Return the view; ``group`` 0 derives the group from the index."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
         view = cls(flat._storage, flat._pattern, 0, flat.dtype)
@@ -246,7 +250,9 @@ class IndirectTensor(Moving, NkiTensor):
 
     def _grouped(self) -> IndirectTensor:
         """Return the view with its offsets in the groups of the Tensor Engine."""
-        return IndirectTensor._of(self._owner, self._index, len(self._places), TENSOR_GROUP)
+        return IndirectTensor._of(
+            self._owner, self._index, len(self._places), TENSOR_GROUP
+        )
 
     @property
     def size(self) -> int:
@@ -294,7 +300,9 @@ def _unfit(
 ) -> Any:
     """Return the error for an invalid indirect view."""
     received = f"indirect of {tensor!r} by {index!r:.80}"
-    return error(f"indirect {rule}", happened=f"indirect {got}", received=received, **more)
+    return error(
+        f"indirect {rule}", happened=f"indirect {got}", received=received, **more
+    )
 
 
 def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
@@ -303,7 +311,9 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
     if machine.nc_version < 4:
         rule = "is available on NeuronCore-v4 and newer"
         got = f"was used on {machine.name}"
-        remedy = "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
+        remedy = (
+            "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
+        )
         raise _unfit(tensor, index, rule, got, KernelError, remedy=remedy)
     if tensor._in_hbm or not isinstance(index, Tile) or index._space is not Space.SBUF:
         got = "got a tensor in HBM, or an index that is not in SBUF"
@@ -318,9 +328,15 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
         rule = f"takes an index that begins where its tensor does, at a multiple of {_QUADRANT}"
         got = f"got a tensor on partition {starts[0]} and its index on {starts[1]}"
         raise _unfit(tensor, index, rule, got, KernelError)
-    count = index.size if num_elem is None else as_integer(num_elem, "indirect with num_elem")
+    count = (
+        index.size
+        if num_elem is None
+        else as_integer(num_elem, "indirect with num_elem")
+    )
     if count < 1:
-        raise _unfit(tensor, index, "names at least one element", f"got num_elem={count}")
+        raise _unfit(
+            tensor, index, "names at least one element", f"got num_elem={count}"
+        )
     return count
 
 
@@ -340,7 +356,9 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
         wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
         received = f"offset {wrong} of {index!r} into {tensor!r}"
         place = f"{wrong} of {size} elements in a partition"
-        raise left_tensor("an offset of tensor indirection", place, received, f"0 to {size - 1}")
+        raise left_tensor(
+            "an offset of tensor indirection", place, received, f"0 to {size - 1}"
+        )
     return chosen
 
 
@@ -356,14 +374,20 @@ def group_of(index: Tile, count: int) -> int:
     if index.shape[0] <= GROUP or _agree(_of_groups(index, numbers, GROUP)):
         return GROUP
     fits = count <= min(TENSOR_GROUP, index.shape[0]) * index.shape[1]
-    return TENSOR_GROUP if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP)) else GROUP
+    return (
+        TENSOR_GROUP
+        if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP))
+        else GROUP
+    )
 
 
 def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:
     of_groups = _of_groups(index, numbers, group)
     if not _agree(of_groups):
         what = "tensor indirection with other offsets in each group of partitions"
-        remedy = "give each group the same offsets: AWS's page does not say which it takes"
+        remedy = (
+            "give each group the same offsets: AWS's page does not say which it takes"
+        )
         raise not_modelled(what, f"{index!r}, in groups of {group}", remedy)
     return of_groups[0]
 
@@ -373,7 +397,9 @@ def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
     held = np.asarray(index._values(), dtype=np.int64)
     parts = (held[first : first + group] for first in range(0, index.shape[0], group))
     deepest = int((numbers % group).max())
-    return [part[numbers % group, numbers // group] for part in parts if len(part) > deepest]
+    return [
+        part[numbers % group, numbers // group] for part in parts if len(part) > deepest
+    ]
 
 
 def _agree(of_groups: list[Array]) -> bool:
@@ -395,7 +421,9 @@ def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> No
         got = f"an indirect view as {role}"
         limit = ", ".join(["dst", *taken] if taken else ["none"])
         remedy = "gather with nisa.tensor_copy first"
-        raise not_taken(name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy)
+        raise not_taken(
+            name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy
+        )
     if engine is Engine.GPSIMD and name == "tensor_copy":
         takes = "indirect views on the Vector and Scalar Engines"
         got = "one on the GpSimd Engine"

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from difftest.simulator.errors import Location, OutOfBoundsError, ShapeError, kernel_location
+from difftest.simulator.errors import (
+    Location,
+    OutOfBoundsError,
+    ShapeError,
+    kernel_location,
+)
 from difftest.simulator.frontend.arguments import DynamicSlice
 from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.loops import LoopRange
@@ -81,7 +86,9 @@ class Views(Patterned):
                 happened=f"{what} was asked of dimension {dim} of {ndim}",
                 received=f"dim {dim} of {_describe(self)}",
                 limit=f"{first} to {ndim - 1}",
-                remedy="the partition dimension, 0, stays as it is on chip" if first else None,
+                remedy="the partition dimension, 0, stays as it is on chip"
+                if first
+                else None,
             )
         return at
 
@@ -140,7 +147,9 @@ class Views(Patterned):
             rule = "takes 0 <= start < end <= the dimension's size"
             happened = f"was to cut {start} to {end}"
             raise _impossible(self, f"slice({dim}, {start}, {end})", rule, happened)
-        return self._view(self._pattern.slice(axis, *_range(self, axis, slice(first, last, step))))
+        return self._view(
+            self._pattern.slice(axis, *_range(self, axis, slice(first, last, step)))
+        )
 
     @public
     def permute(self: Self, dims: Sequence[int]) -> Self:
@@ -148,7 +157,9 @@ class Views(Patterned):
         order = as_integers(dims, "permute with dims")
         if sorted(order) != list(range(len(self.shape))):
             got = f"got dims {order} for {len(self.shape)} dimensions"
-            raise _impossible(self, f"permute({order})", "takes each dimension once", got)
+            raise _impossible(
+                self, f"permute({order})", "takes each dimension once", got
+            )
         if self._kept and order[0] != 0:
             rule = "keeps the partition dimension first on chip"
             remedy = "use nisa.nc_transpose"
@@ -200,7 +211,9 @@ class Views(Patterned):
         if math.prod(sizes) != self.shape[axis]:
             happened = f"was to split {self.shape[axis]} elements into {list(sizes)}"
             raise _impossible(self, call, "keeps the number of elements", happened)
-        steps = [self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+        steps = [
+            self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))
+        ]
         return self._view(self._pattern.splice(axis, axis + 1, sizes, tuple(steps)))
 
     @public
@@ -240,10 +253,16 @@ class Views(Patterned):
         fixed_sizes: Mapping[str, int] | None = None,
     ) -> Self:
         """Split, permute and merge dimensions by name, as in einops."""
-        call = f"rearrange({src_pattern!r:.80}, {dst_pattern!r:.80}, {fixed_sizes!r:.40})"
-        sources, targets = (_groups(self, call, pattern) for pattern in (src_pattern, dst_pattern))
+        call = (
+            f"rearrange({src_pattern!r:.80}, {dst_pattern!r:.80}, {fixed_sizes!r:.40})"
+        )
+        sources, targets = (
+            _groups(self, call, pattern) for pattern in (src_pattern, dst_pattern)
+        )
         parts = self
-        if len(sources) != len(self.shape) or not isinstance(fixed_sizes, (Mapping, NoneType)):
+        if len(sources) != len(self.shape) or not isinstance(
+            fixed_sizes, (Mapping, NoneType)
+        ):
             rule = "names each dimension in its source, and maps names to sizes in fixed_sizes"
             got = f"got {len(sources)} names for {len(self.shape)} dimensions"
             raise _impossible(self, call, rule, got)
@@ -257,7 +276,9 @@ class Views(Patterned):
         wanted = [name for members in targets for name in members]
         if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
             rule = "takes patterns of the same names, each once"
-            raise _impossible(self, call, rule, "got patterns with different names, or one twice")
+            raise _impossible(
+                self, call, rule, "got patterns with different names, or one twice"
+            )
         for name, size in lengths.items():
             if name in names and parts.shape[names.index(name)] != size:
                 got = f"got {name}={size} for {parts.shape[names.index(name)]} elements"
@@ -289,7 +310,10 @@ def _impossible(
 def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
     """Return the names of each dimension on one side of rearrange."""
     named = pattern if isinstance(pattern, (str, tuple, list)) else (pattern,)
-    groups = [tuple(group) if isinstance(group, (tuple, list)) else (group,) for group in named]
+    groups = [
+        tuple(group) if isinstance(group, (tuple, list)) else (group,)
+        for group in named
+    ]
     if all(isinstance(name, str) for group in groups for name in group):
         return groups
     raise _impossible(
@@ -312,7 +336,9 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
         items = expand_ellipsis(items, len(shape), view)
     sizes: list[int] = []
     steps: list[int] = []
-    for axis, (item, count, stride) in enumerate(zip(items, shape, strides, strict=True)):
+    for axis, (item, count, stride) in enumerate(
+        zip(items, shape, strides, strict=True)
+    ):
         kind = type(item)
         # hasattr, in is_index_integer, is slow for False, and every access runs this
         if kind is int or (kind not in _RANGES and is_index_integer(item)):
@@ -366,7 +392,9 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         error = no_index(item, kinds, f"dimension {axis} of {_describe(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
             raise error
-        report_violation(error)  # an example of AWS's migration to NKI 0.2 has such indices
+        report_violation(
+            error
+        )  # an example of AWS's migration to NKI 0.2 has such indices
         walk: range = item[:]
         end = walk[-1] + 1 if walk else walk.start
         start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)
@@ -374,7 +402,9 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     if start == stop and view._in_hbm and 0 <= start <= size:
         return start, 0, step
     if count < 1:
-        raise no_element(slice(start, stop, step), f"dimension {axis} of {_describe(view)}")
+        raise no_element(
+            slice(start, stop, step), f"dimension {axis} of {_describe(view)}"
+        )
     if start < 0 or stop > size:
         raise _outside(view, axis, f"elements {start} to {stop - 1}")
     return start, count, step
@@ -422,7 +452,9 @@ class EmptyView(NKIObject):
     __slots__ = ("_made", "buffer", "dtype", "shape")
     size = 0
 
-    def __init__(self, shape: Shape, dtype: np.dtype[Any], buffer: MemoryRegion) -> None:
+    def __init__(
+        self, shape: Shape, dtype: np.dtype[Any], buffer: MemoryRegion
+    ) -> None:
         self.shape = shape
         self.dtype = dtype
         self.buffer = buffer
@@ -454,5 +486,9 @@ class EmptyView(NKIObject):
 
     def __repr__(self) -> str:
         location = self._made
-        where = "" if location is None else f" at {os.path.basename(location.file)}:{location.line}"
+        where = (
+            ""
+            if location is None
+            else f" at {os.path.basename(location.file)}:{location.line}"
+        )
         return f"{list(self.shape)} without elements, made{where}"

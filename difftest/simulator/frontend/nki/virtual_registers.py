@@ -41,7 +41,9 @@ class DeviceValue(NKIObject):
     _value: int | None
     frozen: bool
 
-    def __init__(self, value: int | None, *, frozen: bool = False, label: str = "") -> None:
+    def __init__(
+        self, value: int | None, *, frozen: bool = False, label: str = ""
+    ) -> None:
         self._value = value
         self._label = label
         self.frozen = frozen
@@ -231,7 +233,8 @@ def _loops(source: str) -> dict[int, bool]:
     return {
         node.test.lineno: not any(map(_exits, node.body))
         for node in ast.walk(tree)
-        if isinstance(node, ast.While) and isinstance(node.test, (ast.Name, ast.Attribute))
+        if isinstance(node, ast.While)
+        and isinstance(node.test, (ast.Name, ast.Attribute))
     }
 
 
@@ -240,5 +243,9 @@ def _exits(node: ast.AST, inner: bool = False) -> bool:
     if isinstance(node, (ast.Return, ast.Break)):
         return isinstance(node, ast.Return) or not inner
     inner = inner or isinstance(node, (ast.For, ast.While))
-    inside = () if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.iter_child_nodes(node)
+    inside = (
+        ()
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        else ast.iter_child_nodes(node)
+    )
     return any(_exits(child, inner) for child in inside)

@@ -85,11 +85,15 @@ def find_fault(text: str) -> Fault | None:
     found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
     names = re.findall(r"\bNRT_[A-Z_]+\b", text)
     named = [code for code in found if code in names and code in FAULTS]
-    compiler = [code for code in found if code.startswith("NCC_") or code in _OF_COMPILER]
+    compiler = [
+        code for code in found if code.startswith("NCC_") or code in _OF_COMPILER
+    ]
     if named:
         return FAULTS[named[0]]
     if compiler:
-        return FAULTS.get(compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE))
+        return FAULTS.get(
+            compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE)
+        )
     return next((FAULTS[code] for code in found if code in FAULTS), None)
 
 
@@ -170,7 +174,9 @@ class CoreLease:
                 holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
             except PermissionError as error:  # unknown whether this core is free
                 foreign = _SHARED
-                holders.append(f"core {self.core} by a lock of another user, {error.filename}")
+                holders.append(
+                    f"core {self.core} by a lock of another user, {error.filename}"
+                )
             else:
                 holders.append(f"core {self.core} by process {holder}")
         raise NoCoreError(
@@ -219,14 +225,18 @@ class DeviceError(Exception):
     fault : the code in the text of the error, or else in the log.
     """
 
-    def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
+    def __init__(
+        self, text: str, cause: BaseException | None = None, log: str = ""
+    ) -> None:
         self.cause = cause
         self.fault = find_fault(str(cause or ""))
         # A failed assertion is the kernel's contract, even if the log has a code.
         if self.fault is None and not isinstance(cause, AssertionError):
             self.fault = find_fault(log)
         hint = f"\nhint: {self.fault}" if self.fault else ""
-        super().__init__(text + hint + (f"\nlog:\n{textwrap.indent(log, '  ')}" if log else ""))
+        super().__init__(
+            text + hint + (f"\nlog:\n{textwrap.indent(log, '  ')}" if log else "")
+        )
 
 
 class InfrastructureError(Exception):
@@ -254,7 +264,11 @@ class NeuronCore:
         return self._lease.core
 
     def run(
-        self, key: object, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
+        self,
+        key: object,
+        function: Callable[..., Any],
+        *arguments: Any,
+        lnc: int | None = None,
     ) -> Any:
         """Call a function in the core's process, and return its result.
 
@@ -290,8 +304,12 @@ class NeuronCore:
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
         """Return the environment of a process on this core; variables that are set stay."""
-        usual = {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
-        variables = {name: os.environ.get(name) or value for name, value in usual.items()}
+        usual = (
+            {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
+        )
+        variables = {
+            name: os.environ.get(name) or value for name, value in usual.items()
+        }
         return {VISIBLE_CORES: str(self.index), **variables}
 
     def stop(self) -> None:
@@ -346,7 +364,12 @@ class Device:
 
     def _run(self, call: KernelCall) -> Outcome:
         arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
-        compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
+        compiled_for = (
+            call.kernel,
+            call.grid,
+            repr(sorted(call.parameters.items())),
+            arrays,
+        )
         # The newer runtime needs the number in ``kernel[lnc]``, 1 without brackets.
         lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
         key = (self, *compiled_for)
@@ -358,11 +381,17 @@ class Device:
             # An error of the runtime is a crash, most others are refusals.
             broke = isinstance(error.cause, (*SLIPS, WorkerEndedError))
             at_run_time = error.fault is not None and error.fault.number is not None
-            told = error if error.fault or self.core.log or error.cause is None else error.cause
+            told = (
+                error
+                if error.fault or self.core.log or error.cause is None
+                else error.cause
+            )
             return Crashed(told) if broke or at_run_time else Rejected(told)
         for ours, theirs in zip(call.written, written, strict=True):
             ours[...] = theirs
-        returned = [call.written[array] if isinstance(array, int) else array for array in told]
+        returned = [
+            call.written[array] if isinstance(array, int) else array for array in told
+        ]
         return completed_run(call, returned, before)
 
     def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
@@ -373,11 +402,15 @@ class Device:
         """
         ready = functools.cache(lambda: self._runnable(call))
 
-        def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Any, ...], ...]:
+        def job(
+            inputs: Any, outputs: Any, parameters: Any
+        ) -> tuple[tuple[Any, ...], ...]:
             own = call._replace(inputs=inputs, outputs=outputs, parameters=parameters)
             args, kwargs = own.arguments()
             returned = as_outputs(ready()(*args, **kwargs))
-            return own.written, tuple(number_among(own.written, array) for array in returned)
+            return own.written, tuple(
+                number_among(own.written, array) for array in returned
+            )
 
         return job
 
@@ -387,7 +420,9 @@ class Device:
         if self.detection.dialect == CLASSIC:
             return sdk.baremetal(with_grid(call))
         is_plain = isinstance(call.kernel, FunctionType)
-        return with_grid(call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call)
+        return with_grid(
+            call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call
+        )
 
 
 def number_among(targets: Sequence[Array], array: Array) -> int | Array:
@@ -467,5 +502,9 @@ def device_backend(sdk: Sdk | None = None) -> Devices:
             "          of 2.29 or later for kernels of nki;\n"
             "          without one, --simulate runs the same tests on a simulator"
         )
-    ways = [generation for generation in (sdk.classic, sdk.newer) if not lacks[generation.dialect]]
+    ways = [
+        generation
+        for generation in (sdk.classic, sdk.newer)
+        if not lacks[generation.dialect]
+    ]
     return Devices({way.dialect: Device(way, core, nodes[0]) for way in ways}, lacks)

@@ -15,7 +15,9 @@ import sys
 from typing import Any
 
 
-def benchmark(neff: str, core: str, folder: str, warmup: str, iterations: str) -> dict[str, Any]:
+def benchmark(
+    neff: str, core: str, folder: str, warmup: str, iterations: str
+) -> dict[str, Any]:
     """Return the milliseconds of each execution on the device, or the error of nrtpy."""
     try:
         import nrtpy  # type: ignore[import-not-found]
@@ -30,7 +32,10 @@ def benchmark(neff: str, core: str, folder: str, warmup: str, iterations: str) -
             for name in model.input_tensors_info
         }
         result = model.benchmark(
-            inputs=inputs, warmup_iter=int(warmup), benchmark_iter=int(iterations), mode="device"
+            inputs=inputs,
+            warmup_iter=int(warmup),
+            benchmark_iter=int(iterations),
+            mode="device",
         )
         return {"durations_ms": [float(duration) for duration in result.durations_ms]}
     except Exception as error:  # any error is an answer for the process that asked

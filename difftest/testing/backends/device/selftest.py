@@ -48,7 +48,10 @@ class Guard:
         self._earlier: dict[tuple[Any, ...], tuple[str, str]] = {}
 
     def suspect(
-        self, kernel: str, outputs: Sequence[Array], expected: Sequence[NDArray[np.float64]]
+        self,
+        kernel: str,
+        outputs: Sequence[Array],
+        expected: Sequence[NDArray[np.float64]],
     ) -> str | None:
         """Return a suspicion about the device's outputs, compared with the reference's; else None.
 
@@ -58,8 +61,12 @@ class Guard:
             if output.size and not output.astype(np.float64).any() and right.any():
                 return ALL_ZERO
         key = (kernel, *((output.shape, str(output.dtype)) for output in outputs))
-        with np.errstate(over="ignore", invalid="ignore"):  # equal after rounding counts as equal
-            rounded = [r.astype(o.dtype) for o, r in zip(outputs, expected, strict=False)]
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # equal after rounding counts as equal
+            rounded = [
+                r.astype(o.dtype) for o, r in zip(outputs, expected, strict=False)
+            ]
         digests = _digest(outputs), _digest(rounded)
         before = self._earlier.get(key)
         self._earlier[key] = digests
@@ -76,10 +83,16 @@ def check_sums(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
 
     The matrices hold integers in float32, whose sums are exact and not zero.
     """
-    kernel = importlib.import_module(f"difftest.testing.backends.device.probes_{dialect}").add
+    kernel = importlib.import_module(
+        f"difftest.testing.backends.device.probes_{dialect}"
+    ).add
     guard = Guard()
     for seed in (0, 1):
-        a, b = np.random.default_rng(seed).integers(1, 1000, (2, *SHAPE)).astype(np.float32)
+        a, b = (
+            np.random.default_rng(seed)
+            .integers(1, 1000, (2, *SHAPE))
+            .astype(np.float32)
+        )
         outcome = run(KernelCall(kernel=kernel, inputs=(a, b)))
         if complaint := _complaint(outcome, a + b, guard):
             return complaint
@@ -93,4 +106,6 @@ def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str:
         return f"outputs of shapes {[array.shape for array in outcome.outputs]}, not one of {SHAPE}"
     wrong = int((outcome.outputs[0] != expected).sum())
     suspicion = guard.suspect("add", outcome.outputs, (expected.astype(np.float64),))
-    return suspicion or (f"{wrong} of {expected.size} elements are wrong" if wrong else "")
+    return suspicion or (
+        f"{wrong} of {expected.size} elements are wrong" if wrong else ""
+    )

@@ -34,7 +34,11 @@ from difftest.testing.backends.device.core import (
     device_backend,
     keep_neffs,
 )
-from difftest.testing.backends.device.thresholds import ITERATIONS, WARMUP, PerformanceTest
+from difftest.testing.backends.device.thresholds import (
+    ITERATIONS,
+    WARMUP,
+    PerformanceTest,
+)
 from difftest.testing.backends.sdk import CLASSIC, function_of, with_grid
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
@@ -67,7 +71,9 @@ class ClassicTimer:
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
         def job() -> float:
-            timed = self._sdk.benchmark(warmup=warmup, iters=iterations)(with_grid(call))
+            timed = self._sdk.benchmark(warmup=warmup, iters=iterations)(
+                with_grid(call)
+            )
             timed(*call.inputs, **call.parameters)
             return float(timed.benchmark_result.nc_latency.get_latency_percentile(99))
 
@@ -97,7 +103,9 @@ class _NeffTimer:
                 raise DeviceError(str(outcome.error)) from outcome.error
             neffs = sorted(artifacts.rglob("*.neff"))
             if len(neffs) != 1:
-                raise DeviceError(f"there is no one NEFF to time: {ARTIFACTS} has {len(neffs)}")
+                raise DeviceError(
+                    f"there is no one NEFF to time: {ARTIFACTS} has {len(neffs)}"
+                )
             self._compiled = call, str(neffs[0])
         return self._compiled[1]
 
@@ -118,7 +126,9 @@ class _NeffTimer:
         except subprocess.TimeoutExpired:
             raise DeviceError(f"{what}: no answer within {core.seconds:g} s") from None
         if done.returncode:
-            raise DeviceError(f"{what} ended with {done.returncode}: {done.stderr.strip()}")
+            raise DeviceError(
+                f"{what} ended with {done.returncode}: {done.stderr.strip()}"
+            )
         return done.stdout
 
 
@@ -161,7 +171,9 @@ class CaptureTimer(_NeffTimer):
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
             session = f"{folder}/profile.ntff"
             inputs = _write_inputs(call, folder)
-            self.call_tool("capture", "-n", neff, "-s", session, "--profile-nth-exec=2", *inputs)
+            self.call_tool(
+                "capture", "-n", neff, "-s", session, "--profile-nth-exec=2", *inputs
+            )
             written = sorted(map(str, Path(folder).glob("profile*.ntff")))
             if not written:
                 raise DeviceError(f"{self._tool} capture wrote no profile")
@@ -176,7 +188,9 @@ class CaptureTimer(_NeffTimer):
 def p99_of(durations: list[float]) -> float:
     """Return the 99th percentile of durations in microseconds: the next higher duration."""
     if not durations or not all(0 < duration < float("inf") for duration in durations):
-        raise DeviceError(f"durations: received {durations}; accepted: positive numbers")
+        raise DeviceError(
+            f"durations: received {durations}; accepted: positive numbers"
+        )
     return float(np.percentile(durations, 99, method="higher"))
 
 
@@ -188,13 +202,17 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     """
     function = function_of(call.kernel)
     if function is None:
-        raise DeviceError("the kernel is no function: its NEFF's inputs have no known names")
+        raise DeviceError(
+            "the kernel is no function: its NEFF's inputs have no known names"
+        )
     words: list[str] = []
     names = call.names or tuple(signature_shown(function).parameters)
     for name, array in zip(names, map(np.ascontiguousarray, call.inputs), strict=False):
         words += [name, f"{folder}/{name}.npy"]
         is_plain = array.dtype.kind in "fiub"
-        np.save(words[-1], array if is_plain else array.view(f"u{array.dtype.itemsize}"))
+        np.save(
+            words[-1], array if is_plain else array.view(f"u{array.dtype.itemsize}")
+        )
     return words
 
 
@@ -222,12 +240,18 @@ def find_timer(device: Device) -> Timer:
     """Return a timer for the device's generation, or raise an error that names what to install."""
     if device.detection.dialect == CLASSIC:
         if lack := device.detection.lack("benchmark"):
-            raise BackendMissingError(f"nothing can time a classic kernel here.\n  found:  {lack}")
+            raise BackendMissingError(
+                f"nothing can time a classic kernel here.\n  found:  {lack}"
+            )
         return ClassicTimer(device)
     python = os.environ.get(NRTPY_PYTHON)
     tool = next(filter(None, map(shutil.which, [python] if python else TOOLS)), None)
     if tool is None or not keep_neffs():
-        lost = f"program {python}, which {NRTPY_PYTHON} names" if python else " and no ".join(TOOLS)
+        lost = (
+            f"program {python}, which {NRTPY_PYTHON} names"
+            if python
+            else " and no ".join(TOOLS)
+        )
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
             f"  found:  no {lost}\n"
@@ -296,7 +320,9 @@ class StageResult:
         return {**vars(self), "test": self.test.name, "result": self.result, **limits}
 
 
-def measure_stage(test: PerformanceTest, kernel: Callable[..., Any], timer: Timer) -> StageResult:
+def measure_stage(
+    test: PerformanceTest, kernel: Callable[..., Any], timer: Timer
+) -> StageResult:
     """Measure until the p99 of three rounds in a row agree, in at most nine rounds."""
     parameters = {"pool_size": test.pool_size} if test.pool_size else {}
     call = KernelCall(kernel=kernel, inputs=test.arguments(), parameters=parameters)
@@ -306,5 +332,7 @@ def measure_stage(test: PerformanceTest, kernel: Callable[..., Any], timer: Time
         last = sorted(rounds[-ROUNDS:])
         middle = statistics.median_low(last)
         spread = (last[-1] - last[0]) / middle
-        if len(rounds) >= ROUNDS and (spread < QUIET_SPREAD or len(rounds) >= MOST_ROUNDS):
+        if len(rounds) >= ROUNDS and (
+            spread < QUIET_SPREAD or len(rounds) >= MOST_ROUNDS
+        ):
             return StageResult(test, middle, timer.metric, spread, len(rounds))

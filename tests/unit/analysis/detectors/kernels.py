@@ -22,7 +22,9 @@ def output(a):
 
 def found_in(kernel, arrays, **options):
     """(id, severity) of each finding, the worst first; doubts are settled by runs."""
-    return [(one.id, one.severity.value) for one in findings_in(kernel, arrays, **options)]
+    return [
+        (one.id, one.severity.value) for one in findings_in(kernel, arrays, **options)
+    ]
 
 
 def findings_in(kernel, arrays, **options):
@@ -30,7 +32,11 @@ def findings_in(kernel, arrays, **options):
 
     Many kernels of these tests write only the elements that they are about.
     """
-    return [one for one in all_findings_in(kernel, arrays, **options) if one.id != UNWRITTEN.id]
+    return [
+        one
+        for one in all_findings_in(kernel, arrays, **options)
+        if one.id != UNWRITTEN.id
+    ]
 
 
 def all_findings_in(kernel, arrays, **options):

@@ -6,7 +6,15 @@ from difftest.analysis.detectors.access_index import AccessIndex, OperandAccess
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    EventKind,
+    Region,
+    Space,
+    Trace,
+)
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import output
 
@@ -25,7 +33,9 @@ def test_what_one_turn_makes_and_uses_is_left_out():
     def kernel(x):
         out = output(x)
         for i in nl.affine_range(4):
-            nl.store(out[:, nl.ds(16 * i, 16)], nl.exp(nl.load(x[:, nl.ds(16 * i, 16)])))
+            nl.store(
+                out[:, nl.ds(16 * i, 16)], nl.exp(nl.load(x[:, nl.ds(16 * i, 16)]))
+            )
         return out
 
     survey, kept = surveyed(kernel)
@@ -47,7 +57,14 @@ def test_what_several_turns_touch_is_kept_from_its_first_access_to_its_last():
     survey, kept = surveyed(kernel)
     assert (survey.has_affine, kept) == (False, [Space.SBUF])
     (touches,) = survey.accesses.values()
-    assert [touch.writes for touch in touches] == [True, False, True, False, True, False]
+    assert [touch.writes for touch in touches] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert all(isinstance(touch, OperandAccess) for touch in touches)
 
 
@@ -123,6 +140,11 @@ def test_a_tensor_that_is_written_before_the_first_event_is_kept():
     trace = Trace()
     trace.allocations.append(made)
     trace.events.append(
-        Event(1, EventKind("memset", Engine.VECTOR), (Region(made, 0, (128, 4), (4, 1)),), ())
+        Event(
+            1,
+            EventKind("memset", Engine.VECTOR),
+            (Region(made, 0, (128, 4), (4, 1)),),
+            (),
+        )
     )
     assert list(AccessIndex(trace).accesses) == [made.id]

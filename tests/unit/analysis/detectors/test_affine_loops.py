@@ -6,7 +6,13 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal, output
+from tests.unit.analysis.detectors.kernels import (
+    detected_in,
+    findings_in,
+    found_in,
+    normal,
+    output,
+)
 
 COLUMNS = 128
 
@@ -188,7 +194,10 @@ def test_strided_parts_that_meet_in_one_element_are_found():
 
 @every(
     "last, found",
-    [(False, ("affine-rewritten", "warning")), (True, ("affine-written-twice", "error"))],
+    [
+        (False, ("affine-rewritten", "warning")),
+        (True, ("affine-written-twice", "error")),
+    ],
 )
 def test_what_a_later_run_of_the_loop_overwrites_is_not_left_to_the_order(last, found):
     """The tile is read again in the next run, but only what that has loaded itself."""
@@ -214,7 +223,9 @@ def test_the_example_of_unexpected_output_dependencies():
     def kernel(index):
         def body(a):
             out = nl.ndarray((4, 128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
-            held = nl.zeros((4, nl.par_dim(128), COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
+            held = nl.zeros(
+                (4, nl.par_dim(128), COLUMNS), dtype=a.dtype, buffer=nl.sbuf
+            )
             for i in nl.affine_range(4):
                 held[index(i)] = 0
             for i in nl.affine_range(4):
@@ -223,7 +234,9 @@ def test_the_example_of_unexpected_output_dependencies():
 
         return body
 
-    assert found_in(kernel(lambda i: 0), [normal(1)]) == [("affine-written-twice", "error")]
+    assert found_in(kernel(lambda i: 0), [normal(1)]) == [
+        ("affine-written-twice", "error")
+    ]
     assert found_in(kernel(lambda i: i), [normal(1)]) == []
 
 
@@ -274,7 +287,10 @@ def test_parts_that_are_seen_as_another_dtype_count_in_bytes(first, found):
         nl.store(out, held)
         return out
 
-    assert found_in(kernel, [normal(128, 16)]) == [("affine-written-twice", "error")] * found
+    assert (
+        found_in(kernel, [normal(128, 16)])
+        == [("affine-written-twice", "error")] * found
+    )
 
 
 def scattered(rows):
@@ -285,7 +301,10 @@ def scattered(rows):
         for i in nl.affine_range(2):
             at = nl.load(places[i])
             column = nl.arange(COLUMNS)[None, :]
-            nl.store(out[at[nl.arange(4)[:, None], 0], column], nl.load(a[nl.ds(4 * i, 4), :]))
+            nl.store(
+                out[at[nl.arange(4)[:, None], 0], column],
+                nl.load(a[nl.ds(4 * i, 4), :]),
+            )
         return out
 
     return kernel, [normal(8, COLUMNS), np.array(rows, np.int32).reshape(2, 4, 1)]
@@ -309,12 +328,16 @@ def test_the_loop_beside_the_guilty_one_is_not_named():
         outs = [output(a), output(a)]
         at = nl.load(places)
         for i in nl.affine_range(2):
-            nl.store(outs[0][at, nl.arange(COLUMNS)[None, :]], nl.load(a[nl.ds(4 * i, 4), :]))
+            nl.store(
+                outs[0][at, nl.arange(COLUMNS)[None, :]], nl.load(a[nl.ds(4 * i, 4), :])
+            )
         for _ in nl.affine_range(2):
             nl.store(outs[1][at, nl.arange(COLUMNS)[None, :]], nl.load(a[0:4, :]))
         return tuple(outs)
 
-    (finding,) = findings_in(kernel, [normal(8, COLUMNS), np.int32([[0], [2], [4], [6]])])
+    (finding,) = findings_in(
+        kernel, [normal(8, COLUMNS), np.int32([[0], [2], [4], [6]])]
+    )
     assert finding.id == "affine-order"
     assert finding.location.line == kernel.__code__.co_firstlineno + 4
 

@@ -45,7 +45,10 @@ def test_an_argument_that_is_written_is_returned(give, found):
 def test_the_finding_names_the_argument_and_the_line():
     kernel = updating(lambda total, x, out: None)
     (finding,) = findings_in(kernel, [normal(4, 8), normal(4, 8)])
-    assert finding.happened == "the kernel writes to its argument total and does not return it"
+    assert (
+        finding.happened
+        == "the kernel writes to its argument total and does not return it"
+    )
     assert finding.location.text == "nisa.dma_copy(dst=total, src=old)"
 
 

@@ -46,7 +46,8 @@ def test_a_tensor_that_is_used_in_the_same_iteration_of_another_loop():
 
 
 @pytest.mark.parametrize(
-    ("loop", "found"), [(nl.sequential_range, [("tensor-scope", "error")]), (nl.static_range, [])]
+    ("loop", "found"),
+    [(nl.sequential_range, [("tensor-scope", "error")]), (nl.static_range, [])],
 )
 def test_a_name_that_each_iteration_binds_anew(loop, found):
     """The second is unrolled when the kernel is traced, as Python's own range is."""
@@ -130,9 +131,17 @@ def summed_in_two_loops(outer, inner, *, in_registers):
             for k in inner(2):
                 tile = nl.load(a[:, part(2 * i + k)])
                 one = nl.zeros((128, 1), np.float32)
-                command = commands.reset_reduce if k == 0 or not in_registers else commands.reduce
+                command = (
+                    commands.reset_reduce
+                    if k == 0 or not in_registers
+                    else commands.reduce
+                )
                 into = total if in_registers else one
-                options = {"reduce_op": np.add, "reduce_res": into, "reduce_cmd": command}
+                options = {
+                    "reduce_op": np.add,
+                    "reduce_res": into,
+                    "reduce_cmd": command,
+                }
                 nisa.activation(np.exp, tile, **options)
                 if not in_registers:
                     total[...] = nl.add(total, one)
@@ -147,7 +156,10 @@ def summed_in_two_loops(outer, inner, *, in_registers):
 @every("inner", LOOPS)
 def test_a_reduction_goes_on_in_the_inner_of_two_loops(outer, inner, in_registers):
     found = {
-        id for id, _ in found_in(summed_in_two_loops(outer, inner, in_registers=in_registers), [A])
+        id
+        for id, _ in found_in(
+            summed_in_two_loops(outer, inner, in_registers=in_registers), [A]
+        )
     }
     carried = inner is nl.affine_range and in_registers
     assert ("affine-carried" if carried else "reduce-res-accumulated") in found

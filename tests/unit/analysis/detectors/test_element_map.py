@@ -18,7 +18,8 @@ def tensor(*shape, dtype=np.float32):
 def elements(region):
     """The flat elements that a region touches."""
     steps = [
-        np.arange(size) * stride for size, stride in zip(region.shape, region.strides, strict=True)
+        np.arange(size) * stride
+        for size, stride in zip(region.shape, region.strides, strict=True)
     ]
     return {region.offset + int(sum(at)) for at in itertools.product(*steps)}
 
@@ -27,7 +28,9 @@ def elements(region):
 def owned_regions(draw):
     """A tensor, and boxes, strided parts and backward ones of it, with owners."""
     whole = tensor(*draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
-    strides = [int(np.prod(whole.shape[axis + 1 :])) for axis in range(len(whole.shape))]
+    strides = [
+        int(np.prod(whole.shape[axis + 1 :])) for axis in range(len(whole.shape))
+    ]
     owned = []
     for _ in range(draw(st.integers(1, 4))):
         offset = 0
@@ -46,7 +49,9 @@ def owned_regions(draw):
             offset = draw(st.integers(0, strides[0] * whole.shape[0] - 1))
             shape = [draw(st.integers(1, strides[0] * whole.shape[0] - offset))]
             steps = [1]
-        owned.append((draw(st.integers(0, 2)), Region(whole, offset, tuple(shape), tuple(steps))))
+        owned.append(
+            (draw(st.integers(0, 2)), Region(whole, offset, tuple(shape), tuple(steps)))
+        )
     return whole, owned
 
 

@@ -11,7 +11,15 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nisa32
 from difftest.simulator.frontend.nki import language as nl32
-from difftest.simulator.trace import Allocation, Engine, Event, EventKind, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Engine,
+    Event,
+    EventKind,
+    Region,
+    Space,
+    Trace,
+)
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import findings_in, found_in, normal
 
@@ -21,7 +29,8 @@ def held(count, size, buffer):
 
     def kernel():
         out = nl.ndarray((128, count), nl.float32, buffer=nl.shared_hbm)
-        tiles = [nl.zeros((128, size // 4), nl.float32, buffer=buffer) for _ in range(count)]
+        shape = (128, size // 4)
+        tiles = [nl.zeros(shape, nl.float32, buffer=buffer) for _ in range(count)]
         for number, tile in enumerate(tiles):
             nl.store(out[:, number : number + 1], nl.copy(tile[:, 0:1]))
         return out
@@ -63,7 +72,10 @@ def refilled(anew, buffer, count, size):
 
     def kernel():
         out = nl.ndarray((2, 128, count), nl.float32, buffer=nl.shared_hbm)
-        tiles = [nl.ndarray((128, size // 4), nl.float32, buffer=buffer) for _ in range(count)]
+        tiles = [
+            nl.ndarray((128, size // 4), nl.float32, buffer=buffer)
+            for _ in range(count)
+        ]
         for turn in range(2):
             for number, tile in enumerate(tiles):
                 where = slice(None) if anew or not turn else slice(0, 1)
@@ -110,14 +122,20 @@ def placed(second, *, read_again):
     return kernel
 
 
-@every("second, read_again, found", [(0, True, 1), (32, True, 1), (64, True, 0), (0, False, 0)])
+@every(
+    "second, read_again, found",
+    [(0, True, 1), (32, True, 1), (64, True, 0), (0, False, 0)],
+)
 def test_a_tensor_that_another_was_placed_over(second, read_again, found):
     kernel = placed(second, read_again=read_again)
     got = findings_in(kernel, [np.ones((128, 16), np.float32)])
     assert [one.id for one in got] == ["address-alias"] * found
     if found:
         (finding,) = got
-        assert f"to tensor 3 [128, 16] float32 in sbuf at address (0, {second})" in finding.happened
+        assert (
+            f"to tensor 3 [128, 16] float32 in sbuf at address (0, {second})"
+            in finding.happened
+        )
         assert "one if read_again else other" in finding.locations[0].text
         assert "memset" in finding.locations[1].text
 
@@ -129,7 +147,9 @@ def by_another_name(space, *, own=False, view=False):
     def kernel(x):
         out = nl32.ndarray((128, 16), x.dtype, buffer=nl32.shared_hbm)
         one = nl32.ndarray((128, 16), x.dtype, buffer=space, address=at)
-        other = one if view else nl32.ndarray((128, 16), x.dtype, buffer=space, address=at)
+        other = (
+            one if view else nl32.ndarray((128, 16), x.dtype, buffer=space, address=at)
+        )
         if own:
             nisa32.dma_copy(dst=other, src=x)
             nisa32.dma_copy(dst=out, src=other)
@@ -143,11 +163,17 @@ def by_another_name(space, *, own=False, view=False):
 @every("space", [nl32.sbuf, nl32.private_hbm])
 @every(
     "options, found",
-    [({}, ["address-unordered"]), ({"own": True}, ["address-alias"]), ({"view": True}, [])],
+    [
+        ({}, ["address-unordered"]),
+        ({"own": True}, ["address-alias"]),
+        ({"view": True}, []),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_a_read_by_another_name_than_the_write(space, options, found):
-    got = findings_in(by_another_name(space, **options), [np.ones((128, 16), np.float32)])
+    got = findings_in(
+        by_another_name(space, **options), [np.ones((128, 16), np.float32)]
+    )
     assert [one.id for one in got] == found
     if found:
         assert "nisa32.dma_copy(dst=out, src=other)" in got[0].locations[0].text
@@ -182,14 +208,22 @@ def exchanged(*, spoilt=False, by_another_name=False, unplaced=False, ahead=0):
     def kernel(x):
         mine = nl32.program_id(0)
         out = nl32.ndarray((2, 128, 16), x.dtype, buffer=nl32.shared_hbm)
-        sent = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf) if unplaced else placed(x)
+        sent = (
+            nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf)
+            if unplaced
+            else placed(x)
+        )
         nisa32.dma_copy(dst=sent, src=x)
         if spoilt and mine == 1:
             nisa32.memset(dst=placed(x), value=1.0)
         named = placed(x) if by_another_name and mine == 1 else sent
         got = nl32.ndarray((128, 16), x.dtype, buffer=nl32.sbuf, address=(0, 64))
         nisa32.sendrecv(
-            src=named, dst=got, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0
+            src=named,
+            dst=got,
+            send_to_rank=1 - mine,
+            recv_from_rank=1 - mine,
+            pipe_id=0,
         )
         for _ in range(1 + ahead * mine):
             over = placed(x)
@@ -238,15 +272,19 @@ def in_turn(tiles, *, ahead):
     return kernel
 
 
-@every("tiles, ahead, found", [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)])
+@every(
+    "tiles, ahead, found",
+    [(2, 0, 0), (2, 1, 0), (2, 2, 1), (4, 2, 0), (1, 0, 0), (1, 1, 1)],
+)
 def test_a_block_whose_physical_tile_another_took(tiles, ahead, found):
     """Fewer tiles than blocks are alive: a lifetime conflict of the direct allocation guide."""
     got = findings_in(in_turn(tiles, ahead=ahead), [np.ones((128, 16), np.float32)])
     assert [one.id for one in got] == ["address-alias"] * found
     if found:
         (finding,) = got
-        assert "reads block 0 of tensor 2 [4, 128, 16] float32 in sbuf at address (0, 0) after" in (
-            finding.happened
+        assert (
+            "reads block 0 of tensor 2 [4, 128, 16] float32 in sbuf at address (0, 0) after"
+            in (finding.happened)
         )
         assert f"to block {tiles} of tensor 2" in finding.happened
         assert "nl.store(out[number - ahead]" in finding.locations[0].text
@@ -261,7 +299,9 @@ def test_a_block_that_another_tensor_was_placed_over(byte, found):
             x.dtype,
             buffer=ncc.sbuf.alloc(lambda index, partitions, size: (0, index[0] * size)),
         )
-        other = nl.ndarray((128, 16), x.dtype, buffer=ncc.sbuf.alloc(lambda *_: (0, byte)))
+        other = nl.ndarray(
+            (128, 16), x.dtype, buffer=ncc.sbuf.alloc(lambda *_: (0, byte))
+        )
         blocks[1] = nl.load(x)
         other[...] = nl.load(x)
         nl.store(out[0], blocks[1])
@@ -272,13 +312,17 @@ def test_a_block_that_another_tensor_was_placed_over(byte, found):
     assert [one.id for one in got] == ["address-alias"] * found
 
 
-@pytest.mark.parametrize(("ahead", "found"), [(1, []), (14, [("sbuf-full", "warning")])])
+@pytest.mark.parametrize(
+    ("ahead", "found"), [(1, []), (14, [("sbuf-full", "warning")])]
+)
 def test_blocks_have_live_ranges_of_their_own(ahead, found):
     """Fourteen blocks of 16 KiB a partition; ``ahead`` of them are loaded before the first use."""
 
     def kernel(a):
         out = nl.ndarray((14, 128, 4096), dtype=nl.float32, buffer=nl.shared_hbm)
-        blocks = nl.ndarray((14, nl.par_dim(128), 4096), dtype=nl.float32, buffer=nl.sbuf)
+        blocks = nl.ndarray(
+            (14, nl.par_dim(128), 4096), dtype=nl.float32, buffer=nl.sbuf
+        )
         for number in range(0, 14, ahead):
             for one in range(number, number + ahead):
                 blocks[one] = nl.broadcast_to(nl.load(a), shape=(128, 4096))
@@ -295,7 +339,9 @@ def trace_of(space, shape, dtype):
     tensor = Allocation(0, space, shape, np.dtype(dtype), 0, None)
     row = Region(tensor, 0, (1, shape[1]), (shape[1], 1), role="src")
     event = Event(0, EventKind("dma_copy", Engine.DMA), (), (row,))
-    return Trace(dialect="nki", machine="trn2", allocations=[tensor], events=[event, event])
+    return Trace(
+        dialect="nki", machine="trn2", allocations=[tensor], events=[event, event]
+    )
 
 
 @every(

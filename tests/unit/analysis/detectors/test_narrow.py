@@ -35,7 +35,9 @@ def test_as_many_additions_as_can_be_seen(dtype, in_place):
     assert found_in(summed(kind, longest - 1, in_place=in_place), [data]) == []
     (finding,) = findings_in(summed(kind, longest, in_place=in_place), [data])
     assert (finding.id, finding.severity.value) == ("narrow-accumulation", "warning")
-    assert f"{longest} additions in a row were each rounded to {dtype}" in finding.happened
+    assert (
+        f"{longest} additions in a row were each rounded to {dtype}" in finding.happened
+    )
     assert "total" in finding.location.text
 
 
@@ -51,7 +53,9 @@ def test_additions_that_the_dma_makes(sources, found):
         todays_isa.dma_copy(dst=out, src=x)
         for _ in range(LONGEST["bfloat16"]):
             srcs = [out, x][-sources:]
-            todays_isa.dma_compute(dst=out, srcs=srcs, scales=[1.0] * sources, reduce_op=todays.add)
+            todays_isa.dma_compute(
+                dst=out, srcs=srcs, scales=[1.0] * sources, reduce_op=todays.add
+            )
         return out
 
     data = normal(4, 8).astype(ml_dtypes.bfloat16)
@@ -69,7 +73,9 @@ def test_additions_between_other_instructions_are_no_running_sum():
         out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
         tile = nl.load(x, dtype=nl.bfloat16)
         for _ in range(40):
-            tile = nl.multiply(nl.add(tile, tile, dtype=nl.bfloat16), 0.5, dtype=nl.bfloat16)
+            tile = nl.multiply(
+                nl.add(tile, tile, dtype=nl.bfloat16), 0.5, dtype=nl.bfloat16
+            )
         nl.store(out, tile)
         return out
 

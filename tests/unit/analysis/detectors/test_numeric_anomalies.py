@@ -88,10 +88,14 @@ def test_infinities_that_cancel_make_a_nan():
 
 
 @pytest.mark.parametrize(
-    ("largest", "found"), [(1e5, [("infinity-made", "warning")]), (1e4, [])], ids=["lost", "kept"]
+    ("largest", "found"),
+    [(1e5, [("infinity-made", "warning")]), (1e4, [])],
+    ids=["lost", "kept"],
 )
 @pytest.mark.parametrize(
-    "hide", [lambda t: nl.minimum(t, 60000.0), nl.reciprocal], ids=["minimum", "quotient"]
+    "hide",
+    [lambda t: nl.minimum(t, 60000.0), nl.reciprocal],
+    ids=["minimum", "quotient"],
 )
 def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found, hide):
     kernel = by(lambda tile: hide(nl.copy(tile, dtype=nl.float16)), nl.float16)
@@ -107,7 +111,9 @@ def test_a_maximum_passes_over_what_a_cast_lost_below_it(end, found):
     def largest(tile):
         return nl.max(nl.copy(tile, dtype=nl.float16), axis=1, keepdims=True)
 
-    hidden = by(lambda tile: nl.copy(nl.minimum(largest(tile), 1.0).broadcast_to((4, 8))))
+    hidden = by(
+        lambda tile: nl.copy(nl.minimum(largest(tile), 1.0).broadcast_to((4, 8)))
+    )
     assert found_in(hidden, [rows]) == found
 
 
@@ -128,7 +134,9 @@ def test_a_nan_that_a_comparison_hides(decide, found):
 
 
 def test_exp_of_a_large_number():
-    assert found_in(by(nl.exp), [np.full((4, 8), 100, F32)]) == [("infinity-made", "note")]
+    assert found_in(by(nl.exp), [np.full((4, 8), 100, F32)]) == [
+        ("infinity-made", "note")
+    ]
 
 
 def test_an_infinity_on_the_way_to_a_finite_result():
@@ -138,11 +146,16 @@ def test_an_infinity_on_the_way_to_a_finite_result():
 
 
 @every(
-    "dtype, value", [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)]
+    "dtype, value",
+    [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)],
 )
 @every("way", ["copy", "store"])
 def test_a_cast_that_overflows(dtype, value, way):
-    compute = (lambda tile: nl.copy(tile, dtype=dtype)) if way == "copy" else lambda tile: tile
+    compute = (
+        (lambda tile: nl.copy(tile, dtype=dtype))
+        if way == "copy"
+        else lambda tile: tile
+    )
     data = normal(4, 8)
     assert found_in(by(compute, dtype), [data]) == []
     data[3, 1] = value
@@ -177,12 +190,16 @@ def ranged(then):
     "then, severity",
     [(lambda tile: tile, "note"), (lambda tile: nl.multiply(tile, 60000.0), "warning")],
 )
-def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented(then, severity):
+def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented(
+    then, severity
+):
     """``on_false_value`` has to be the smallest float32, whatever the dtype (nisa.range_select).
 
     The documentation's own test stores it in float8 and bfloat16.
     """
-    assert found_in(ranged(then), [np.abs(normal(4, 8)) + 2]) == [("infinity-made", severity)]
+    assert found_in(ranged(then), [np.abs(normal(4, 8)) + 2]) == [
+        ("infinity-made", severity)
+    ]
 
 
 # -- arguments of activation functions
@@ -197,7 +214,10 @@ def test_an_argument_outside_the_range_is_a_warning_and_the_kernel_runs():
     found = findings_in(by(nl.log), [data])
     ranged = next(one for one in found if one.id == "activation-range")
     assert ranged.severity.value == "warning"
-    assert "activation(log) got 0.0, outside its range (1 of 32 elements" in ranged.happened
+    assert (
+        "activation(log) got 0.0, outside its range (1 of 32 elements"
+        in ranged.happened
+    )
 
 
 # -- integers
@@ -236,7 +256,11 @@ def registered(count):
     def kernel(tile):
         total = nl.ndarray((4, 1), np.int32, buffer=nl.sbuf)
         nisa.tensor_scalar_reduce(
-            data=tile[:, 0:count], op0=np.add, operand0=0, reduce_op=np.add, reduce_res=total
+            data=tile[:, 0:count],
+            op0=np.add,
+            operand0=0,
+            reduce_op=np.add,
+            reduce_res=total,
         )
         return nl.broadcast_to(total, shape=(4, 8))
 
@@ -244,7 +268,9 @@ def registered(count):
 
 
 COUNTS = {
-    "tensor_reduce": by(lambda t: nisa.tensor_reduce(np.add, t[:, 0:3], axis=1, keepdims=True)),
+    "tensor_reduce": by(
+        lambda t: nisa.tensor_reduce(np.add, t[:, 0:3], axis=1, keepdims=True)
+    ),
     "nl.sum": by(lambda t: nl.sum(t[:, 0:3], axis=1, keepdims=True)),
     "scan": by(lambda t: nisa.tensor_tensor_scan(t, t, 0, np.multiply, np.add)),
     "scalar_tensor_tensor": by(
@@ -341,13 +367,26 @@ LOST = [("integer-rounded", "warning")]
         (summed(1), counted(2**17 + 1), LOST),
         (summed(1), counted(2**16), []),  # below 2**24
         (summed(1), np.full((128, 8), 2**17, np.int32), []),  # which float32 has
-        (summed(3), counted(2**16), LOST),  # each product is below 2**24, and their sum is not
+        (
+            summed(3),
+            counted(2**16),
+            LOST,
+        ),  # each product is below 2**24, and their sum is not
         (summed(1, nl32.float32), counted(2**17 + 1), []),  # floats by chance whole
         (summed(1), (counted(2**17 + 1) * 1.0001).astype(F32), []),  # no counts
         (summed_in_classic(2), counted(2**16), []),  # twice an odd sum is even
         (summed_in_classic(3), counted(2**16), LOST),
     ],
-    ids=["lost", "small", "even", "accumulated", "floats", "fractions", "twice", "thrice"],
+    ids=[
+        "lost",
+        "small",
+        "even",
+        "accumulated",
+        "floats",
+        "fractions",
+        "twice",
+        "thrice",
+    ],
 )
 def test_counts_that_a_product_sums(kernel, data, found):
     assert found_in(kernel, [data]) == found
@@ -457,4 +496,6 @@ def test_indices_found_among_nan_that_address_memory():
     data[3, 5] = np.nan
     found = findings_in(largest(gathers=True), [data, table])
     assert {one.severity.value for one in found} == {"error"}
-    assert all("dma_gather takes the indices that came of it" in one.happened for one in found)
+    assert all(
+        "dma_gather takes the indices that came of it" in one.happened for one in found
+    )

@@ -56,7 +56,9 @@ def test_an_interleaved_mask_gives_each_iteration_elements_of_its_own():
         for i in nl.affine_range(2):
             mask = column >= line if i else column < line
             nl.store(scratch[line, column], nl.load(a), mask=mask)
-            nl.store(out[line, column], nl.load(scratch[line, column], mask=mask), mask=mask)
+            nl.store(
+                out[line, column], nl.load(scratch[line, column], mask=mask), mask=mask
+            )
         return out
 
     assert found_in(kernel, [normal(4, COLUMNS)]) == []
@@ -64,7 +66,10 @@ def test_an_interleaved_mask_gives_each_iteration_elements_of_its_own():
 
 @pytest.mark.parametrize(
     ("rows", "found"),
-    [([0, 2, 4, 6, 1, 3, 5, 6], [("affine-carried", "error")]), ([0, 2, 4, 6, 1, 3, 5, 7], [])],
+    [
+        ([0, 2, 4, 6, 1, 3, 5, 6], [("affine-carried", "error")]),
+        ([0, 2, 4, 6, 1, 3, 5, 7], []),
+    ],
     ids=["one-row-by-two", "rows-apart"],
 )
 def test_rows_that_are_read_changed_and_written_by_indices(rows, found):
@@ -79,7 +84,9 @@ def test_rows_that_are_read_changed_and_written_by_indices(rows, found):
     assert found_in(kernel, arrays) == found
 
 
-@pytest.mark.parametrize("begun", [nl.zeros, nl.ndarray], ids=["on-zeros", "on-a-new-tensor"])
+@pytest.mark.parametrize(
+    "begun", [nl.zeros, nl.ndarray], ids=["on-zeros", "on-a-new-tensor"]
+)
 def test_loop_reduce_is_made_to_go_on_from_iteration_to_iteration(begun):
     def kernel(reduces):
         def body(a):
@@ -97,11 +104,15 @@ def test_loop_reduce_is_made_to_go_on_from_iteration_to_iteration(begun):
         return body
 
     assert found_in(kernel(reduces=True), [normal(4, 8)]) == []
-    assert found_in(kernel(reduces=False), [normal(4, 8)]) == [("affine-carried", "error")]
+    assert found_in(kernel(reduces=False), [normal(4, 8)]) == [
+        ("affine-carried", "error")
+    ]
 
 
 @pytest.mark.parametrize(
-    ("left", "found"), [(1, []), (2, [("affine-written-twice", "error")])], ids=["one", "both"]
+    ("left", "found"),
+    [(1, []), (2, [("affine-written-twice", "error")])],
+    ids=["one", "both"],
 )
 def test_products_of_which_a_mask_leaves_so_many(left, found):
     """A sum on a new tensor in PSUM begins with the first product that there is."""

@@ -60,7 +60,8 @@ def test_sums_in_reduction_registers(begins, shown, found):
 
 
 @every(
-    ("command", "found"), [("reduce", [("uninitialised-register", "error")]), ("reset_reduce", [])]
+    ("command", "found"),
+    [("reduce", [("uninitialised-register", "error")]), ("reset_reduce", [])],
 )
 def test_a_reduction_in_registers_that_nothing_has_reset(command, found):
     def kernel(a):

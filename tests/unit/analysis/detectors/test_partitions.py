@@ -21,7 +21,9 @@ def on_a_tile(work, rows=128, address=None):
     @jit
     def kernel(x):
         out = newer.ndarray((rows, 8), dtype=x.dtype, buffer=newer.shared_hbm)
-        tile = newer.ndarray((rows, 8), dtype=x.dtype, buffer=newer.sbuf, address=address)
+        tile = newer.ndarray(
+            (rows, 8), dtype=x.dtype, buffer=newer.sbuf, address=address
+        )
         nki_isa.dma_copy(dst=tile, src=x[0:rows, :])
         work(tile)
         nki_isa.dma_copy(dst=out, src=tile)
@@ -35,7 +37,9 @@ def doubled(first, last):
 
     def work(tile):
         part = newer.ndarray((last - first, 8), dtype=tile.dtype, buffer=newer.sbuf)
-        nki_isa.tensor_scalar(dst=part, data=tile[first:last, :], op0=newer.multiply, operand0=2.0)
+        nki_isa.tensor_scalar(
+            dst=part, data=tile[first:last, :], op0=newer.multiply, operand0=2.0
+        )
 
     return work
 
@@ -48,7 +52,9 @@ def test_more_than_a_quadrant_from_the_second_on():
     assert "it has 32 at most" in finding.rule
 
 
-@every("first, last", [(first, last) for first in range(128) for last in (first + 1, 128)])
+@every(
+    "first, last", [(first, last) for first in range(128) for last in (first + 1, 128)]
+)
 def test_where_an_engine_begins(first, last):
     """AWS's page on the architecture, "start_partition", as it stands there."""
     count = last - first
@@ -163,7 +169,9 @@ def test_scales_of_four_tensors_share_a_quadrant(offset, found):
 
     @jit
     def kernel(x):
-        out = newer.ndarray((32, 2), dtype=newer.float8_e4m3fn_x4, buffer=newer.shared_hbm)
+        out = newer.ndarray(
+            (32, 2), dtype=newer.float8_e4m3fn_x4, buffer=newer.shared_hbm
+        )
         tile = newer.ndarray((32, 8), dtype=newer.bfloat16, buffer=newer.sbuf)
         packed = newer.ndarray((32, 2), dtype=newer.uint8, buffer=newer.sbuf)
         small = newer.ndarray((32, 2), dtype=newer.float8_e4m3fn_x4, buffer=newer.sbuf)

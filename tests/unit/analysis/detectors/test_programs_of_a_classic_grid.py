@@ -62,7 +62,10 @@ def by_way_of_hbm(buffer, *, divided=True):
 )
 def test_scratch_that_each_program_of_a_classic_grid_reads_back(kernel, found):
     """In sequence no program reads another one's data; in parallel they do."""
-    assert list(dict.fromkeys(found_in(kernel, [normal(128, 2 * HALF)], grid=(2,)))) == found
+    assert (
+        list(dict.fromkeys(found_in(kernel, [normal(128, 2 * HALF)], grid=(2,))))
+        == found
+    )
 
 
 def test_programs_that_scatter_to_rows_of_their_own():

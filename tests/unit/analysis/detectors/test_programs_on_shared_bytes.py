@@ -88,7 +88,9 @@ def placed(first, *, barrier=False, dtype=nl.float32, written=True):
     def kernel(x):
         out = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
         read = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.shared_hbm, address=(0,))
-        over = nl.ndarray((128, 16), dtype=dtype, buffer=nl.shared_hbm, address=(first,))
+        over = nl.ndarray(
+            (128, 16), dtype=dtype, buffer=nl.shared_hbm, address=(first,)
+        )
         tile = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x)
         if nl.program_id(0) == 0:
@@ -149,7 +151,9 @@ def scattered_over(rows):
             at = nl.ndarray((2, 1), dtype=rows.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=at, src=rows)
             nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.5)
-            place = over.ap([[8, 2], [1, 8]], offset=0, vector_offset=at, indirect_dim=0)
+            place = over.ap(
+                [[8, 2], [1, 8]], offset=0, vector_offset=at, indirect_dim=0
+            )
             nisa.dma_copy(dst=place, src=tile[0:2])
         return out
 

@@ -6,7 +6,12 @@ import pytest
 from difftest.simulator import UnwrittenError, launch
 from difftest.simulator.entry.install import embedded
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
+from tests.unit.analysis.detectors.kernels import (
+    detected_in,
+    findings_in,
+    found_in,
+    normal,
+)
 
 with embedded():
     import nki
@@ -103,7 +108,9 @@ def both_add(zeroed):
             zero(out)
         if zeroed != "both":
             nisa.core_barrier(data=out, cores=(0, 1))
-        nisa.dma_compute(dst=out, srcs=[out, x[:, part(mine)]], scales=[1.0, 1.0], reduce_op=nl.add)
+        nisa.dma_compute(
+            dst=out, srcs=[out, x[:, part(mine)]], scales=[1.0, 1.0], reduce_op=nl.add
+        )
         return out
 
     return kernel
@@ -115,7 +122,9 @@ def one_adds(x):
         zero(out)
     nisa.core_barrier(data=out, cores=(0, 1))
     if nl.program_id(0) == 1:
-        nisa.dma_compute(dst=out, srcs=[out, x[:, part(1)]], scales=[1.0, 1.0], reduce_op=nl.add)
+        nisa.dma_compute(
+            dst=out, srcs=[out, x[:, part(1)]], scales=[1.0, 1.0], reduce_op=nl.add
+        )
     return out
 
 
@@ -124,7 +133,9 @@ def scratch_used_twice(distance):
 
     def kernel(x):
         out = shared(x)
-        scratch = nl.ndarray((128, HALF + distance), dtype=x.dtype, buffer=nl.shared_hbm)
+        scratch = nl.ndarray(
+            (128, HALF + distance), dtype=x.dtype, buffer=nl.shared_hbm
+        )
         for half in range(2):
             at = slice(half * distance, half * distance + HALF)
             tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
@@ -154,7 +165,9 @@ def swap(barrier):
         copy_part(scratch, x, mine)
         copy_part(other, x, mine)
         if barrier is not None:
-            nisa.core_barrier(data={"scratch": scratch, "other": other}[barrier], cores=(0, 1))
+            nisa.core_barrier(
+                data={"scratch": scratch, "other": other}[barrier], cores=(0, 1)
+            )
         copy_part(out, scratch, 1 - mine)
         return out
 
@@ -171,10 +184,13 @@ def exchanged(rounds, boxes, *, waits=True):
     def kernel(x):
         out = shared(x)
         box = [
-            nl.ndarray((2, 128, HALF), dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(boxes)
+            nl.ndarray((2, 128, HALF), dtype=x.dtype, buffer=nl.shared_hbm)
+            for _ in range(boxes)
         ]
         mine = nl.program_id(0)
-        own, total = [nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf) for _ in "ab"]
+        own, total = [
+            nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf) for _ in "ab"
+        ]
         nisa.dma_copy(dst=own, src=x[:, part(mine)])
         nisa.tensor_copy(dst=total, src=own)
         for turn in range(rounds):
@@ -200,7 +216,9 @@ def written_at(late, value=lambda mine: mine, dtype=lambda mine: None):
         nisa.dma_copy(dst=tile, src=x)
         held = nl.ndarray(x.shape, dtype=dtype(mine) or x.dtype, buffer=nl.sbuf)
         for _ in range(4 if mine == late else 1):
-            nisa.tensor_scalar(dst=held, data=tile, op0=nl.add, operand0=float(value(mine)))
+            nisa.tensor_scalar(
+                dst=held, data=tile, op0=nl.add, operand0=float(value(mine))
+            )
         nisa.dma_copy(dst=out, src=held)
         return out
 
@@ -284,13 +302,37 @@ IGNORED = "program-id-ignored", "warning"
     ids=[
         *("disjoint", "both-zero-all", "zeroed-behind-a-barrier", "ignores-its-id"),
         "has-nothing-to-divide",
-        *("copied-onto-itself", "all-of-the-work", "all-of-the-work-with-values-of-its-own"),
-        *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
-        *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
-        *("first-writes-late", "second-writes-late", "equal-values-late", "one-in-bfloat16"),
+        *(
+            "copied-onto-itself",
+            "all-of-the-work",
+            "all-of-the-work-with-values-of-its-own",
+        ),
+        *(
+            "both-add",
+            "both-zero-and-add",
+            "one-adds",
+            "scratch-used-twice",
+            "two-scratches",
+        ),
+        *(
+            "two-boxes-in-turn",
+            "two-rounds",
+            "no-dependence-on-what-was-read",
+            "one-box",
+        ),
+        *(
+            "first-writes-late",
+            "second-writes-late",
+            "equal-values-late",
+            "one-in-bfloat16",
+        ),
         *("first-reads-back-late", "second-reads-back-late", "equal-values-read-back"),
         *("race-beside-random-bits", "random-bits-alone"),
-        *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
+        *(
+            "scratch-behind-a-barrier",
+            "barrier-on-another-tensor",
+            "scratch-without-a-barrier",
+        ),
     ],
 )
 def test_cores_of_a_logical_core(kernel, found):
@@ -313,7 +355,9 @@ def test_a_kernel_that_does_all_of_the_work_twice_is_told_once():
     ],
     ids=["writes-alone", "read-too", "read-back", "asks-for-its-number"],
 )
-def test_programs_that_only_write_the_same_need_no_run_in_another_order(kernel, doubted):
+def test_programs_that_only_write_the_same_need_no_run_in_another_order(
+    kernel, doubted
+):
     assert bool(detected_in(both(kernel), [X]).inconclusive) is doubted
 
 
@@ -396,7 +440,9 @@ def test_sendrecv_orders_what_each_core_sends():
         tile = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
         got = nl.ndarray((128, HALF), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[:, part(mine)])
-        nisa.sendrecv(src=tile, dst=got, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0)
+        nisa.sendrecv(
+            src=tile, dst=got, send_to_rank=1 - mine, recv_from_rank=1 - mine, pipe_id=0
+        )
         nisa.dma_copy(dst=out[:, part(1 - mine)], src=got)
         return out
 

@@ -49,7 +49,11 @@ A = normal(ROWS, COLUMNS)
 
 @every(
     "indices, a, found",
-    [(APART, A, []), (TWICE, A, [("scatter-twice", "warning")]), (TWICE, np.ones_like(A), [])],
+    [
+        (APART, A, []),
+        (TWICE, A, [("scatter-twice", "warning")]),
+        (TWICE, np.ones_like(A), []),
+    ],
 )
 def test_a_scatter_that_overwrites(indices, a, found):
     assert found_in(scatter(adds=False), [TABLE, a, indices]) == found
@@ -129,7 +133,9 @@ def added_beside(column):
 
     def kernel(a, rows, out):
         line, place = nl.mgrid[0:8, 0:8]
-        nl.store(out[0:16, column : column + 8], nl.zeros((16, 8), a.dtype, buffer=nl.sbuf))
+        nl.store(
+            out[0:16, column : column + 8], nl.zeros((16, 8), a.dtype, buffer=nl.sbuf)
+        )
         at = nl.load(rows)
         tile = nl.load(a)
         nisa.dma_copy(dst=out[at[line, 0], place], src=tile, dst_rmw_op=np.add)
@@ -138,8 +144,12 @@ def added_beside(column):
     return kernel
 
 
-@every("column, first, found", [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])])
-def test_a_scatter_that_does_not_reach_what_was_written_is_ordered(column, first, found):
+@every(
+    "column, first, found", [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])]
+)
+def test_a_scatter_that_does_not_reach_what_was_written_is_ordered(
+    column, first, found
+):
     rows = first + np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
     got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])
     assert [id for id, _ in got] == found
@@ -155,8 +165,12 @@ def added_to_a_half(half, offset):
             nisa32.dma_copy(dst=out[4 * row : 4 * row + 4, half, :], src=tile)
         at = nl32.ndarray((4, 1), dtype=rows.dtype, buffer=nl32.sbuf)
         nisa32.dma_copy(dst=at, src=rows)
-        target = out.ap([[16, 4], [1, 8]], offset=offset, vector_offset=at, indirect_dim=0)
-        nisa32.dma_compute(dst=target, srcs=[target, tile], reduce_op=nl32.add, unique_indices=True)
+        target = out.ap(
+            [[16, 4], [1, 8]], offset=offset, vector_offset=at, indirect_dim=0
+        )
+        nisa32.dma_compute(
+            dst=target, srcs=[target, tile], reduce_op=nl32.add, unique_indices=True
+        )
         return out
 
     return kernel
@@ -164,7 +178,12 @@ def added_to_a_half(half, offset):
 
 @every(
     "half, offset, found",
-    [(0, 8, []), (1, 0, []), (1, 8, ["scatter-after-write"]), (0, 7, ["scatter-after-write"])],
+    [
+        (0, 8, []),
+        (1, 0, []),
+        (1, 8, ["scatter-after-write"]),
+        (0, 7, ["scatter-after-write"]),
+    ],
 )
 def test_a_scatter_by_a_pattern_reaches_its_columns_of_each_row(half, offset, found):
     """As output[:, core] of nki-library's moe_cte, of which each core has a half."""
@@ -185,7 +204,9 @@ def picked(indices, offset, *, moves="gather", vector=True):
         tile = nl32.ndarray((count, 16), dtype=table.dtype, buffer=nl32.sbuf)
         nisa32.memset(dst=tile, value=0.0)
         moving = {"vector_offset": at} if vector else {"scalar_offset": at}
-        place = table.ap([[16, count], [1, 16]], offset=offset, indirect_dim=0, **moving)
+        place = table.ap(
+            [[16, count], [1, 16]], offset=offset, indirect_dim=0, **moving
+        )
         if moves == "gather":
             nisa32.dma_copy(dst=tile, src=place, oob_mode=nisa32.oob_mode.skip)
             nisa32.dma_copy(dst=out[0:count], src=tile)
@@ -212,7 +233,10 @@ def test_an_index_in_bounds_whose_pattern_leaves_is_told(indices, offset, said, 
     found = picked(indices, offset, moves=moves)
     assert [one.severity.value for one in found] == ["note"] * said
     if said:
-        assert "skips 1 of 2 indices that are in bounds, the first is 7:" in found[0].happened
+        assert (
+            "skips 1 of 2 indices that are in bounds, the first is 7:"
+            in found[0].happened
+        )
 
 
 @every("index, said", [(6, 0), (7, 1), (8, 0)])

@@ -9,14 +9,18 @@ from difftest.simulator.trace import Location
 from tests.every import every
 
 ROOT = Path(__file__).parents[4]
-PAGES = [ROOT / page for page in sorted({one.page.partition("#")[0] for one in DETECTORS})]
+PAGES = [
+    ROOT / page for page in sorted({one.page.partition("#")[0] for one in DETECTORS})
+]
 HAZARDS = ROOT / "docs" / "reference" / "hazards.md"
 
 
 def test_each_detector_has_one_section_on_the_page_of_its_group():
     for page in PAGES:
         title, *sections = re.findall(
-            r"^# (?:.+)$|^## [a-z0-9-]+$", page.read_text(encoding="utf-8"), re.MULTILINE
+            r"^# (?:.+)$|^## [a-z0-9-]+$",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE,
         )
         group = [f"## {one.id}" for one in DETECTORS if f"# {one.group}" == title]
         assert sections == group, page
@@ -29,7 +33,11 @@ def test_each_page_in_the_folder_is_of_a_group():
 def test_each_detector_is_in_the_table_of_who_says_what():
     table = HAZARDS.read_text(encoding="utf-8")
     rows = re.findall(r"^\|.*$", table, re.MULTILINE)
-    told = {name for row in rows for name in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", row)}
+    told = {
+        name
+        for row in rows
+        for name in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", row)
+    }
     unlike = {"affine-order", "program-order", "program-written-twice"}  # as others are
     assert {one.id for one in DETECTORS} - unlike <= told
 

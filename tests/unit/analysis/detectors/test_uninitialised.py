@@ -9,7 +9,12 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
-from tests.unit.analysis.detectors.kernels import all_findings_in, findings_in, found_in, normal
+from tests.unit.analysis.detectors.kernels import (
+    all_findings_in,
+    findings_in,
+    found_in,
+    normal,
+)
 
 ROWS = 8
 COLUMNS = 16
@@ -89,7 +94,9 @@ def gather(masked):
 @every("masked, found", [(True, 0), (False, 1)])
 def test_indices(masked, found):
     """The poison of uint8 is 165, a row that the table has."""
-    got = findings_in(gather(masked), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    got = findings_in(
+        gather(masked), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]]
+    )
     assert [one.id for one in got] == ["uninitialised-index"] * found
     if found:
         assert "3 of 8 elements, the first at [5, 0]" in got[0].happened
@@ -132,8 +139,9 @@ def test_the_finding_names_the_tensor_and_its_first_reader():
         return out
 
     (finding,) = findings_in(kernel, [normal(ROWS, KEPT)])
-    assert f"it comes from [0:{ROWS}, {KEPT}:{COLUMNS}] of tensor 2 [8, 16] float32" in (
-        finding.happened
+    assert (
+        f"it comes from [0:{ROWS}, {KEPT}:{COLUMNS}] of tensor 2 [8, 16] float32"
+        in (finding.happened)
     )
     assert ", read by tensor_scalar at " in finding.happened
     assert [line.text.rpartition("# ")[2] for line in finding.locations] == [
@@ -144,7 +152,9 @@ def test_the_finding_names_the_tensor_and_its_first_reader():
 
 
 def test_the_finding_of_an_index_names_them_too():
-    (finding,) = findings_in(gather(False), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]])
+    (finding,) = findings_in(
+        gather(False), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]]
+    )
     assert "it comes from [5:8, 0:1] of tensor" in finding.happened
 
 
@@ -160,7 +170,9 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
     rows = np.int32([0, 1, 2, 3, last])[:, None]
     with pytest.raises(OutOfBoundsError, match=message) as caught:
         launch(gather(last == 900), [normal(200, 4), rows])
-    assert ("it comes from [5:8, 0:1] of tensor" in caught.value.received) == (last == 4)
+    assert ("it comes from [5:8, 0:1] of tensor" in caught.value.received) == (
+        last == 4
+    )
 
 
 # -- through indices, registers, and masks that are no box -----------------------------------------

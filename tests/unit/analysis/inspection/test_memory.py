@@ -50,7 +50,9 @@ def test_a_result_that_is_only_moved_at_the_end_has_its_place():
             total[...] = nl.sum(nl.load(x), axis=1, keepdims=True)
         return out
 
-    lines = memory_text(launch(totals, [np.ones((128, 64), np.float32)]).trace, TRN2).splitlines()
+    lines = memory_text(
+        launch(totals, [np.ones((128, 64), np.float32)]).trace, TRN2
+    ).splitlines()
     assert lines[1].endswith("how full, events 0 to 8")
 
 
@@ -67,7 +69,9 @@ def test_the_chart_rises_and_falls():
 
     trace = launch(halves).trace
     lines = memory_text(trace, TRN2).splitlines()
-    assert lines[0].startswith("sbuf: 208,004 of 212,992 bytes a partition at the peak (98%)")
+    assert lines[0].startswith(
+        "sbuf: 208,004 of 212,992 bytes a partition at the peak (98%)"
+    )
     assert lines[1] == "          ▄██▄▄▁ how full, events 0 to 5"
     assert lines[2].startswith("  104,000 ───    test_memory.py:")
     assert lines[3].startswith("  104,000  ────  test_memory.py:")
@@ -84,14 +88,21 @@ def test_nothing_on_chip_is_nothing_to_say():
 
 def rows_of(count, lines, width):
     """The chart of ``count`` tensors made by so many lines of a kernel, all live at the end."""
-    source = ["def kernel():", "    out = nl.ndarray((128, 1), nl.float32, buffer=nl.shared_hbm)"]
+    source = [
+        "def kernel():",
+        "    out = nl.ndarray((128, 1), nl.float32, buffer=nl.shared_hbm)",
+    ]
     source += ["    held = []"]
     for number in range(lines):
         source += [
             f"    for _ in range({count // lines}):",
             f"        held.append(nl.zeros((128, {10 * (number + 1)}), nl.float32))",
         ]
-    source += ["    for tile in held:", "        nl.store(out, tile[:, 0:1])", "    return out"]
+    source += [
+        "    for tile in held:",
+        "        nl.store(out, tile[:, 0:1])",
+        "    return out",
+    ]
     scope = {"nl": nl}
     exec("\n".join(source), scope)  # a kernel with the requested number of lines
     return memory_text(launch(scope["kernel"]).trace, TRN2, width).splitlines()
@@ -126,7 +137,9 @@ def test_what_does_not_fit_says_how_much_is_too_many():
         return out
 
     lines = memory_text(launch(kernel).trace, TRN2).splitlines()
-    assert lines[0].startswith("sbuf: 240,004 of 212,992 bytes a partition at the peak (113%)")
+    assert lines[0].startswith(
+        "sbuf: 240,004 of 212,992 bytes a partition at the peak (113%)"
+    )
     assert lines[0].endswith(", 27,012 too many")
 
 
@@ -141,9 +154,15 @@ def test_tensors_that_a_helper_makes_have_a_row_for_each_call():
         nl.store(out, nl.add(one, other))
         return out
 
-    lines = memory_text(launch(kernel, [np.ones((128, 8), np.float32)]).trace, TRN2).splitlines()
+    lines = memory_text(
+        launch(kernel, [np.ones((128, 8), np.float32)]).trace, TRN2
+    ).splitlines()
     first = kernel.__code__.co_firstlineno
-    rows = [line for line in lines if f":{helper.__code__.co_firstlineno + 1}, called at" in line]
+    rows = [
+        line
+        for line in lines
+        if f":{helper.__code__.co_firstlineno + 1}, called at" in line
+    ]
     assert [int(row.partition("called at line ")[2].split(":")[0]) for row in rows] == [
         first + 2,
         first + 3,

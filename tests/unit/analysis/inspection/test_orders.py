@@ -30,7 +30,9 @@ def last_loop(trace):
 
 def depends(kernel, *arrays):
     kept = []
-    with listening(lambda told: kept.append(depends_on_order(told, (), last_loop(told.trace)))):
+    with listening(
+        lambda told: kept.append(depends_on_order(told, (), last_loop(told.trace)))
+    ):
         launch(kernel, arrays)
     return kept[0]
 
@@ -52,7 +54,10 @@ def last_wins(value):
         (lambda tile, i: nl.add(tile, i), True),
         (lambda tile, i: nl.add(tile, 1), False),
         (lambda tile, i: nl.rand((128, 4)), True),
-        (lambda tile, i: nl.add(nl.copy(tile), nl.multiply(nl.rand((128, 4)), 0)), False),
+        (
+            lambda tile, i: nl.add(nl.copy(tile), nl.multiply(nl.rand((128, 4)), 0)),
+            False,
+        ),
     ],
 )
 def test_whether_the_last_value_wins(value, told):
@@ -98,7 +103,9 @@ def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
     ]
     assert orders == [*lates, REVERSED, SHUFFLED]
     outputs = {order: told.again(order)[0] for order in orders}
-    assert [np.array_equal(outputs[order], a) for order in orders] == [False] * 3 + [True] * 2
+    assert [np.array_equal(outputs[order], a) for order in orders] == [False] * 3 + [
+        True
+    ] * 2
     assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in orders)
 
 
@@ -125,7 +132,9 @@ def products(value):
         out = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.shared_hbm)
         total = nl.zeros((128, 4), dtype=nl.float32, buffer=nl.psum)
         for i in nl.affine_range(9):
-            total += nl.matmul(nl.load(a[nl.ds(i * 128, 128), :]), nl.load(b), transpose_x=True)
+            total += nl.matmul(
+                nl.load(a[nl.ds(i * 128, 128), :]), nl.load(b), transpose_x=True
+            )
         for i in nl.affine_range(2):
             index = nl.load(rows[:, nl.ds(i, 1)])
             nl.store(out[index, nl.arange(4)[None, :]], value(total, i))
@@ -136,7 +145,10 @@ def products(value):
 
 @every(
     "value, told",
-    [(lambda total, i: nl.copy(total), False), (lambda total, i: nl.add(total, i), True)],
+    [
+        (lambda total, i: nl.copy(total), False),
+        (lambda total, i: nl.add(total, i), True),
+    ],
 )
 def test_sums_in_another_order_are_other_roundings_alone(value, told):
     rng = np.random.default_rng(0)
@@ -167,7 +179,9 @@ def test_affine_range_of_todays_dialect_keeps_its_order():
             warnings.simplefilter("ignore")
             turns = list(newer.affine_range(3))
         for i in turns:
-            nki_isa.tensor_scalar(dst=tile, data=tile, op0=newer.multiply, operand0=float(i + 2))
+            nki_isa.tensor_scalar(
+                dst=tile, data=tile, op0=newer.multiply, operand0=float(i + 2)
+            )
             nki_isa.tensor_scalar(dst=tile, data=tile, op0=newer.add, operand0=float(i))
         nki_isa.dma_copy(dst=out, src=tile)
         return out
@@ -192,7 +206,10 @@ def test_each_instruction_that_draws_is_known():
     assert effects.rand2.purpose in drawing
 
 
-@every("order, items", [(FORWARD, [0, 1, 2, 3]), (ExecutionOrder(reversed=True), [3, 2, 1, 0])])
+@every(
+    "order, items",
+    [(FORWARD, [0, 1, 2, 3]), (ExecutionOrder(reversed=True), [3, 2, 1, 0])],
+)
 def test_an_order(order, items):
     assert list(order.arranged(range(4))) == items
 

@@ -25,7 +25,9 @@ def shared(adds, barrier=False):
         part = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(adds(nl.program_id(0))))
+        nisa.tensor_scalar(
+            dst=tile, data=tile, op0=nl.add, operand0=float(adds(nl.program_id(0)))
+        )
         nisa.dma_copy(dst=part, src=tile)
         if barrier:
             nisa.core_barrier(data=part, cores=(0, 1))
@@ -56,7 +58,10 @@ def test_a_race_on_each_rank_is_one_finding_that_names_the_first():
 def test_runs_in_other_orders_run_all_ranks():
     """Two writes of one value: no order gives other outputs, so that it is no race."""
     inspector, results = inspected(shared(lambda core: 1, barrier=True), DATA)
-    assert {one.id for one in inspector.findings} <= {"program-written-twice", "program-id-ignored"}
+    assert {one.id for one in inspector.findings} <= {
+        "program-written-twice",
+        "program-id-ignored",
+    }
     assert [one.outputs[0].max() for one in results] == [3.0, 3.0]
 
 

@@ -30,24 +30,36 @@ def drawn(low=-4.0, high=4.0, relative=1e-3):
 
 def ends(x, count=5):
     """Float32 values all over an interval; rounding them leads none out of it."""
-    return (x.value + np.linspace(-0.98, 0.98, count)[:, None] * x.error).astype(np.float32)
+    return (x.value + np.linspace(-0.98, 0.98, count)[:, None] * x.error).astype(
+        np.float32
+    )
 
 
 def farthest(function, value, *operands):
     """Return the largest distance of a value from exact results at the operands' ends."""
     sides = ((x.value - x.error, x.value, x.value + x.error) for x in operands)
-    return np.max([np.abs(function(*at) - value) for at in itertools.product(*sides)], axis=0)
+    return np.max(
+        [np.abs(function(*at) - value) for at in itertools.product(*sides)], axis=0
+    )
 
 
 def assert_tight(made, most, roundings):
     """Assert that the bound is the operands' contribution plus this number of roundings."""
     size = np.abs(made.value) + most
-    assert (made.error <= most * (1 + 1e-9) + roundings * 1.001 * bounded.UNIT * size).all()
+    assert (
+        made.error <= most * (1 + 1e-9) + roundings * 1.001 * bounded.UNIT * size
+    ).all()
 
 
 OF_TWO = {
-    **{name: getattr(bounded, name) for name in ("add", "subtract", "multiply", "divide", "power")},
-    **{name: bounded.exact_extreme(getattr(np, name)) for name in ("maximum", "minimum")},
+    **{
+        name: getattr(bounded, name)
+        for name in ("add", "subtract", "multiply", "divide", "power")
+    },
+    **{
+        name: bounded.exact_extreme(getattr(np, name))
+        for name in ("maximum", "minimum")
+    },
 }
 
 
@@ -79,7 +91,10 @@ def test_functions(name):
     else:
         high = high
     x = drawn(low, high)
-    for at, arguments in ((x, ends(x)), (replace(x, error=None), [x.value.astype(np.float32)])):
+    for at, arguments in (
+        (x, ends(x)),
+        (replace(x, error=None), [x.value.astype(np.float32)]),
+    ):
         made = FUNCTIONS[name](replace(at, sums=3))
         assert made.sums == (3 if name in ("abs", "copy", "relu", "square") else 0)
         error = 0.0 if made.error is None else made.error
@@ -88,7 +103,9 @@ def test_functions(name):
             assert (np.abs(got - made.value) <= error * (1 + 1e-6)).all()
     if name in SLOPES:
         along = np.linspace(-8.0, 8.0, 20001)
-        steepest = np.abs(np.gradient(FUNCTIONS[name](Bounded(along)).value, along)).max()
+        steepest = np.abs(
+            np.gradient(FUNCTIONS[name](Bounded(along)).value, along)
+        ).max()
         assert steepest * 0.999 <= SLOPES[name] <= steepest * 1.05
         return
     most = farthest(lambda value: FUNCTIONS[name](Bounded(value)).value, made.value, x)
@@ -117,7 +134,10 @@ def test_what_becomes_a_bool_or_an_integer():
     made = bounded.into_integers(x, BOOL)
     assert [made.value.tolist(), made.error.tolist()] == [[0, 1, 1, 0], [0, 1, 0, 1]]
     assert bounded.into_integers(x.shaped(lambda array: array[2:3]), BOOL) is None
-    x = Bounded(np.array([0.4, 1.5, 300, np.nan, np.inf]), np.array([0.25, 0.25, 0.25, 0, np.inf]))
+    x = Bounded(
+        np.array([0.4, 1.5, 300, np.nan, np.inf]),
+        np.array([0.25, 0.25, 0.25, 0, np.inf]),
+    )
     made = bounded.into_integers(x, np.dtype(np.int8))
     assert made.value.tolist() == [0, 2, 127, 0, 127]
     assert made.error.tolist() == [1, 1, 0, np.inf, np.inf]

@@ -20,7 +20,9 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
 
-TERMS = np.array([1.0, -1.0, 1e-38, -1e-38, 2.0**60, -(2.0**60), 3.0, 2.0**-40], np.float32)
+TERMS = np.array(
+    [1.0, -1.0, 1e-38, -1e-38, 2.0**60, -(2.0**60), 3.0, 2.0**-40], np.float32
+)
 """Float64 may not hold the sum of two; of three it may round to another sum."""
 TRIPLES = np.array(list(itertools.product(TERMS, repeat=3)))
 
@@ -55,7 +57,11 @@ def assert_holds(value, error, truth):
     if not np.isfinite(value):
         return
     apart = abs(Fraction(float(value)) - truth)
-    assert apart <= Fraction(float(error)) * Fraction(SHARE), (value, error, float(truth))
+    assert apart <= Fraction(float(error)) * Fraction(SHARE), (
+        value,
+        error,
+        float(truth),
+    )
 
 
 # -- every instruction that adds -------------------------------------------------------------------
@@ -158,7 +164,12 @@ def tensor_tensor_scan(x, y, z):
     nisa.memset(factors[:, :, 0], 0.0)
     flat = (x.shape[0], 3 * x.shape[1])
     nisa.tensor_tensor_scan(
-        states.reshape(flat), factors.reshape(flat), terms.reshape(flat), 0.0, nl.multiply, nl.add
+        states.reshape(flat),
+        factors.reshape(flat),
+        terms.reshape(flat),
+        0.0,
+        nl.multiply,
+        nl.add,
     )
     total = like(x)
     nisa.tensor_copy(total, states[:, :, 2])
@@ -219,8 +230,20 @@ def nc_matmul(x, y, z):
 
 
 KERNELS = (
-    *(tensor_tensor, tensor_tensor_subtract, tensor_scalar, scalar_tensor_tensor, activation),
-    *(activation_fused, activate2, dma_compute, dma_compute_of_rows, tensor_tensor_scan),
+    *(
+        tensor_tensor,
+        tensor_tensor_subtract,
+        tensor_scalar,
+        scalar_tensor_tensor,
+        activation,
+    ),
+    *(
+        activation_fused,
+        activate2,
+        dma_compute,
+        dma_compute_of_rows,
+        tensor_tensor_scan,
+    ),
     *(tensor_reduce, nc_matmul),
 )
 REDUCING = {
@@ -239,7 +262,9 @@ def assert_sums(kernel, machine=TRN2):
         (output,), (machines,) = result.exact.outputs, result.outputs
         assert result.exact.has_meaning
         error = np.zeros(machines.shape) if output.error is None else output.error
-        for value, bound, triple in zip(output.value.flat, error.flat, batch, strict=True):
+        for value, bound, triple in zip(
+            output.value.flat, error.flat, batch, strict=True
+        ):
             assert_holds(value, bound, sum(Fraction(float(term)) for term in triple))
         assert (np.abs(machines - output.value) <= error * (1 + 2.0**-30)).all()
 
@@ -276,7 +301,15 @@ def test_a_sum_of_three_terms_is_known_to_the_classic_dialect():
 FACTORS = np.array(
     [
         *(1.0, -1.0, 3.0, 1 / 3, 1 + 2.0**-23, 2.0**-40, 2.0**60, -(2.0**60), 0.0),
-        *(1e-38, -1e-38, 2.0**-149, -(2.0**-149), 1.17549435e-38, 3.4028235e38, -3.4028235e38),
+        *(
+            1e-38,
+            -1e-38,
+            2.0**-149,
+            -(2.0**-149),
+            1.17549435e-38,
+            3.4028235e38,
+            -3.4028235e38,
+        ),
         *(16777215.0, 16777213.0, 4097.0, -4095.0, 1e30, 1e-30),
     ],
     np.float32,
@@ -313,7 +346,10 @@ OF_ONE = {
 
 
 def made_by(ufunc, *operands):
-    lifted = [Numbers(Shadow(ExactSettings()), Bounded(one, None, FLOAT32)) for one in operands]
+    lifted = [
+        Numbers(Shadow(ExactSettings()), Bounded(one, None, FLOAT32))
+        for one in operands
+    ]
     return ufunc(*lifted).held
 
 
@@ -357,7 +393,9 @@ def test_a_square_root_is_known():
 def test_a_reduction_is_known(ufunc, start):
     """Reduce three numbers; a difference is the first minus the others."""
     for triple in itertools.product(FACTORS[:12], repeat=3):
-        lifted = Numbers(Shadow(ExactSettings()), Bounded(np.array(triple), None, FLOAT32))
+        lifted = Numbers(
+            Shadow(ExactSettings()), Bounded(np.array(triple), None, FLOAT32)
+        )
         made = ufunc.reduce(lifted, axis=0).held
         first, *others = map(Fraction, triple)
         truth = first
@@ -369,7 +407,10 @@ def test_a_reduction_is_known(ufunc, start):
 
 def test_a_product_of_matrices_is_known():
     """Rows of very different sizes: float32 cannot hold the sizes of the other rows."""
-    left, right = np.array([[1e-38, 3e38], [1e-30, 1e-30]]).T, np.array([[1e10], [-3e-8]])
+    left, right = (
+        np.array([[1e-38, 3e38], [1e-30, 1e-30]]).T,
+        np.array([[1e10], [-3e-8]]),
+    )
     left, right = (side.astype(np.float32).astype(np.float64) for side in (left, right))
     made = matrix_product(Shadow(ExactSettings()), Bounded(left), Bounded(right))
     for row in range(2):
@@ -379,11 +420,18 @@ def test_a_product_of_matrices_is_known():
         assert made.error[row, 0] >= least
 
 
-@every("value", [2**60 + 1, -(2**60) - 1, 2**24 + 1, 2**24, 0.1, 1e-46, np.int64(2**60 + 1)])
+@every(
+    "value",
+    [2**60 + 1, -(2**60) - 1, 2**24 + 1, 2**24, 0.1, 1e-46, np.int64(2**60 + 1)],
+)
 def test_a_constant_is_known(value):
     """An integer that float64 rounds to a number of float32 is not that number."""
     made = bounded.number(value)
-    truth = Fraction(int(value)) if isinstance(value, (int, np.integer)) else Fraction(value)
+    truth = (
+        Fraction(int(value))
+        if isinstance(value, (int, np.integer))
+        else Fraction(value)
+    )
     exact = made.error is None
     assert exact == (Fraction(float(np.float32(float(value)))) == truth)
     assert_holds(made.value, 0.0 if exact else made.error, truth)

@@ -64,7 +64,14 @@ def by_a_column_of_several(third):
     return nl.subtract(third, both[:, 0:1])
 
 
-WAYS = (by_subtraction, by_bias, by_max8, by_running_maximum, by_smallest, by_a_column_of_several)
+WAYS = (
+    by_subtraction,
+    by_bias,
+    by_max8,
+    by_running_maximum,
+    by_smallest,
+    by_a_column_of_several,
+)
 
 
 @every("way", WAYS)
@@ -119,7 +126,13 @@ def computed_twice(third):
 @every(
     "way",
     [
-        *(of_another_row, overwritten, overwritten_in_part, statistics_overwritten, rounded),
+        *(
+            of_another_row,
+            overwritten,
+            overwritten_in_part,
+            statistics_overwritten,
+            rounded,
+        ),
         *(added, computed_twice),
     ],
 )

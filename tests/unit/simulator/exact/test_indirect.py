@@ -9,7 +9,9 @@ from difftest.simulator.frontend.nki import language as nl
 from tests.unit.simulator.frontend.nki.kernels import stored
 
 X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
-HERE, THERE = (np.array(numbers, np.int32)[:, None] for numbers in ((3, 99, 7, 5), (9, 2, 16, 15)))
+HERE, THERE = (
+    np.array(numbers, np.int32)[:, None] for numbers in ((3, 99, 7, 5), (9, 2, 16, 15))
+)
 """Indices of rows: the second row has no source, the third no destination."""
 
 
@@ -55,7 +57,9 @@ def summed(wide, ones, rows):
     whole = nl.load(ones)
     gathered = nl.load(ones)
     scattered = stored(nl.load(ones))
-    picked, there = (x.ap(pattern, vector_offset=nl.load(rows)) for x in (wide, scattered))
+    picked, there = (
+        x.ap(pattern, vector_offset=nl.load(rows)) for x in (wide, scattered)
+    )
     for total, source in ((whole, wide), (gathered, picked), (there, wide)):
         nisa.dma_compute(total, [total, source], nl.add)
     return stored(whole), stored(gathered), scattered
@@ -64,7 +68,9 @@ def summed(wide, ones, rows):
 def test_a_dma_rounds_wide_integers_that_it_adds():
     """To float32, and their sums: twice of 2**24 + 1 and 1, both times down."""
     arrays = np.full((4, 32), 2**24 + 1, np.int32), np.ones((4, 32), np.float32)
-    result = launch(summed, [*arrays, np.arange(4, dtype=np.int32)[:, None]], exact=True)
+    result = launch(
+        summed, [*arrays, np.arange(4, dtype=np.int32)[:, None]], exact=True
+    )
     for got, output in zip(result.outputs, result.exact.outputs, strict=True):
         assert (got == 2**24).all()
         assert (output.value - got <= output.error).all()

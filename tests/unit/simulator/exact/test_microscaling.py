@@ -41,7 +41,9 @@ def product_of(prepare):
 
 
 def exact_of(prepare, moving=MOVING):
-    result = launch(product_of(prepare), [PACKED, SCALE, moving], machine=TRN3, exact=True)
+    result = launch(
+        product_of(prepare), [PACKED, SCALE, moving], machine=TRN3, exact=True
+    )
     return result.outputs[0], result.exact
 
 
@@ -50,7 +52,9 @@ def dequantized(moving):
     groups = moving.astype(np.float64).reshape(ROWS // 8, 8, COLUMNS, 4)
     largest = np.abs(groups).max(axis=(1, 3), keepdims=True)
     scale = 2.0 ** (np.floor(np.log2(largest)) - 7)
-    rounded = (groups / scale).astype(ml_dtypes.float8_e4m3fn).astype(np.float64) * scale
+    rounded = (groups / scale).astype(ml_dtypes.float8_e4m3fn).astype(
+        np.float64
+    ) * scale
     return rounded.reshape(ROWS, COLUMNS, 4)
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.exact.bounded import UNIT, Bounded, number
-from difftest.simulator.exact.numbers import ARITHMETIC, Numbers, chosen_from, matrix_product
+from difftest.simulator.exact.numbers import (
+    ARITHMETIC,
+    Numbers,
+    chosen_from,
+    matrix_product,
+)
 from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.instructions.alu import ALU_OPS, activated
 from difftest.simulator.instructions.elementwise import in_integers
@@ -42,7 +47,10 @@ def test_what_has_no_rule_is_named(name):
     assert str(caught.value) == f"{name} has no rule for Numbers"
 
 
-@every("lose", [np.asarray, np.zeros(2).__iadd__, lambda x: np.zeros((2, 2)).__setitem__(0, x)])
+@every(
+    "lose",
+    [np.asarray, np.zeros(2).__iadd__, lambda x: np.zeros((2, 2)).__setitem__(0, x)],
+)
 def test_no_bound_is_lost_in_silence(lose):
     """An array that takes numbers would hold their values alone."""
     with pytest.raises(TypeError, match=r"plain array|np\.add"):
@@ -69,7 +77,12 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
     assert held.error.tolist() == [0.25, 0, 0.25, 0]
     filled[:, 1][...] = 7.0
     assert filled[0].held.error.tolist() == [0.25, 0]
-    assert (held.dtype, held.sums, held.adds, held.partial) == (FLOAT32, 0, False, False)
+    assert (held.dtype, held.sums, held.adds, held.partial) == (
+        FLOAT32,
+        0,
+        False,
+        False,
+    )
 
 
 def test_integers_are_computed_in_the_operands_order():
@@ -83,7 +96,9 @@ def test_integers_are_computed_in_the_operands_order():
     none = in_integers(left, left, op, np.dtype(np.uint32)).held
     assert (none.value.tolist(), none.error.tolist()) == ([0], [2**32 - 1])
     least = Numbers(left.run, Bounded(np.array([-(2.0**31)])))
-    most = in_integers(least, Numbers(left.run, number(1.0)), op, np.dtype(np.int32)).held
+    most = in_integers(
+        least, Numbers(left.run, number(1.0)), op, np.dtype(np.int32)
+    ).held
     assert (most.value.tolist(), most.error) == ([2**31 - 1], None)
 
 
@@ -191,7 +206,9 @@ def test_a_remainder_is_within_its_bound_whichever_multiple_is_taken(remainder):
     left = numbers(*values, error=0.125)
     right = numbers(2.0, error=0.25)
     held = remainder(left, right).held
-    for low, high in itertools.product((-0.125, 0.0, 0.0625, 0.125), (-0.25, 0.0, 0.25)):
+    for low, high in itertools.product(
+        (-0.125, 0.0, 0.0625, 0.125), (-0.25, 0.0, 0.25)
+    ):
         off = np.abs(remainder(values + low, 2.0 + high) - held.value)
         assert (off <= held.error).all()
     assert held.error.min() < 0.2

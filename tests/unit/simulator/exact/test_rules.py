@@ -66,7 +66,11 @@ def strict(monkeypatch):
 
     def checked(self, tile, made, where):
         put(self, tile, made, where)
-        if made is None or not is_float(tile.dtype) or tile.dtype != tile._storage.dtype:
+        if (
+            made is None
+            or not is_float(tile.dtype)
+            or tile.dtype != tile._storage.dtype
+        ):
             return
         machine = raw_values(tile).astype(np.float64)
         made = self.written(made, tile.dtype)
@@ -76,7 +80,9 @@ def strict(monkeypatch):
             error = np.broadcast_to(made.error, made.value.shape)
             error = error if error.shape == tile.shape else fit(error, tile)
             error = error * (1 + 2.0**-30)
-        if isinstance(tile, IndirectTile):  # of a place that is named twice the last value holds
+        if isinstance(
+            tile, IndirectTile
+        ):  # of a place that is named twice the last value holds
             plane = np.zeros(tile._storage.size)
             tile._scatter(plane, value, where)
             value = tile._gather(plane)
@@ -88,7 +94,9 @@ def strict(monkeypatch):
         if missing is not None:
             off &= ~missing
         if off.any():
-            raise OutsideError(f"{tile!r}: {machine[off][:3]}, exactly {value[off][:3]}")
+            raise OutsideError(
+                f"{tile!r}: {machine[off][:3]}, exactly {value[off][:3]}"
+            )
 
     monkeypatch.setattr(Shadow, "put", checked)
 
@@ -143,7 +151,10 @@ def variants(record, options, dialect):
 
 def teeth(shape):
     """Return a mask that is not a box: it leaves out none, one or two elements of a partition."""
-    rest = np.arange(np.prod(shape[1:], dtype=int)) < np.prod(shape[1:]) - np.c_[: shape[0]] % 3
+    rest = (
+        np.arange(np.prod(shape[1:], dtype=int))
+        < np.prod(shape[1:]) - np.c_[: shape[0]] % 3
+    )
     return rest.reshape(shape)
 
 
@@ -174,12 +185,16 @@ def ran_apart(call, dialect, machine, masked=False):
                     others=tuple(tiles[name] for name in others),
                     engine=call.engine,
                 )
-            except NkiError:  # no operator of this instruction, or the data left its range
+            except (
+                NkiError
+            ):  # no operator of this instruction, or the data left its range
                 continue
             ran.update(getattr(one, "name", one) for one in options)
 
     inside = [
-        replace(one, values=np.abs(one.values) / 4 + 0.25) if is_float(one.dtype) else one
+        replace(one, values=np.abs(one.values) / 4 + 0.25)
+        if is_float(one.dtype)
+        else one
         for one in held.values()
     ]
     arrays = [one.array for one in inside]
@@ -192,20 +207,41 @@ def of_floats(name, seed):
     """Return a drawn call on floats, into floats: only floats are set apart and checked."""
     record = INSTRUCTIONS[name]
     roles = (*record.operands, *record.destinations)
-    forced = {role.name: FLOAT32 for role in roles if FLOAT32 in (role.dtypes or (FLOAT32,))}
+    forced = {
+        role.name: FLOAT32 for role in roles if FLOAT32 in (role.dtypes or (FLOAT32,))
+    }
     return drawn(name, random.Random(seed).choice, forced)
 
 
 SPELLED = {"classic": (place, as_kernel), "nki": (place_today, jit)}
 OF_OPERATORS = (
-    *("activate2", "activation", "affine_select", "dma_compute", "exponential", "range_select"),
-    *("scalar_tensor_tensor", "select_reduce", "tensor_partition_reduce", "tensor_reduce"),
-    *("tensor_scalar", "tensor_scalar_cumulative", "tensor_scalar_reduce", "tensor_tensor"),
+    *(
+        "activate2",
+        "activation",
+        "affine_select",
+        "dma_compute",
+        "exponential",
+        "range_select",
+    ),
+    *(
+        "scalar_tensor_tensor",
+        "select_reduce",
+        "tensor_partition_reduce",
+        "tensor_reduce",
+    ),
+    *(
+        "tensor_scalar",
+        "tensor_scalar_cumulative",
+        "tensor_scalar_reduce",
+        "tensor_tensor",
+    ),
     "tensor_tensor_scan",
 )
 
 
-@every("machine, dialect", zip(MACHINES.values(), itertools.cycle(SPELLED), strict=False))
+@every(
+    "machine, dialect", zip(MACHINES.values(), itertools.cycle(SPELLED), strict=False)
+)
 def test_each_operator_lies_within_the_bounds(machine, dialect):
     """The machine's values where the exact ones are others, of each operator and function."""
     ran = set()
@@ -215,11 +251,26 @@ def test_each_operator_lies_within_the_bounds(machine, dialect):
             masked = machine is TRN3 and call.record.classic and seed == 1
             ran |= ran_apart(call, dialect, machine, masked)
     old = [op.name for op in NKI_OPS.values() if op.nc_version <= machine.nc_version]
-    assert {name for name in old if not NKI_OPS[name].bitvec} | ACTIVATIONS.keys() <= ran
+    assert {
+        name for name in old if not NKI_OPS[name].bitvec
+    } | ACTIVATIONS.keys() <= ran
 
 
-WITHOUT = ("bn_aggr", "bn_stats", "gather_flattened", "local_gather", "max8", "nc_n_gather")
-WITHOUT += ("nc_stream_shuffle", "nc_transpose", "reciprocal", "tensor_copy_predicated", "topk")
+WITHOUT = (
+    "bn_aggr",
+    "bn_stats",
+    "gather_flattened",
+    "local_gather",
+    "max8",
+    "nc_n_gather",
+)
+WITHOUT += (
+    "nc_stream_shuffle",
+    "nc_transpose",
+    "reciprocal",
+    "tensor_copy_predicated",
+    "topk",
+)
 WITHOUT += ("where",)
 
 
@@ -239,7 +290,9 @@ def test_a_rule_that_forgets_its_rounding_is_seen(monkeypatch, value, error):
 
     def forgetful(data1, data2):
         made = (data1.value + data2.value) * value
-        return Bounded(made, error if error is None else np.full(made.shape, error), FLOAT32)
+        return Bounded(
+            made, error if error is None else np.full(made.shape, error), FLOAT32
+        )
 
     monkeypatch.setitem(ARITHMETIC, np.add, forgetful)
 

@@ -88,7 +88,9 @@ def test_bits_that_nothing_has_rounded_keep_their_meaning():
 
 def test_a_conversion_to_integers_that_may_go_either_way():
     """Thirds of 1.5 are a half, or nearly."""
-    kernel = made_of(lambda tile: nl.copy(nl.multiply(tile, 1 / 3), dtype=nl.int32), np.int32)
+    kernel = made_of(
+        lambda tile: nl.copy(nl.multiply(tile, 1 / 3), dtype=nl.int32), np.int32
+    )
     halves = np.full((2, 2), 1.5, np.float32)
     run = launch(kernel, [halves], exact=True).exact
     (doubt,) = run.doubts
@@ -136,7 +138,9 @@ def test_random_data_let_long_sums_have_narrower_bounds():
     kernel = made_of(lambda tile: nl.sum(tile, axis=1, keepdims=True))
     long = np.random.default_rng(0).standard_normal((4, 8192)).astype(np.float32)
     kinds = (ExactSettings(random=random) for random in (False, True))
-    worst, likely = (launch(kernel, [long], exact=kind).exact.outputs[0] for kind in kinds)
+    worst, likely = (
+        launch(kernel, [long], exact=kind).exact.outputs[0] for kind in kinds
+    )
     assert likely.error.max() < worst.error.max() / 5
 
 
@@ -167,7 +171,9 @@ def added_up(*parts, dtype=None):
     def compute(tile):
         total = nl.zeros((16, 24), nl.bfloat16)
         for part in parts:
-            total = nl.add(total, nl.multiply(tile, part, dtype=dtype), dtype=nl.bfloat16)
+            total = nl.add(
+                total, nl.multiply(tile, part, dtype=dtype), dtype=nl.bfloat16
+            )
         return total
 
     run = exact_of(compute, X.astype(BFLOAT16), BFLOAT16)
@@ -180,12 +186,18 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
     assert added_up(0.3, 0.7, dtype=nl.float32) == ["a running sum"]
     assert added_up(0.3, 0.7, 0.9, dtype=nl.bfloat16) == []
     assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
-    assert added_up(*[0.0] * 5, 0.1, dtype=nl.bfloat16) == ["a running sum"]  # 5 rounded nothing
+    assert added_up(*[0.0] * 5, 0.1, dtype=nl.bfloat16) == [
+        "a running sum"
+    ]  # 5 rounded nothing
 
 
 @every(
     "data, made, narrowed",
-    [(X, np.float32, ["tensor_copy"]), (np.round(X), np.float32, []), (X, BFLOAT16, [])],
+    [
+        (X, np.float32, ["tensor_copy"]),
+        (np.round(X), np.float32, []),
+        (X, BFLOAT16, []),
+    ],
 )
 def test_a_narrowing_that_changes_a_value_is_told(data, made, narrowed):
     """It is none where the output has that dtype, which is made after the tile was rounded."""
@@ -197,7 +209,9 @@ def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
     """This holds on another line too. The first term may be rounded as an operand is."""
 
     def compute(tile):
-        first = nl.add(tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
+        first = nl.add(
+            tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16
+        )
         second = nl.copy(first)
         return nl.add(second, tile, dtype=nl.bfloat16)
 
@@ -228,13 +242,17 @@ def test_what_is_reduced_under_masks(first, second):
         how = {"reduce_op": np.add, "reduce_res": both[:, 0:1]}
         nisa.activation(nl.copy, third, reduce_cmd=reset, mask=first(p, f), **how)
         nisa.activation(nl.copy, third, reduce_cmd=adds, mask=second(p, f), **how)
-        both[:, 1:2] = nisa.tensor_reduce(np.subtract, third, axis=(1,), mask=first(p, f))
+        both[:, 1:2] = nisa.tensor_reduce(
+            np.subtract, third, axis=(1,), mask=first(p, f)
+        )
         return both
 
     result = launch(made_of(compute), [far], exact=True)
     assert result.exact.has_meaning
     (output,) = result.exact.outputs
-    one, two = (np.where(mask(p, f), X, 0.0).astype(np.float64) / 3 for mask in (first, second))
+    one, two = (
+        np.where(mask(p, f), X, 0.0).astype(np.float64) / 3 for mask in (first, second)
+    )
     exact = np.stack([(one + two).sum(axis=1), 2 * one[:, 0] - one.sum(axis=1)], axis=1)
     np.testing.assert_allclose(output.value, exact, rtol=1e-12, atol=1e-12)
     assert output.error.max() < 1e-4
@@ -245,7 +263,11 @@ def test_registers_that_an_idle_selection_resets():
     def compute(tile):
         third = nl.multiply(tile, 1 / 3)
         kept = nl.zeros((16, 2), nl.float32)
-        how = {"comp_op0": np.greater_equal, "comp_op1": np.less, "bound0": kept[:, 0:1]}
+        how = {
+            "comp_op0": np.greater_equal,
+            "comp_op1": np.less,
+            "bound0": kept[:, 0:1],
+        }
         how |= {"bound1": nl.add(kept[:, 1:2], 24.0), "reduce_res": kept[:, 0:1]}
         nisa.range_select(on_true_tile=third, **how)
         how = {"reduce_res": kept[:, 1:2], "reduce_cmd": nisa.reduce_cmd.reduce}

@@ -7,7 +7,12 @@ from difftest.simulator import KernelError, NotModelledError, launch
 from difftest.simulator.entry.kernel import as_kernel
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.errors import SignatureError
-from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engine, no_extras
+from difftest.simulator.frontend.arguments import (
+    absent,
+    as_accumulate,
+    as_engine,
+    no_extras,
+)
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.dispatch import CLOSED
@@ -26,8 +31,18 @@ def test_enumerations_have_the_documented_numbers():
         "sync": 6,
         "unknown": 0,
     }
-    assert [c.name for c in sorted(nisa.reduce_cmd)] == ["idle", "reset", "reduce", "reset_reduce"]
-    assert [m.name for m in sorted(nisa.dge_mode)] == ["none", "swdge", "hwdge", "unknown"]
+    assert [c.name for c in sorted(nisa.reduce_cmd)] == [
+        "idle",
+        "reset",
+        "reduce",
+        "reset_reduce",
+    ]
+    assert [m.name for m in sorted(nisa.dge_mode)] == [
+        "none",
+        "swdge",
+        "hwdge",
+        "unknown",
+    ]
     assert [m.name for m in sorted(nisa.oob_mode)] == ["error", "skip"]
     assert [v.value for v in nisa.nc_version] == [2, 3]
     assert nisa.constants.engine.vector is nisa.vector_engine
@@ -78,20 +93,27 @@ OPEN = {
 def test_no_function_ignores_an_argument(name):
     with pytest.raises(NotModelledError) as caught:
         launch(lambda: OPEN[name](extra=1), [])
-    assert caught.value.happened.startswith(f"{name}'s argument 'extra' is not modelled")
+    assert caught.value.happened.startswith(
+        f"{name}'s argument 'extra' is not modelled"
+    )
     assert caught.value.received == "extra=1"
 
 
 def test_functions_are_all_looked_at():
     assert len(OPEN) > 110
-    assert {name for name in OPEN if name.startswith("nisa.")} > {"nisa.nc_matmul", "nisa.memset"}
+    assert {name for name in OPEN if name.startswith("nisa.")} > {
+        "nisa.nc_matmul",
+        "nisa.memset",
+    }
 
 
 @every("name", CLOSED)
 def test_what_is_documented_whole_takes_no_other_argument(name):
     short, _, own = name.partition(".")
     function = getattr({"nl": nl, "nisa": nisa}[short], own)
-    with pytest.raises(SignatureError, match=r"do not fit it\n *rule: .* takes \([^']*\n"):
+    with pytest.raises(
+        SignatureError, match=r"do not fit it\n *rule: .* takes \([^']*\n"
+    ):
         launch(lambda: function(extra=1), [])
 
 
@@ -99,7 +121,9 @@ def test_absent_knows_documented_names_from_others():
     getattr_ = absent("nki.test", frozenset({"known"}), {"there": 1})
     with pytest.raises(NotModelledError, match=r"nki\.test\.known is not modelled"):
         getattr_("known")()
-    with pytest.raises(AttributeError, match=r"module 'neuronxcc\.nki\.test' has no attribute 'x'"):
+    with pytest.raises(
+        AttributeError, match=r"module 'neuronxcc\.nki\.test' has no attribute 'x'"
+    ):
         getattr_("x")
 
 

@@ -65,7 +65,12 @@ def test_predicts_from_the_trace(nki, double, predictor, capsys):
     out = bench(X, factor=3.0)
     assert (out == 3.0).all()
     latency = bench.benchmark_result.nc_latency
-    assert [latency.get_latency_percentile(p) for p in (0, 50, 99, 100)] == [100, 150, 199, 200]
+    assert [latency.get_latency_percentile(p) for p in (0, 50, 99, 100)] == [
+        100,
+        150,
+        199,
+        200,
+    ]
     assert latency.predicted
     ((trace, machine, dge),) = predictor.calls
     assert isinstance(trace, Trace)
@@ -74,7 +79,10 @@ def test_predicts_from_the_trace(nki, double, predictor, capsys):
     assert dge
     assert latency.interval == (90.0, 240.0)
     text = capsys.readouterr().out
-    assert "double: predicted latency p50 150.0 us, p99 199.0 us; on a device between 90.0" in text
+    assert (
+        "double: predicted latency p50 150.0 us, p99 199.0 us; on a device between 90.0"
+        in text
+    )
     assert "most of it is assumed" in text
 
 
@@ -106,7 +114,9 @@ def test_disable_dge_reaches_the_model(nki, double, predictor):
 def test_only_documented_percentiles(nki, double):
     bench = nki.benchmark(double)
     bench(X)
-    with pytest.raises(KernelError, match="a percentile of nc_latency is one of a few") as caught:
+    with pytest.raises(
+        KernelError, match="a percentile of nc_latency is one of a few"
+    ) as caught:
         bench.benchmark_result.nc_latency.get_latency_percentile(95)
     assert caught.value.limit == "0, 1, 10, 25, 50, 90, 99, 100"
 
@@ -136,8 +146,12 @@ def test_without_a_model_it_refuses():
     assert "difftest run" in caught.value.remedy
 
 
-def test_the_level_that_the_sdk_adds_to_logging_is_there_for_as_long(predictor, monkeypatch):
-    monkeypatch.delattr(logging, "OFF", raising=False)  # there for the session, with --simulate
+def test_the_level_that_the_sdk_adds_to_logging_is_there_for_as_long(
+    predictor, monkeypatch
+):
+    monkeypatch.delattr(
+        logging, "OFF", raising=False
+    )  # there for the session, with --simulate
     with embedded(predictor=predictor):
         assert logging.OFF > logging.CRITICAL
         with embedded():

@@ -22,7 +22,11 @@ def calls(files):
         text = file.read_text(encoding="utf-8")
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith(SIGNATURES):
-                data |= {one.name: "" for one in node.body if isinstance(one, ast.FunctionDef)}
+                data |= {
+                    one.name: ""
+                    for one in node.body
+                    if isinstance(one, ast.FunctionDef)
+                }
             for one in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 decorator = ast.unparse(one)
                 line = text.splitlines()[one.lineno - 1]

@@ -20,7 +20,10 @@ CUBE = A.reshape(16, 4, 6)
 TRUTHS = ("equal", "less", "greater_equal", "logical_and")
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", *TRUTHS)
 UNARY = {
-    **{name: getattr(np, name) for name in ("exp", "tanh", "square", "abs", "negative", "sign")},
+    **{
+        name: getattr(np, name)
+        for name in ("exp", "tanh", "square", "abs", "negative", "sign")
+    },
     "reciprocal": np.reciprocal,
     "copy": np.copy,
     "relu": lambda x: np.maximum(x, 0),
@@ -40,7 +43,9 @@ REDUCTIONS = {name: getattr(np, name) for name in ("sum", "max", "min", "prod", 
 @every("name", BINARY)
 def test_functions_of_two_tiles_and_of_a_number(nl, run, name):
     function, numpys = getattr(nl, name), getattr(np, name)
-    pair, right, left = run(lambda x, y: (function(x, y), function(x, 0.5), function(0.5, x)), A, B)
+    pair, right, left = run(
+        lambda x, y: (function(x, y), function(x, 0.5), function(0.5, x)), A, B
+    )
     half = np.float32(0.5)
     for result, expected in (
         (pair, numpys(A, B)),
@@ -66,8 +71,12 @@ def test_functions_of_one_tile(nl, run, name):
 def test_floor_ceil_and_trunc_are_exact(nl, run, name, dtype):
     for data in (FRACTIONS.astype(dtype), (10 * A).astype(dtype)):
         expected = ROUNDED[name](data.astype(np.float64))
-        assert_array_equal(run(getattr(nl, name), data), expected.astype(dtype), strict=True)
-    integers = run(lambda x: getattr(nl, name)(x, dtype=nl.int32), np.float32([[2.7, -2.2]]))
+        assert_array_equal(
+            run(getattr(nl, name), data), expected.astype(dtype), strict=True
+        )
+    integers = run(
+        lambda x: getattr(nl, name)(x, dtype=nl.int32), np.float32([[2.7, -2.2]])
+    )
     assert_array_equal(integers, np.int32(ROUNDED[name]([[2.7, -2.2]])), strict=True)
 
 
@@ -85,7 +94,8 @@ def test_reductions(nl, run, name):
     function = getattr(nl, name)
     numpys = REDUCTIONS[name]
     whole, last, kept = run(
-        lambda x: (function(x, (1, 2)), function(x, 2), function(x, -1, keepdims=True)), CUBE
+        lambda x: (function(x, (1, 2)), function(x, 2), function(x, -1, keepdims=True)),
+        CUBE,
     )
     wide = CUBE.astype(np.float64)
     assert_allclose(whole, numpys(wide, axis=(1, 2))[:, None], rtol=1e-5, atol=1e-6)
@@ -106,7 +116,9 @@ def test_reductions_made_of_others(nl, run):
     exponent = np.exp(wide)
     assert_allclose(spread.reshape(16, 4), wide.var(axis=2), rtol=1e-5)
     assert_allclose(soft, exponent / exponent.sum(axis=2, keepdims=True), rtol=1e-5)
-    assert_allclose(whole, exponent / exponent.sum(axis=(1, 2), keepdims=True), rtol=1e-5)
+    assert_allclose(
+        whole, exponent / exponent.sum(axis=(1, 2), keepdims=True), rtol=1e-5
+    )
     assert (every_one == 1).all()
     assert large.tolist() == [[0.5, 0.5, 0]]
 

@@ -58,7 +58,8 @@ def test_a_dimension_is_positive(size):
 @every("dim", [1.5, "2", None, [2]])
 def test_a_dimension_is_an_integer(dim):
     with pytest.raises(
-        KernelError, match=r"a launch grid takes dimensions that are integers, nl\.nc or"
+        KernelError,
+        match=r"a launch grid takes dimensions that are integers, nl\.nc or",
     ) as caught:
         grid_shape((2, dim))
     assert caught.value.received == f"{type(dim).__name__} {dim!r}"

@@ -30,7 +30,11 @@ def doubled(x):
 
 
 def installed():
-    return {name: module for name, module in sys.modules.items() if name.startswith("neuronxcc")}
+    return {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("neuronxcc")
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +60,10 @@ def test_the_documented_ways_to_import():
         assert (nl, nisa, ncc, nt) == (language, isa, compiler, nki_typing)
         assert (nki.language, nki.isa, nki.compiler, nki.typing) == (nl, nisa, ncc, nt)
         assert (jit, baremetal, benchmark) == (kernel.jit, nki.baremetal, nki.benchmark)
-        assert (nki.trace, nki.simulate_kernel) == (kernel.trace, kernel.simulate_kernel)
+        assert (nki.trace, nki.simulate_kernel) == (
+            kernel.trace,
+            kernel.simulate_kernel,
+        )
         assert nki.tensor is AnyTensor
         assert issubclass(Tensor, AnyTensor)
         assert par_dim is language.par_dim
@@ -69,9 +76,14 @@ def test_parts_of_nki_that_are_not_modelled_can_be_imported_and_not_used(name):
         module = importlib.import_module(f"nki.{name}")
         import nki
 
-        assert getattr(nki, name.partition(".")[0]) is sys.modules[f"nki.{name.partition('.')[0]}"]
+        assert (
+            getattr(nki, name.partition(".")[0])
+            is sys.modules[f"nki.{name.partition('.')[0]}"]
+        )
         compiled = module.compile_kernel
-        with pytest.raises(NotModelledError, match=f"nki.{name}.compile_kernel is not modelled"):
+        with pytest.raises(
+            NotModelledError, match=f"nki.{name}.compile_kernel is not modelled"
+        ):
             compiled(print)
         with pytest.raises(NotModelledError, match="a class that is based on it"):
             types.new_class("Mine", (compiled,))
@@ -100,11 +112,18 @@ def test_after_an_error_nothing_is_there():
 @pytest.fixture
 def real(monkeypatch):
     """A stand-in for the SDK's package, already imported, with a part of its own."""
-    names = ("neuronxcc", "neuronxcc.nki", "neuronxcc.nki.language", "neuronxcc.starfish")
+    names = (
+        "neuronxcc",
+        "neuronxcc.nki",
+        "neuronxcc.nki.language",
+        "neuronxcc.starfish",
+    )
     modules = {name: types.ModuleType(name) for name in names}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setitem(sys.modules, "neuronxcc_other", types.ModuleType("neuronxcc_other"))
+    monkeypatch.setitem(
+        sys.modules, "neuronxcc_other", types.ModuleType("neuronxcc_other")
+    )
     return modules
 
 
@@ -130,7 +149,9 @@ def test_nested_installations_come_off_in_order():
     first = sys.modules["neuronxcc"]
     with embedded():
         assert sys.modules["neuronxcc"] is not first
-        with pytest.raises(RuntimeError, match="another neuronxcc was installed on top"):
+        with pytest.raises(
+            RuntimeError, match="another neuronxcc was installed on top"
+        ):
             outer.uninstall()
     assert sys.modules["neuronxcc"] is first
     outer.uninstall()

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, NotModelledError, RuleWarning, launch, strictness
+from difftest.simulator import (
+    KernelError,
+    NotModelledError,
+    RuleWarning,
+    launch,
+    strictness,
+)
 from difftest.simulator.core import current
 from difftest.simulator.entry import kernel as nki
 from difftest.simulator.entry import nki_kernel as todays
@@ -125,7 +131,9 @@ def test_a_kernel_with_a_grid_is_not_called_by_a_kernel():
     def outer(x):
         return tile_of_the_grid[2](x)
 
-    with pytest.raises(KernelError, match="a kernel with a grid is not called inside") as caught:
+    with pytest.raises(
+        KernelError, match="a kernel with a grid is not called inside"
+    ) as caught:
         nki.simulate_kernel(outer, DATA)
     assert caught.value.received == repr(tile_of_the_grid[2])
     assert "return tile_of_the_grid[2](x)" in str(caught.value.location)
@@ -207,24 +215,66 @@ def partly(x):
 
 
 def test_an_output_that_is_partly_written_is_a_warning():
-    with pytest.warns(UserWarning, match="output 0 has 6 of 12 elements that the kernel never"):
+    with pytest.warns(
+        UserWarning, match="output 0 has 6 of 12 elements that the kernel never"
+    ):
         result = nki.simulate_kernel(partly, DATA)
     assert_array_equal(result[:2], DATA)
     assert np.isnan(result[2:]).all()
 
 
 REFUSED = [
-    ("another mode", lambda: nki.jit(scaled, mode="onnx"), NotModelledError, "mode='onnx'"),
+    (
+        "another mode",
+        lambda: nki.jit(scaled, mode="onnx"),
+        NotModelledError,
+        "mode='onnx'",
+    ),
     ("an option", lambda: nki.jit(scaled, debug=True), NotModelledError, "debug=True"),
-    ("a machine", lambda: nki.jit(scaled, platform_target="inf1"), KernelError, "'inf1'"),
-    ("a list as machine", lambda: nki.jit(scaled, platform_target=[]), KernelError, "[]"),
+    (
+        "a machine",
+        lambda: nki.jit(scaled, platform_target="inf1"),
+        KernelError,
+        "'inf1'",
+    ),
+    (
+        "a list as machine",
+        lambda: nki.jit(scaled, platform_target=[]),
+        KernelError,
+        "[]",
+    ),
     ("an array as mode", lambda: nki.jit(scaled, mode=DATA), NotModelledError, "mode="),
-    ("trace's option", lambda: nki.trace(scaled, debug=True), NotModelledError, "debug=True"),
-    ("baremetal's option", lambda: baremetal(scaled, warmup=3), NotModelledError, "warmup=3"),
+    (
+        "trace's option",
+        lambda: nki.trace(scaled, debug=True),
+        NotModelledError,
+        "debug=True",
+    ),
+    (
+        "baremetal's option",
+        lambda: baremetal(scaled, warmup=3),
+        NotModelledError,
+        "warmup=3",
+    ),
     ("no kernel", lambda: nki.simulate_kernel(3, DATA), KernelError, "int 3"),
-    ("too many", lambda: nki.simulate_kernel(scaled, DATA, 1.0, 2.0), KernelError, "too many posi"),
-    ("one missing", lambda: nki.simulate_kernel(scaled), KernelError, "a required argument: 'x'"),
-    ("one unknown", lambda: nki.simulate_kernel(scaled, DATA, scale=3), KernelError, "'scale'"),
+    (
+        "too many",
+        lambda: nki.simulate_kernel(scaled, DATA, 1.0, 2.0),
+        KernelError,
+        "too many posi",
+    ),
+    (
+        "one missing",
+        lambda: nki.simulate_kernel(scaled),
+        KernelError,
+        "a required argument: 'x'",
+    ),
+    (
+        "one unknown",
+        lambda: nki.simulate_kernel(scaled, DATA, scale=3),
+        KernelError,
+        "'scale'",
+    ),
 ]
 
 
@@ -240,6 +290,8 @@ def test_what_is_refused(use, error, received):
 )
 def test_what_is_no_python_function_is_no_kernel(decorate):
     for given in (5, "matmul", np.exp, len, dict, functools.partial(np.add, 1)):
-        with pytest.raises(KernelError, match="a kernel is a Python function") as caught:
+        with pytest.raises(
+            KernelError, match="a kernel is a Python function"
+        ) as caught:
             decorate(given)
         assert caught.value.happened == f"{given!r:.60} was to be a kernel"

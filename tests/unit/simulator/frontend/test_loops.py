@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch, strictness
+from difftest.simulator import (
+    BufferError,
+    KernelError,
+    OutOfBoundsError,
+    launch,
+    strictness,
+)
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import LoopKind
@@ -69,7 +75,9 @@ def test_the_trace_knows_each_iteration():
             nl.zeros((2, 2), nl.float32)
 
     events = launch(kernel).trace.events
-    loops = [tuple((i.loop.id, i.number, i.value) for i in event.loops) for event in events]
+    loops = [
+        tuple((i.loop.id, i.number, i.value) for i in event.loops) for event in events
+    ]
     assert loops == [
         (),
         ((0, 0, 0),),
@@ -85,7 +93,12 @@ def test_the_trace_knows_each_iteration():
     outer, first, second = (events[k].loops[-1].loop for k in (1, 2, 5))
     static = events[-1].loops[0].loop
     kinds = [loop.kind for loop in (outer, first, second, static)]
-    assert kinds == [LoopKind.AFFINE, LoopKind.SEQUENTIAL, LoopKind.SEQUENTIAL, LoopKind.STATIC]
+    assert kinds == [
+        LoopKind.AFFINE,
+        LoopKind.SEQUENTIAL,
+        LoopKind.SEQUENTIAL,
+        LoopKind.STATIC,
+    ]
     assert first.location == second.location
     assert first.location.text == "for _ in nl.sequential_range(3, 5):"
     assert outer.location.text == "for i in nl.affine_range(2):"
@@ -110,7 +123,9 @@ def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():
 def test_what_no_loop_takes(kind, args):
     with pytest.raises(KernelError) as caught:
         launch(lambda: list(kind(*args)) and None)
-    assert caught.value.rule == (f"nl.{kind.__name__} takes integers: ([start,] stop[, step])")
+    assert caught.value.rule == (
+        f"nl.{kind.__name__} takes integers: ([start,] stop[, step])"
+    )
     if args:
         assert f"{args[0]!r} ({type(args[0]).__name__})" in caught.value.received
     else:
@@ -122,10 +137,14 @@ def test_the_grid_as_its_instances_see_it():
 
     def kernel():
         place = tuple(nl.program_id(axis) for axis in range(nl.program_ndim()))
-        seen.append((place, nl.num_programs(), nl.num_programs(1), nl.num_programs(axes=(0, 2))))
+        seen.append(
+            (place, nl.num_programs(), nl.num_programs(1), nl.num_programs(axes=(0, 2)))
+        )
 
     launch(kernel, grid=(2, 3, 4))
-    assert seen == [((i, j, k), 24, 3, 8) for i in range(2) for j in range(3) for k in range(4)]
+    assert seen == [
+        ((i, j, k), 24, 3, 8) for i in range(2) for j in range(3) for k in range(4)
+    ]
 
 
 @every("use", [nl.program_id, nl.num_programs])
@@ -164,10 +183,16 @@ def loaded_beyond(x, rows):
 @every("plain", [False, True])
 def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     data = np.ones((2, 4, 3), np.float32)
-    with pytest.raises(BufferError, match=r"^x, which the loop's body binds anew") as caught:
+    with pytest.raises(
+        BufferError, match=r"^x, which the loop's body binds anew"
+    ) as caught:
         launch(loaded_into_its_own_name, [data, 2], plain=plain)
-    assert caught.value.remedy.startswith("give the new value another name than x, or write it")
-    with pytest.raises(BufferError) as first:  # the first iteration has bound nothing anew
+    assert caught.value.remedy.startswith(
+        "give the new value another name than x, or write it"
+    )
+    with pytest.raises(
+        BufferError
+    ) as first:  # the first iteration has bound nothing anew
         launch(loaded_twice, [data, 1], plain=plain)
     with pytest.raises(OutOfBoundsError) as beyond:  # nothing to do with the name
         launch(loaded_beyond, [data, 3], plain=plain)
@@ -203,7 +228,9 @@ def of_a_condition(x, turns, columns):
     is_first = True
     for i in turns():
         part = nl.ds(columns * i, columns)
-        nl.store(out[:, part], nl.load(x[:, part]) if is_first else nl.load(x[:, part]) * 2)
+        nl.store(
+            out[:, part], nl.load(x[:, part]) if is_first else nl.load(x[:, part]) * 2
+        )
         is_first = False
     return out
 
@@ -213,7 +240,9 @@ def of_the_inner_loop(x, turns, columns):
     for _ in nl.static_range(2):
         last = 0
         for i in turns():
-            nl.store(out[:, nl.ds(columns * i, columns)], nl.load(x[:, nl.ds(last, columns)]))
+            nl.store(
+                out[:, nl.ds(columns * i, columns)], nl.load(x[:, nl.ds(last, columns)])
+            )
             last = i
     return out
 
@@ -249,7 +278,9 @@ def bound_first(x, turns, columns):
         first = sum([c * 0 for c in range(3)]) + i * columns  # this c is not the loop's
         for c in nl.static_range(first, first + columns):
             nl.store(out[:, nl.ds(c, 1)], nl.load(x[:, nl.ds(c, 1)]))
-        total = nl.add(total, 1.0)  # a tile: the detectors of hazards look at what tiles carry
+        total = nl.add(
+            total, 1.0
+        )  # a tile: the detectors of hazards look at what tiles carry
         columns = x.shape[1] // 4  # bound to what it was
     return out
 
@@ -266,7 +297,11 @@ WIDE = np.arange(16, dtype=np.float32).reshape(2, 8)
 
 
 def notes_of(kernel, turns):
-    return [one for one in launch(kernel, [WIDE, turns, 2]).notes if "traced once" in one.rule]
+    return [
+        one
+        for one in launch(kernel, [WIDE, turns, 2]).notes
+        if "traced once" in one.rule
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
@@ -281,7 +316,9 @@ def test_a_number_that_goes_from_turn_to_turn_is_told_of(kind, kernel, name):
 
 
 @every("kernel", CARRIED)
-@every("turns", [lambda: nl.static_range(4), lambda: range(4), lambda: nl.affine_range(1)])
+@every(
+    "turns", [lambda: nl.static_range(4), lambda: range(4), lambda: nl.affine_range(1)]
+)
 def test_an_unrolled_body_may_go_on_with_a_number(kernel, turns):
     assert notes_of(kernel, turns) == []
 
@@ -293,7 +330,9 @@ def test_what_each_turn_binds_first_is_its_own(kind):
 
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
 @every("kind, told", [(nl.affine_range, 1), (nl.static_range, 0)])
-def test_a_tensor_that_a_loops_body_places_lies_where_the_first_turn_places_it(kind, told):
+def test_a_tensor_that_a_loops_body_places_lies_where_the_first_turn_places_it(
+    kind, told
+):
     def kernel(x, turns, columns):
         out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
         address = 0

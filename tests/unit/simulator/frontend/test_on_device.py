@@ -61,7 +61,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-WAYS = {"benchmark": benchmark_with, "baremetal": baremetal_with, "profile": profile_with}
+WAYS = {
+    "benchmark": benchmark_with,
+    "baremetal": baremetal_with,
+    "profile": profile_with,
+}
 
 
 def files():
@@ -78,7 +82,11 @@ def run(way, predictor=predict, data=DATA, **options):
 
 def assert_is_trace(path):
     trace = trace_from_json(Path(path).read_text())
-    assert [event.opcode for event in trace] == ["dma_copy", "tensor_scalar", "dma_copy"]
+    assert [event.opcode for event in trace] == [
+        "dma_copy",
+        "tensor_scalar",
+        "dma_copy",
+    ]
 
 
 def assert_is_profile(path):
@@ -93,13 +101,19 @@ def assert_is_profile(path):
 def test_a_trace_for_the_neff_and_a_predicted_profile_for_the_ntff(way):
     (warning,) = run(way, save_neff_name="file.neff", save_trace_name="profile.ntff")
     assert f"(nki.{way})" in warning
-    assert "received: save_neff_name='file.neff', save_trace_name='profile.ntff'\n" in warning
+    assert (
+        "received: save_neff_name='file.neff', save_trace_name='profile.ntff'\n"
+        in warning
+    )
     assert files() == ["file.neff", "profile.ntff"]
     assert_is_trace("file.neff")
     assert_is_profile("profile.ntff")
 
 
-@every("way, parameter", [("benchmark", "kernel"), ("baremetal", "kernel"), ("profile", "func")])
+@every(
+    "way, parameter",
+    [("benchmark", "kernel"), ("baremetal", "kernel"), ("profile", "func")],
+)
 def test_a_kernel_is_given_by_the_name_that_is_documented(way, parameter, folder):
     named = WAYS[way](predict)(**{parameter: add_one})
     assert_array_equal(named(DATA), DATA + 1)
@@ -125,14 +139,21 @@ def test_the_working_directory_of_a_profile(folder):
     assert files() == ["reports/file.neff", "reports/profile.ntff"]
     assert_is_trace("reports/file.neff")
     assert_is_profile("reports/profile.ntff")
-    run("profile", working_directory="reports", save_neff_name="b.neff", save_trace_name="b.ntff")
+    run(
+        "profile",
+        working_directory="reports",
+        save_neff_name="b.neff",
+        save_trace_name="b.ntff",
+    )
     assert files()[:2] == ["reports/b.neff", "reports/b.ntff"]
 
 
 def test_a_profile_replaces_files_when_it_is_told_to(folder):
     run("profile", working_directory=folder)
     before = Path("file.neff").read_text()
-    (warning,) = run("profile", working_directory=folder, data=np.ones((4, 2), np.float32))
+    (warning,) = run(
+        "profile", working_directory=folder, data=np.ones((4, 2), np.float32)
+    )
     assert f"not written: {folder / 'file.neff'}, {folder / 'profile.ntff'}" in warning
     assert Path("file.neff").read_text() == before
     wide = np.ones((4, 2), np.float32)
@@ -156,8 +177,12 @@ def test_files_of_a_device_are_never_replaced(folder, way):
     """A prediction in the place of a measurement would be taken for one."""
     Path("file.neff").write_bytes(b"\x7fNEFF")
     Path("profile.ntff").mkdir()
-    options = {"working_directory": folder, "overwrite": True} if way == "profile" else {}
-    warning, *_ = run(way, save_neff_name="file.neff", save_trace_name="profile.ntff", **options)
+    options = (
+        {"working_directory": folder, "overwrite": True} if way == "profile" else {}
+    )
+    warning, *_ = run(
+        way, save_neff_name="file.neff", save_trace_name="profile.ntff", **options
+    )
     assert "not written: " in warning
     assert "remedy:   name files that are not there yet" in warning
     assert Path("file.neff").read_bytes() == b"\x7fNEFF"
@@ -167,7 +192,10 @@ def test_files_of_a_device_are_never_replaced(folder, way):
 @every("way", ["benchmark", "baremetal"])
 def test_a_note_that_is_an_error_leaves_nothing_behind(way):
     kernel = WAYS[way](predict)(add_one, save_neff_name="file.neff")
-    with strictness("documented"), pytest.raises(KernelError, match="files were asked for"):
+    with (
+        strictness("documented"),
+        pytest.raises(KernelError, match="files were asked for"),
+    ):
         kernel(DATA)
     assert files() == []
 
@@ -175,7 +203,9 @@ def test_a_note_that_is_an_error_leaves_nothing_behind(way):
 @pytest.mark.parametrize("way", ["baremetal", "profile"])
 def test_without_a_timing_model_there_is_a_trace_alone(way):
     options = {"working_directory": "."} if way == "profile" else {}
-    (warning,) = run(way, None, save_neff_name="f.neff", save_trace_name="p.ntff", **options)
+    (warning,) = run(
+        way, None, save_neff_name="f.neff", save_trace_name="p.ntff", **options
+    )
     assert "here it is the trace, as JSON" in warning
     assert "not written: p.ntff" in warning
     assert files() == ["f.neff"]
@@ -186,7 +216,9 @@ def cannot(trace, machine, dge):
 
 
 def test_what_cannot_be_predicted_is_another_note():
-    first, second = run("baremetal", cannot, save_neff_name="f.neff", save_trace_name="p.ntff")
+    first, second = run(
+        "baremetal", cannot, save_neff_name="f.neff", save_trace_name="p.ntff"
+    )
     assert "files were asked for" in first
     assert second.startswith("the latency of kernels on trn9 is not modelled")
     assert files() == ["f.neff"]
@@ -194,7 +226,9 @@ def test_what_cannot_be_predicted_is_another_note():
 
 def test_no_warning_where_no_file_is_asked_for(recwarn):
     for way in ("baremetal", "benchmark"):
-        kernel = WAYS[way](predict)(add_one, save_neff_name=None, additional_compile_opt="-O1")
+        kernel = WAYS[way](predict)(
+            add_one, save_neff_name=None, additional_compile_opt="-O1"
+        )
         assert_array_equal(kernel(DATA), DATA + 1)
     assert (files(), list(recwarn)) == ([], [])
 
@@ -209,7 +243,10 @@ def test_a_path_is_a_path(way):
 @every("way", ["benchmark", "baremetal"])
 def test_a_file_that_cannot_be_written(way):
     kernel = WAYS[way](predict)(add_one, save_neff_name="nowhere/file.neff")
-    with pytest.warns(RuleWarning), pytest.raises(KernelError, match="No such file") as caught:
+    with (
+        pytest.warns(RuleWarning),
+        pytest.raises(KernelError, match="No such file") as caught,
+    ):
         kernel(DATA)
     assert caught.value.received == os.path.join("nowhere", "file.neff")
 
@@ -233,7 +270,9 @@ def test_a_grid_and_an_annotation(recwarn):
 
 
 def test_inside_another_kernel_it_is_inlined():
-    inner = baremetal_with(predict)(lambda tile: nl.multiply(tile, 2.0), save_neff_name="f.neff")
+    inner = baremetal_with(predict)(
+        lambda tile: nl.multiply(tile, 2.0), save_neff_name="f.neff"
+    )
 
     def outer(x):
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)

@@ -15,11 +15,34 @@ from difftest.simulator.frontend.nki.tensor import IndirectTensor, NkiTensor
 from tests.every import every
 
 COMMON = {"dtype", "ndim", "reshape", "shape", "view"}
-CLASSIC = COMMON | {"T", "assert_shape", "astype", "broadcast_to", "expand_dims", "itemsize"}
+CLASSIC = COMMON | {
+    "T",
+    "assert_shape",
+    "astype",
+    "broadcast_to",
+    "expand_dims",
+    "itemsize",
+}
 """Class ``nki.tensor`` at v2.26.0; and ``T``, with a note or an error."""
 TODAYS = COMMON | {
-    *("ap", "broadcast", "buffer", "expand_dim", "flatten_dims", "get_pattern", "indirect"),
-    *("is_contiguous", "is_indirect", "name", "offset", "permute", "rearrange", "reshape_dim"),
+    *(
+        "ap",
+        "broadcast",
+        "buffer",
+        "expand_dim",
+        "flatten_dims",
+        "get_pattern",
+        "indirect",
+    ),
+    *(
+        "is_contiguous",
+        "is_indirect",
+        "name",
+        "offset",
+        "permute",
+        "rearrange",
+        "reshape_dim",
+    ),
     *("select", "size", "slice", "squeeze_dim", "strides", "vector_select"),
     *("data", "reinterpret_cast"),
 }
@@ -37,7 +60,10 @@ OURS = {
 @every(
     "kind, names",
     [
-        (Tensor, CLASSIC | {"offset", "size", "strides"}),  # today's, of the class that both have
+        (
+            Tensor,
+            CLASSIC | {"offset", "size", "strides"},
+        ),  # today's, of the class that both have
         (NkiTensor, TODAYS),
         (IndirectTensor, TODAYS),
         (DynamicView, TODAYS - {"data", "indirect"}),
@@ -55,7 +81,10 @@ OF_TODAYS = ("broadcast", "expand_dim", "reinterpret_cast", "permute", "ap")
 @every(
     "module, missing",
     [
-        *((todays, name) for name in (*OF_CLASSIC, "derive", "reinterpret", "with_pattern")),
+        *(
+            (todays, name)
+            for name in (*OF_CLASSIC, "derive", "reinterpret", "with_pattern")
+        ),
         *((nl, name) for name in (*OF_TODAYS, "derive", "reinterpret", "with_pattern")),
     ],
 )
@@ -80,9 +109,15 @@ def test_a_misspelt_name_says_which_one_is_meant(module, name, meant):
 
 @every("isa, language", [(nisa, nl), (todays_isa, todays)])
 def test_a_misspelt_member_says_which_one_is_meant(isa, language):
-    members = (("reduce_cmd", "reset_reduse", "reset_reduce"), ("engine", "vektor", "vector"))
+    members = (
+        ("reduce_cmd", "reset_reduse", "reset_reduce"),
+        ("engine", "vektor", "vector"),
+    )
     sizes = language.tile_size, "pmx", "pmax"
-    for kind, name, meant in (*((getattr(isa, kind), *names) for kind, *names in members), sizes):
+    for kind, name, meant in (
+        *((getattr(isa, kind), *names) for kind, *names in members),
+        sizes,
+    ):
         with pytest.raises(MissingNameError, match=rf"did you mean {meant}\?"):
             getattr(kind, name)
 

@@ -47,7 +47,9 @@ def test_the_classic_dialects_can_be_asked_for_too(module, name):
 def test_a_member_of_one_is_one():
     engine = Unmodelled("nisa.dma_engine")
     assert copy.copy(engine).name == "nisa.dma_engine"
-    with pytest.raises(NotModelledError, match=r"nisa\.dma_engine\.fast is not modelled"):
+    with pytest.raises(
+        NotModelledError, match=r"nisa\.dma_engine\.fast is not modelled"
+    ):
         engine.fast()
 
 

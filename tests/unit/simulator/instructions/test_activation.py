@@ -54,7 +54,9 @@ def test_a_function_by_its_name(name):
         lambda x: (nisa.activation(getattr(nl, name), x), getattr(nl, name)(x)), INSIDE
     )
     for result in results:
-        assert_array_equal(result, ACTIVATIONS[name](INSIDE).astype(np.float32), strict=True)
+        assert_array_equal(
+            result, ACTIVATIONS[name](INSIDE).astype(np.float32), strict=True
+        )
 
 
 @every("name", LIMITS)
@@ -64,10 +66,15 @@ def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
     inputs = np.array([[-INF, INF, np.nan]], dtype)
     largest = np.array([[-3e38, 3e38]], np.float32)
     at_infinity, far_out = on_tiles(
-        lambda x, y: (nisa.activation(getattr(nl, name), x), nisa.activation(getattr(nl, name), y)),
+        lambda x, y: (
+            nisa.activation(getattr(nl, name), x),
+            nisa.activation(getattr(nl, name), y),
+        ),
         *(inputs, largest),
     )
-    assert_array_equal(at_infinity, np.array([[*LIMITS[name], np.nan]], dtype), strict=True)
+    assert_array_equal(
+        at_infinity, np.array([[*LIMITS[name], np.nan]], dtype), strict=True
+    )
     finite = np.isfinite(LIMITS[name])
     assert_array_equal(far_out[0][finite], np.array(LIMITS[name])[finite])
     assert not np.isnan(far_out).any()
@@ -90,11 +97,15 @@ def test_outside_its_range_a_function_is_a_note(name):
     low = np.nextafter(low, np.float32(np.inf))
     high = np.nextafter(high, np.float32(-np.inf))
     inside = np.array([[low, high]], np.float32)
-    assert np.isfinite(on_tiles(lambda x: nisa.activation(getattr(nl, name), x), inside)).all()
+    assert np.isfinite(
+        on_tiles(lambda x: nisa.activation(getattr(nl, name), x), inside)
+    ).all()
     for wrong in (low - abs(low) * np.float32(0.1), high * np.float32(1.1)):
         with (
             strictness("documented"),
-            pytest.raises(KernelError, match=f"computes {name} in a limited range") as caught,
+            pytest.raises(
+                KernelError, match=f"computes {name} in a limited range"
+            ) as caught,
         ):
             on_tiles(
                 lambda x: nisa.activation(getattr(nl, name), x),

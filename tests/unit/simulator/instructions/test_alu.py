@@ -46,7 +46,11 @@ def test_the_operators_are_those_of_the_table():
     assert set(ALU_OPS) == set(TABLE) | ONLY_LANGUAGE
     for name, (bitvec, reduction, engines) in TABLE.items():
         op = ALU_OPS[name]
-        assert (op.bitvec, op.reduction, set(op.engines)) == (bitvec, reduction, engines), name
+        assert (op.bitvec, op.reduction, set(op.engines)) == (
+            bitvec,
+            reduction,
+            engines,
+        ), name
 
 
 OTHERS = {"max": "maximum", "amax": "maximum", "min": "minimum", "amin": "minimum"}
@@ -61,7 +65,9 @@ def test_the_functions_of_numpy_and_nl_name_the_same_operators():
         assert alu_op(getattr(np, function), "test") is ALU_OPS[name], function
     for function, name in {**dict.fromkeys(ALU_OPS), **OTHERS}.items():
         if not function.startswith("am"):  # amax and amin are NumPy's alone
-            assert alu_op(getattr(nl, function), "test") is ALU_OPS[name or function], function
+            assert alu_op(getattr(nl, function), "test") is ALU_OPS[name or function], (
+                function
+            )
 
 
 @every("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])

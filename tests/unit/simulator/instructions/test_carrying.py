@@ -34,7 +34,9 @@ def test_the_error_says_whence_it_came():
         return total
 
     text = raised(UnwrittenError, compute, A)
-    assert "they came from [0:6, 0:4] of tensor 3 [6, 4] float32 in sbuf, made at " in text
+    assert (
+        "they came from [0:6, 0:4] of tensor 3 [6, 4] float32 in sbuf, made at " in text
+    )
     line = compute.__code__.co_firstlineno + 2
     assert "part = today_nl.ndarray(x.shape, x.dtype), called at " in text
     assert ", read by tensor_copy at " in text
@@ -73,7 +75,9 @@ def test_what_a_core_makes_of_nothing_counts_as_never_written():
     row = np.array([[0, 2, 0, 3]], np.float32)
     compute = counted([0], 0)
     expected = [[1, 3, -1, -1, 2]]
-    np.testing.assert_array_equal(launch(copied_out, [row, compute]).outputs[0], expected)
+    np.testing.assert_array_equal(
+        launch(copied_out, [row, compute]).outputs[0], expected
+    )
     with pytest.raises(UnwrittenError, match="by nonzero_with_count at"):
         launch(copied_out, [row, counted([0], 16)])
     with pytest.raises(UnwrittenError, match="4 of 4 elements"):
@@ -111,10 +115,14 @@ def test_where_that_is_no_error_both_modes_go_on_with_the_same(some):
             nl.store(out, result)
             return out
 
-        fast, plain = (launch(kernel, [A], plain=one, strictness="relaxed") for one in (0, 1))
+        fast, plain = (
+            launch(kernel, [A], plain=one, strictness="relaxed") for one in (0, 1)
+        )
         np.testing.assert_array_equal(fast.outputs[0], plain.outputs[0], err_msg=name)
         if name == "nothing times it, plus one":
             assert np.isnan(fast.outputs[0]).sum() == (12 if some else 24)
         missing = [one.unwritten[0] for one in (fast, plain)]
         assert (missing[0] is None) == (missing[1] is None), name
-        np.testing.assert_array_equal(*[np.zeros(1) if m is None else m for m in missing])
+        np.testing.assert_array_equal(
+            *[np.zeros(1) if m is None else m for m in missing]
+        )

@@ -29,7 +29,9 @@ def agree(call, modes=MODES):
     for mode in others:
         for number, (one, other) in enumerate(zip(result, call.run(mode), strict=True)):
             found = difference(call, one, other)
-            assert not found, f"{call!r}, destination {number}, {first} and {mode}: {found}"
+            assert not found, (
+                f"{call!r}, destination {number}, {first} and {mode}: {found}"
+            )
 
 
 def promises(record):
@@ -49,7 +51,9 @@ def keeps(call, role, promised):
     operand = call.role(role)
     if not isinstance(operand, Operand):
         return False
-    return promised == (operand.dtype if isinstance(promised, np.dtype) else operand.space)
+    return promised == (
+        operand.dtype if isinstance(promised, np.dtype) else operand.space
+    )
 
 
 @every("name", sorted(EXAMPLES))
@@ -60,16 +64,26 @@ def test_what_the_record_promises(name):
     call of its own.
     """
     kept = []
-    for seed, (role, promised) in half(enumerate(promises(INSTRUCTIONS[FORMS.get(name, name)]))):
+    for seed, (role, promised) in half(
+        enumerate(promises(INSTRUCTIONS[FORMS.get(name, name)]))
+    ):
         if not NIGHTLY and any(keeps(call, role, promised) for call in kept):
             continue
         call = drawn(name, random.Random(seed).choice, {role: promised})
-        assert keeps(call, role, promised), f"the example of {name} leaves out {role} = {promised}"
+        assert keeps(call, role, promised), (
+            f"the example of {name} leaves out {role} = {promised}"
+        )
         try:
             agree(call, MODES if NIGHTLY else MODES[1:])
         except Exception as error:
-            shown = dtype_name(promised) if isinstance(promised, np.dtype) else promised.value
-            raise AssertionError(f"{name} promises {role} = {shown}\n{call!r}") from error
+            shown = (
+                dtype_name(promised)
+                if isinstance(promised, np.dtype)
+                else promised.value
+            )
+            raise AssertionError(
+                f"{name} promises {role} = {shown}\n{call!r}"
+            ) from error
         kept.append(call)
     assert kept
 
@@ -78,7 +92,9 @@ def test_what_the_record_promises(name):
 def test_drawn_calls(name):
     """Shapes, dtypes, buffers, engines and options together."""
 
-    @settings(max_examples=max(EXAMPLES_EACH, settings().max_examples // 10), deadline=None)
+    @settings(
+        max_examples=max(EXAMPLES_EACH, settings().max_examples // 10), deadline=None
+    )
     @given(st.data())
     def check(data):
         agree(drawn(name, lambda options: data.draw(st.sampled_from(options))))

@@ -50,9 +50,19 @@ RING = {**IN_GROUP, "dsts_by_channel": channel(4)}
 LEGAL = {
     "all_reduce": {**IN_GROUP, "srcs": hbm(4), "dsts": hbm(4), "op": nl.add},
     "all_gather": {**IN_GROUP, **ALONG, "srcs": hbm(4), "dsts": hbm(8)},
-    "reduce_scatter": {**IN_GROUP, **ALONG, "srcs": hbm(4), "dsts": hbm(2), "op": nl.add},
+    "reduce_scatter": {
+        **IN_GROUP,
+        **ALONG,
+        "srcs": hbm(4),
+        "dsts": hbm(2),
+        "op": nl.add,
+    },
     "all_to_all": {**IN_GROUP, **ALONG, "srcs": hbm(4), "dsts": hbm(4)},
-    "collective_permute": {"srcs": hbm(4), "dsts": hbm(4), "source_target_pairs": PAIRS},
+    "collective_permute": {
+        "srcs": hbm(4),
+        "dsts": hbm(4),
+        "source_target_pairs": PAIRS,
+    },
     "collective_permute_implicit": {**RING, "srcs_by_channel": channel(4)},
     "collective_permute_implicit_reduce": {
         **RING,
@@ -63,9 +73,20 @@ LEGAL = {
     "all_gather_v": BY_TABLE,
     "all_to_all_v": BY_TABLE,
 }
-ON_CHIP = (lambda: [nl.zeros((4, 2), nl.float32)], lambda: [[nl.zeros((4, 2), nl.float32)]])
-CUBES = (lambda: [nl.zeros((4, 2, 2), nl.float32)], lambda: [[nl.zeros((4, 2, 2), nl.float32)]])
-CHANNELS = ("srcs_by_channel", "srcs0_by_channel", "srcs1_by_channel", "dsts_by_channel")
+ON_CHIP = (
+    lambda: [nl.zeros((4, 2), nl.float32)],
+    lambda: [[nl.zeros((4, 2), nl.float32)]],
+)
+CUBES = (
+    lambda: [nl.zeros((4, 2, 2), nl.float32)],
+    lambda: [[nl.zeros((4, 2, 2), nl.float32)]],
+)
+CHANNELS = (
+    "srcs_by_channel",
+    "srcs0_by_channel",
+    "srcs1_by_channel",
+    "dsts_by_channel",
+)
 BROKEN = {
     "one_memory": (
         {"dsts": ON_CHIP[0], "dsts_by_channel": ON_CHIP[1]},
@@ -78,7 +99,11 @@ BROKEN = {
         "of one dtype",
     ),
     "one_of(op": ({"op": nl.multiply}, KernelError, "one of three operators"),
-    "one_of(collective_dim": ({"collective_dim": 1}, KernelError, "along few dimensions"),
+    "one_of(collective_dim": (
+        {"collective_dim": 1},
+        KernelError,
+        "along few dimensions",
+    ),
     "_along": ({"collective_dim": 1}, KernelError, "along few dimensions"),
     "_two_dimensions_on_chip": (
         dict.fromkeys(("srcs", "dsts"), CUBES[0]) | dict.fromkeys(CHANNELS, CUBES[1]),
@@ -119,7 +144,9 @@ def test_each_rule_of_a_collective_is_checked(name, rule):
         row for start, row in BROKEN.items() if rule.__name__.startswith(start)
     )
     with pytest.raises(error) as caught:
-        called(name, **{one: value for one, value in changed.items() if one in takes(name)})
+        called(
+            name, **{one: value for one, value in changed.items() if one in takes(name)}
+        )
     assert text in caught.value.rule
 
 

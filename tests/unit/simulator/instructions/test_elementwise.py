@@ -49,7 +49,11 @@ ENGINES = [
         Engine.GPSIMD,
     ),
     ("integer add", lambda x, n: nisa.tensor_tensor(n, n, np.add), Engine.GPSIMD),
-    ("integer maximum", lambda x, n: nisa.tensor_tensor(n, n, np.maximum), Engine.VECTOR),
+    (
+        "integer maximum",
+        lambda x, n: nisa.tensor_tensor(n, n, np.maximum),
+        Engine.VECTOR,
+    ),
     ("power", lambda x, n: nisa.tensor_tensor(x, x, nl.power), Engine.GPSIMD),
     ("tensor_scalar", lambda x, n: nisa.tensor_scalar(x, np.add, 1.0), Engine.VECTOR),
     ("rsqrt", lambda x, n: nisa.tensor_scalar(n, nl.rsqrt, 0.0), Engine.GPSIMD),

@@ -127,9 +127,54 @@ SIGNS = {"copy", "relu", "sign", "abs"}
 """Functions that give their argument back, or its sign."""
 SIZES = np.array(
     [
-        *(0.0, 2.0**-149, 1e-38, 1e-30, 1e-20, 1e-10, 1e-5, 1e-3, 0.01, 0.1, 0.5, 1.0, 1.5, 2.0),
-        *(3.0, 4.0, 5.0, 7.0, 8.0, 9.0, 10.0, 12.0, 13.0, 14.0, 20.0, 30.0, 36.0, 37.0, 38.0),
-        *(40.0, 50.0, 64.0, 80.0, 86.0, 87.0, 88.0, 90.0, 95.0, 100.0, 103.0, 104.0, 200.0),
+        *(
+            0.0,
+            2.0**-149,
+            1e-38,
+            1e-30,
+            1e-20,
+            1e-10,
+            1e-5,
+            1e-3,
+            0.01,
+            0.1,
+            0.5,
+            1.0,
+            1.5,
+            2.0,
+        ),
+        *(
+            3.0,
+            4.0,
+            5.0,
+            7.0,
+            8.0,
+            9.0,
+            10.0,
+            12.0,
+            13.0,
+            14.0,
+            20.0,
+            30.0,
+            36.0,
+            37.0,
+            38.0,
+        ),
+        *(
+            40.0,
+            50.0,
+            64.0,
+            80.0,
+            86.0,
+            87.0,
+            88.0,
+            90.0,
+            95.0,
+            100.0,
+            103.0,
+            104.0,
+            200.0,
+        ),
         *(1e3, 1e10, 1e30, 3e38),
     ],
     np.float32,
@@ -160,12 +205,18 @@ def test_the_machine_lies_within_four_units(name):
     arguments = arguments_of(name)
     got = activated(arguments, name)
     largest = Decimal(float(np.finfo(np.float32).max))
-    for argument, value, truth in zip(arguments, got, truths_of(name, arguments), strict=True):
+    for argument, value, truth in zip(
+        arguments, got, truths_of(name, arguments), strict=True
+    ):
         if abs(truth) > largest:
             assert np.isinf(value), argument
             continue
         unit = Decimal(float(np.spacing(np.float32(abs(truth)))))
-        assert abs(Decimal(float(value)) - truth) <= UNITS * unit, (argument, value, truth)
+        assert abs(Decimal(float(value)) - truth) <= UNITS * unit, (
+            argument,
+            value,
+            truth,
+        )
 
 
 @every("name", TRUTHS)

@@ -15,7 +15,11 @@ from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
 SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
 """Instructions that take their shape from ``dst``."""
-RULES = [(name, rule) for name, record in sorted(INSTRUCTIONS.items()) for rule in record.rules]
+RULES = [
+    (name, rule)
+    for name, record in sorted(INSTRUCTIONS.items())
+    for rule in record.rules
+]
 EDGES = [(*key, number) for key in sorted(LIMITS) for number in range(len(LIMITS[key]))]
 NUMBERS = (OperandKind.VECTOR_OR_NUMBER, OperandKind.TILE_OR_NUMBER)
 WITHOUT_DATA = (OperandKind.NUMBER, OperandKind.INDEX)
@@ -44,7 +48,9 @@ def test_a_rule_at_its_limit_and_just_over_it(name, rule, number):
 
     others = tuple(one for one in record.rules if one.__name__ != rule)
     assert len(others) == len(record.rules) - 1
-    assert edge.text not in refusal(edge.illegal, dataclasses.replace(record, rules=others))
+    assert edge.text not in refusal(
+        edge.illegal, dataclasses.replace(record, rules=others)
+    )
 
 
 def check_structure(error):
@@ -70,7 +76,9 @@ def refusal(use, record):
 
 
 def declared_role(record, name):
-    (role,) = (one for one in (*record.operands, *record.destinations) if one.name == name)
+    (role,) = (
+        one for one in (*record.operands, *record.destinations) if one.name == name
+    )
     return role
 
 
@@ -78,7 +86,9 @@ def use(name, role, **changes):
     """A use of an example's shapes, with another buffer or dtype at one role."""
     record = INSTRUCTIONS[name]
     # An example with a tile there, and with every destination.
-    everything = {one.name: one.buffers[0] for one in (*record.operands, *record.destinations)}
+    everything = {
+        one.name: one.buffers[0] for one in (*record.operands, *record.destinations)
+    }
     call = drawn(name, random.Random(1).choice, everything)
 
     def tensor(at):
@@ -93,7 +103,9 @@ def use(name, role, **changes):
 
     first, *rest = (tensor(one.name) for one in record.destinations)
     operands = {one.name: tensor(one.name) for one in record.operands}
-    return Use(operands, call.options, first, tuple(rest), None, call.engine, call.machine)
+    return Use(
+        operands, call.options, first, tuple(rest), None, call.engine, call.machine
+    )
 
 
 @every("name, role", ROLES)
@@ -116,7 +128,9 @@ def test_a_dtype_that_a_record_does_not_declare(name, role):
     declared = declared_role(record, role)
     allowed = DTYPES if declared.dtypes is None else declared.dtypes
     for dtype in set(DTYPES) - set(allowed):
-        with pytest.raises(DtypeError, match=f"{name} takes {role} of certain dtypes") as caught:
+        with pytest.raises(
+            DtypeError, match=f"{name} takes {role} of certain dtypes"
+        ) as caught:
             use(name, role, dtype=dtype_name(dtype)).check(record)
         check_structure(caught.value)
         assert caught.value.happened == f"{name} got {role} of {dtype_name(dtype)}"
@@ -135,7 +149,8 @@ def test_something_else_in_a_tiles_place(name, role):
         values = ["no tile"] if declared.optional else ["no tile", None]
         values += [] if declared.takes in NUMBERS else [3.0]
         wrong = [
-            dataclasses.replace(legal, operands={**legal.operands, role: value}) for value in values
+            dataclasses.replace(legal, operands={**legal.operands, role: value})
+            for value in values
         ]
     for each in wrong:
         rule = f"{name} takes {declared.takes.value} as {role}"

@@ -10,7 +10,9 @@ from difftest.simulator.instructions import irregular_masks, masked
 from tests.every import every
 from tests.unit.simulator.on_tiles import written
 
-DATA = np.random.default_rng(5).permutation(16 * 16).astype(np.float32).reshape(16, 16) + 1
+DATA = (
+    np.random.default_rng(5).permutation(16 * 16).astype(np.float32).reshape(16, 16) + 1
+)
 
 
 def assigned(shape, compute):
@@ -37,7 +39,9 @@ def agree(kernel, data=DATA):
 DIFFERENCE = assigned(
     (16, 1), lambda x, mask: nisa.tensor_reduce(np.subtract, x, axis=1, mask=mask)
 )
-STATISTICS = assigned((16, 6), lambda x, mask: nisa.bn_stats(nl.minimum(x, 9.0), mask=mask))
+STATISTICS = assigned(
+    (16, 6), lambda x, mask: nisa.bn_stats(nl.minimum(x, 9.0), mask=mask)
+)
 COPY = assigned((16, 16), lambda x, mask: nl.copy(x, mask=mask))
 ADDED_UP = assigned((16, 16), lambda x, mask: accumulated(x, mask))
 
@@ -48,7 +52,9 @@ def accumulated(x, mask):
     reset = nisa.reduce_cmd.reset_reduce
     reduce = nisa.reduce_cmd.reduce
     nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reset)
-    nisa.activation(nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reduce, mask=mask)
+    nisa.activation(
+        nl.copy, x, reduce_op=np.add, reduce_res=total, reduce_cmd=reduce, mask=mask
+    )
     return nl.multiply(nl.ones((16, 16), nl.float32), total)
 
 
@@ -63,7 +69,9 @@ def test_an_identity_that_is_none(name, monkeypatch):
 
     def reduced(x, mask):
         x = nl.copy(x, dtype=nl.int32) if "bitwise" in name else x
-        return nisa.tensor_reduce(getattr(np, name), x, axis=1, dtype=x.dtype, mask=mask)
+        return nisa.tensor_reduce(
+            getattr(np, name), x, axis=1, dtype=x.dtype, mask=mask
+        )
 
     kernel = assigned((16, 1), reduced)
     neutral = irregular_masks.NEUTRAL[name]
@@ -84,7 +92,9 @@ def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
 def test_rows_that_keep_what_was_left_out(monkeypatch):
     by_row = irregular_masks.by_row
     monkeypatch.setattr(
-        irregular_masks, "by_row", lambda call, values, inner: by_row(call, values, inner | True)
+        irregular_masks,
+        "by_row",
+        lambda call, values, inner: by_row(call, values, inner | True),
     )
     assert not agree(STATISTICS)
 

@@ -39,7 +39,9 @@ def test_a_product_of_subnormal_numbers_among_others_has_the_same_bits():
         assert_array_equal(multiplied(stationary, moving), product(stationary, moving))
     for up, down in ((60, 55), (100, -64), (120, -64)):
         large = stationary * np.float32(2.0**up)
-        small = np.where(moving[:, :1] < 0, moving * np.float32(2.0**down), np.float32(1e-40))
+        small = np.where(
+            moving[:, :1] < 0, moving * np.float32(2.0**down), np.float32(1e-40)
+        )
         assert_array_equal(multiplied(large, small), product(large, small))
 
 
@@ -58,7 +60,9 @@ def across_banks():
 
 
 REFUSED = {
-    ("nc_matmul takes a tile as stationary", "float "): lambda: nisa.nc_matmul(1.0, sbuf(16, 16)),
+    ("nc_matmul takes a tile as stationary", "float "): lambda: nisa.nc_matmul(
+        1.0, sbuf(16, 16)
+    ),
     (
         "a matmul accumulates inside one PSUM bank",
         "tile [8, 512] float32 in psum: bytes 1024 to 3071 of the partition",
@@ -74,7 +78,9 @@ REFUSED = {
     (
         "a product's mask says by its indices' shape which operand's free axis it limits",
         "indices of shape [1, 16]; both operands have 16 elements a partition",
-    ): lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), mask=nl.arange(16)[None, :] < 4),
+    ): lambda: nisa.nc_matmul(
+        sbuf(16, 16), sbuf(16, 16), mask=nl.arange(16)[None, :] < 4
+    ),
     ("nl.transpose takes two dimensions", "tile [16, 4, 2] float32 in sbuf"): (
         lambda: nl.transpose(sbuf(16, 4, 2))
     ),

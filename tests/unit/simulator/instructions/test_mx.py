@@ -11,7 +11,12 @@ from difftest.simulator.dtypes import FLOAT4_E2M1FN_X4, FLOAT8_E4M3FN_X4, FLOAT8
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
-from difftest.simulator.instructions.mx import nc_matmul_mx, quantize_mx, scale_places, unpack
+from difftest.simulator.instructions.mx import (
+    nc_matmul_mx,
+    quantize_mx,
+    scale_places,
+    unpack,
+)
 from difftest.simulator.trace_json import trace_from_json, trace_to_json
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
@@ -41,7 +46,9 @@ def observed(compute, *arrays, machine=TRN3):
     seen = []
 
     def kernel(*tensors):
-        seen.extend(t._elements().copy() for t in compute(*(nl.load(t) for t in tensors)))
+        seen.extend(
+            t._elements().copy() for t in compute(*(nl.load(t) for t in tensors))
+        )
 
     launch(kernel, arrays, machine=machine)
     return seen

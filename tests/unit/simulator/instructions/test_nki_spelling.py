@@ -34,7 +34,9 @@ ELSEWHERE = {
 
 def assert_same(call):
     """Assert that the record, issued directly, and the current dialect's call agree bit by bit."""
-    for number, (one, other) in enumerate(zip(call.run("record"), call.run("nki"), strict=True)):
+    for number, (one, other) in enumerate(
+        zip(call.run("record"), call.run("nki"), strict=True)
+    ):
         found = difference(call, one, other)
         assert not found, f"{call!r}, destination {number}: {found}"
 

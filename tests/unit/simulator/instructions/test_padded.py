@@ -48,7 +48,9 @@ def in_sbuf(tile):
 
 
 def stored(result, used):
-    out = today_nl.ndarray((used, *result.shape[1:]), result.dtype, buffer=today_nl.shared_hbm)
+    out = today_nl.ndarray(
+        (used, *result.shape[1:]), result.dtype, buffer=today_nl.shared_hbm
+    )
     today.dma_copy(out, result[0:used])  # the use
     return out
 
@@ -63,7 +65,14 @@ def test_the_error_names_the_tensor_that_was_never_written_and_its_first_reader(
         today.dma_copy(lanes[0:USED], x)
         doubled = made(today.tensor_scalar, lanes.shape, lanes, today_nl.multiply, 2.0)
         sums = new((ROWS, 1))
-        made(today.activation_reduce, lanes.shape, today_nl.exp, doubled, today_nl.add, sums)
+        made(
+            today.activation_reduce,
+            lanes.shape,
+            today_nl.exp,
+            doubled,
+            today_nl.add,
+            sums,
+        )
         return stored(sums, USED + 1)
 
     with pytest.raises(UnwrittenError) as caught:
@@ -72,7 +81,10 @@ def test_the_error_names_the_tensor_that_was_never_written_and_its_first_reader(
     assert "1 of 4 elements" in text
     assert "the first at [3, 0]" in text
     assert "they came from [3:8, 0:16] of tensor " in text
-    assert "lanes = today_nl.ndarray((ROWS, COLUMNS), F32)  # the allocation, read by" in text
+    assert (
+        "lanes = today_nl.ndarray((ROWS, COLUMNS), F32)  # the allocation, read by"
+        in text
+    )
     assert "read by tensor_scalar at" in text
 
 
@@ -83,7 +95,9 @@ def test_a_product_that_is_overwritten_is_no_part_of_the_sum(plain, accumulate):
     def kernel(x, again):
         whole = today_nl.ones((COLUMNS, ROWS), F32)
         ones = today_nl.ones((COLUMNS, 5), F32)
-        turned = in_sbuf(made(today.nc_transpose, (COLUMNS, ROWS), padded(x), buffer=today_nl.psum))
+        turned = in_sbuf(
+            made(today.nc_transpose, (COLUMNS, ROWS), padded(x), buffer=today_nl.psum)
+        )
         total = new((ROWS, 5), F32, today_nl.psum)
         today.nc_matmul(total, turned, ones)
         today.nc_matmul(total, whole, ones, accumulate=again)
@@ -145,7 +159,11 @@ def test_padded_columns_of_an_mx_product(side, extra):
         for _ in range(2):
             today.nc_matmul_mx(product, left, right, left_scale, right_scale)
         kept = in_sbuf(product)
-        kept = kept[0:stored_columns] if side == "stationary" else kept[:, 0:stored_columns]
+        kept = (
+            kept[0:stored_columns]
+            if side == "stationary"
+            else kept[:, 0:stored_columns]
+        )
         return stored(kept, kept.shape[0])
 
     if extra:

@@ -65,7 +65,9 @@ def attention(q, k, v, summed):
 @MODES
 @every("summed", [0, 1])
 def test_attention(plain, summed):
-    q, k, v = (RNG.standard_normal((rows, 64)).astype(np.float32) for rows in (40, 70, 70))
+    q, k, v = (
+        RNG.standard_normal((rows, 64)).astype(np.float32) for rows in (40, 70, 70)
+    )
     if summed:
         with pytest.raises(UnwrittenError):
             launch(attention, [q, k, v, summed], plain=plain)
@@ -86,5 +88,7 @@ def test_an_output_that_is_stored_as_other_bits(plain):
         nisa.dma_copy(out.view(nl.int16), tile.view(nl.int16))
         return out
 
-    with pytest.raises(UnwrittenError, match="the kernel returned what nothing had written"):
+    with pytest.raises(
+        UnwrittenError, match="the kernel returned what nothing had written"
+    ):
         launch(kernel, [np.ones((10, 12), np.float32)], plain=plain)

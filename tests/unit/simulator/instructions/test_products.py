@@ -13,7 +13,11 @@ from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import products
-from difftest.simulator.instructions.products import PADDINGS, chosen_padding, is_uniform
+from difftest.simulator.instructions.products import (
+    PADDINGS,
+    chosen_padding,
+    is_uniform,
+)
 from difftest.simulator.program_scheduler import one_thread
 from tests.every import every
 
@@ -58,7 +62,9 @@ def check_places(multiply, depth, rows, columns, dtype=np.float32):
     assert_array_equal(equal, np.repeat(equal[:1], rows, axis=0))
     whole = multiply(left, right)
     for count in {1, 2, columns // 3 + 1, columns}:
-        assert_array_equal(multiply(left, right[:, columns - count :]), whole[:, columns - count :])
+        assert_array_equal(
+            multiply(left, right[:, columns - count :]), whole[:, columns - count :]
+        )
     for count in {1, rows // 2 + 1}:
         assert_array_equal(multiply(left[:, :count], right), whole[:count])
     wide = left.astype(np.float64), right.astype(np.float64)
@@ -120,7 +126,9 @@ def test_infinities_stay_where_they_are():
     right = normal(64, 40)
     right[:, 39] = np.inf
     for multiply in (in_order, *map(framed, PADDINGS)):
-        with np.errstate(invalid="ignore"):  # BLAS multiplies what its registers have beyond
+        with np.errstate(
+            invalid="ignore"
+        ):  # BLAS multiplies what its registers have beyond
             got = multiply(abs(left), right)
         assert np.isfinite(got[:, :39]).all()
         assert np.isposinf(got[:, 39]).all()
@@ -134,7 +142,9 @@ def test_without_a_frame_numpy_adds_the_terms(monkeypatch):
     for one, other in zip(left, right, strict=True):
         wanted += one[:, None] * other
     got = products.product(left, right)
-    assert abs(got - wanted).max() < 1e-5  # an ARM processor rounds a term and its sum at once
+    assert (
+        abs(got - wanted).max() < 1e-5
+    )  # an ARM processor rounds a term and its sum at once
     assert_array_equal(got, in_order(left, right))
 
 

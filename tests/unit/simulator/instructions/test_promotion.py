@@ -44,7 +44,10 @@ def test_the_documented_pairs(a, b, result):
         (ml_dtypes.bfloat16(2), "bfloat16"),
         (np.float32(2), "float32"),
         (np.bool_(True), "bool"),
-        (np.sqrt(2.0), "float32"),  # NumPy's 64-bit scalars are weak: what a host computes with
+        (
+            np.sqrt(2.0),
+            "float32",
+        ),  # NumPy's 64-bit scalars are weak: what a host computes with
         (np.prod((2, 3)), "int32"),
     ],
 )
@@ -71,4 +74,6 @@ def test_a_tile_and_a_scalar(tile, scalar, dtype):
         lambda x: (nl.add(x, scalar), nl.add(scalar, x), x + scalar, scalar + x), values
     ):
         assert result.dtype == dtype
-        np.testing.assert_allclose(result, values.astype(np.float64) + scalar, rtol=1e-6)
+        np.testing.assert_allclose(
+            result, values.astype(np.float64) + scalar, rtol=1e-6
+        )

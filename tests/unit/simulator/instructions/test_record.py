@@ -9,7 +9,15 @@ import weakref
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN1, TRN2, Engine, KernelError, NkiError, instructions, launch
+from difftest.simulator import (
+    TRN1,
+    TRN2,
+    Engine,
+    KernelError,
+    NkiError,
+    instructions,
+    launch,
+)
 from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
@@ -20,7 +28,13 @@ from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import result_like, tensor_tensor
-from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, ISA, Role, instruction
+from difftest.simulator.instructions.record import (
+    EFFECTS,
+    INSTRUCTIONS,
+    ISA,
+    Role,
+    instruction,
+)
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.cost_model import cost_evidence
@@ -29,7 +43,9 @@ from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
-CLASSIC_RECORDS = {name: record for name, record in INSTRUCTIONS.items() if record.classic}
+CLASSIC_RECORDS = {
+    name: record for name, record in INSTRUCTIONS.items() if record.classic
+}
 
 
 def test_each_record_is_complete():
@@ -63,9 +79,14 @@ def test_the_pages_of_a_record_are_documented(name):
 
 def test_each_documented_instruction_has_a_record():
     """activation_reduce is activation, and two engines' transposes are one."""
-    documented = {one.page for one in documented_names(CLASSIC) if one.section == "NKI ISA"}
+    documented = {
+        one.page for one in documented_names(CLASSIC) if one.section == "NKI ISA"
+    }
     assert documented == {
-        page for record in CLASSIC_RECORDS.values() for page in record.pages if page.startswith(ISA)
+        page
+        for record in CLASSIC_RECORDS.values()
+        for page in record.pages
+        if page.startswith(ISA)
     }
 
 
@@ -74,7 +95,8 @@ def test_the_timing_model_knows_each_instruction():
         name
         for name, record in CLASSIC_RECORDS.items()
         if any(
-            cost_evidence(record.name, record.purpose, engine, TRN2) for engine in record.engines
+            cost_evidence(record.name, record.purpose, engine, TRN2)
+            for engine in record.engines
         )
     }
     assert set(CLASSIC_RECORDS) == known
@@ -83,12 +105,16 @@ def test_the_timing_model_knows_each_instruction():
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="instruction nc_matmul is registered twice"):
 
-        @instruction(Engine.TENSOR, operands=(Role(name="data"),), result=result_like("data"))
+        @instruction(
+            Engine.TENSOR, operands=(Role(name="data"),), result=result_like("data")
+        )
         def nc_matmul(call, data):
             """Another."""
 
 
-@every("named, runs_on", [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)])
+@every(
+    "named, runs_on", [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)]
+)
 def test_the_engine_is_the_first_unless_named(named, runs_on):
     def kernel():
         tile = nl.zeros((4, 8), nl.float32)
@@ -112,7 +138,9 @@ def test_a_signature_is_checked_once(monkeypatch):
     """Another shape, dtype or memory is another signature; other data and places are not."""
     checked = []
     check = gate.check_call
-    monkeypatch.setattr(gate, "check_call", lambda *args: checked.append(args) or check(*args))
+    monkeypatch.setattr(
+        gate, "check_call", lambda *args: checked.append(args) or check(*args)
+    )
 
     def kernel():
         current().calls.clear()
@@ -131,11 +159,15 @@ def test_a_signature_is_checked_once(monkeypatch):
     assert [args[1].instruction.name for args in checked].count("tensor_tensor") == 5
 
 
-def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(monkeypatch):
+def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(
+    monkeypatch,
+):
     checked = []
     check = gate.check_call
     monkeypatch.setattr(gate, "_CALLS", {})
-    monkeypatch.setattr(gate, "check_call", lambda *args: checked.append(args) or check(*args))
+    monkeypatch.setattr(
+        gate, "check_call", lambda *args: checked.append(args) or check(*args)
+    )
 
     def kernel():
         tile = nl.zeros((8, 16), nl.float32)
@@ -173,7 +205,9 @@ def test_an_error_names_the_tensors_of_its_own_call():
         for places, name in ((first, "fits"), (second, "leaves")):
             index = nl.ndarray((8, 4), np.uint32, name=name, buffer=nl.sbuf)
             index[...] = nl.load(places)
-            row = nl.ndarray((8, 16), np.float32, name=f"row that {name}", buffer=nl.sbuf)
+            row = nl.ndarray(
+                (8, 16), np.float32, name=f"row that {name}", buffer=nl.sbuf
+            )
             row[...] = data
             nl.gather_flattened(row, index)
 
@@ -186,7 +220,9 @@ def test_an_error_names_the_tensors_of_its_own_call():
 def test_a_number_is_no_part_of_a_signature():
     """-0.0 equals 0.0, and is another number."""
     values = np.zeros((2, 3), np.float32)
-    plus, minus = on_tiles(lambda x: (nl.multiply(x, 0.0), nl.multiply(x, -0.0)), values)
+    plus, minus = on_tiles(
+        lambda x: (nl.multiply(x, 0.0), nl.multiply(x, -0.0)), values
+    )
     assert not np.signbit(plus).any()
     assert np.signbit(minus).all()
 
@@ -225,7 +261,8 @@ def test_options_that_are_equal_and_not_the_same_are_two_signatures(option, one,
 
     events = launch(kernel, machine=TRN2).trace.events[-2:]
     assert [repr(event.arguments[option]) for event in events] == [
-        repr(value.item() if isinstance(value, np.generic) else value) for value in (one, other)
+        repr(value.item() if isinstance(value, np.generic) else value)
+        for value in (one, other)
     ]
 
 
@@ -233,9 +270,13 @@ def test_options_that_are_equal_and_not_the_same_are_two_signatures(option, one,
 def test_an_option_that_the_trace_has_no_form_for(option):
     def kernel():
         tile = nl.zeros((4, 8), nl.float32)
-        gate.issue(INSTRUCTIONS["tensor_reduce"], (tile,), (nl_add(), (1,), option, False))
+        gate.issue(
+            INSTRUCTIONS["tensor_reduce"], (tile,), (nl_add(), (1,), option, False)
+        )
 
-    with pytest.raises(KernelError, match=r"an instruction got a (object|frozenset|complex)"):
+    with pytest.raises(
+        KernelError, match=r"an instruction got a (object|frozenset|complex)"
+    ):
         launch(kernel)
 
 
@@ -291,7 +332,9 @@ def test_the_options_of_a_record_are_arguments_of_aws(name):
 
 
 def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
-    known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
+    known = set().union(
+        *map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__)
+    )
     # accumulate is absent if the kernel left it to the compiler; nl.loop_reduce
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
 

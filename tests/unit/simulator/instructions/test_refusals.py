@@ -25,8 +25,8 @@ def random(low, high):
 
 
 CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that breaks it
-    "bitvec operators take integer operands of the data's width": lambda x, n: nisa.tensor_scalar(
-        n, nl.bitwise_or, 1.5
+    "bitvec operators take integer operands of the data's width": lambda x, n: (
+        nisa.tensor_scalar(n, nl.bitwise_or, 1.5)
     ),
     "bitvec operators take integer operands": lambda x, n: nl.bitwise_or(
         nl.copy(n, dtype=nl.uint8), 256
@@ -42,14 +42,18 @@ CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that brea
     "takes reduce_cmd as a member of nki.isa.reduce_cmd": lambda x, n: nisa.activation(
         nl.exp, x, reduce_op=np.add, reduce_cmd="reset"
     ),
-    "activation_reduce takes an operator of nki.language": lambda x, n: nisa.activation_reduce(
-        nl.exp, x, reduce_op=None, reduce_res=nl.ndarray((4, 1), nl.float32)
+    "activation_reduce takes an operator of nki.language": lambda x, n: (
+        nisa.activation_reduce(
+            nl.exp, x, reduce_op=None, reduce_res=nl.ndarray((4, 1), nl.float32)
+        )
     ),
-    "sequence_bounds takes segment_ids of shape": lambda x, n: nisa.sequence_bounds(segment_ids=x),
+    "sequence_bounds takes segment_ids of shape": lambda x, n: nisa.sequence_bounds(
+        segment_ids=x
+    ),
     "takes a tile indexed by a tile": lambda x, n: nisa.tensor_copy_dynamic_src(x),
     "32-bit integers": lambda x, n: nisa.iota(nl.arange(3)[None, :] * 2**31, nl.int32),
-    "local_gather is undefined for indices beyond src_buffer": lambda x, n: nisa.local_gather(
-        nl.zeros((16, 4), nl.float32), nl.full((16, 2), 4, nl.uint16)
+    "local_gather is undefined for indices beyond src_buffer": lambda x, n: (
+        nisa.local_gather(nl.zeros((16, 4), nl.float32), nl.full((16, 2), 4, nl.uint16))
     ),
     "nl.load_transpose2d takes two dimensions": lambda x, n: nl.load_transpose2d(
         hbm().reshape((2, 2, 8))

@@ -16,7 +16,9 @@ WITH_TIES = integers(5, 20, low=0, high=5, dtype=np.float32)
 NARROW = DATA.astype(ml_dtypes.bfloat16)
 LONG = normal(3, 2500, seed=3)
 LONG_WITH_TIES = integers(3, 2500, low=0, high=9, dtype=np.float32)
-CLUSTERED = np.sort(LONG, axis=1)  # all of the largest lie at the end, after the last whole fold
+CLUSTERED = np.sort(
+    LONG, axis=1
+)  # all of the largest lie at the end, after the last whole fold
 DATA_OF_ALL_KINDS = {
     "distinct": DATA,
     "ties": WITH_TIES,
@@ -47,7 +49,11 @@ def first_places(data, values):
 def test_max8_and_its_places(kind):
     data = DATA_OF_ALL_KINDS[kind]
     values, places = on_tiles(
-        lambda x: (nisa.max8(src=x), nisa.nc_find_index8(data=x, vals=nisa.max8(src=x))), data
+        lambda x: (
+            nisa.max8(src=x),
+            nisa.nc_find_index8(data=x, vals=nisa.max8(src=x)),
+        ),
+        data,
     )
     assert_array_equal(values, largest(data), strict=True)
     assert_array_equal(places, first_places(data, largest(data)), strict=True)
@@ -56,8 +62,12 @@ def test_max8_and_its_places(kind):
 
 @every("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
 def test_segment_ids_are_integers_from_0(ids):
-    with pytest.raises(NkiError, match="takes integers of at least 0 as segment_ids") as caught:
-        on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), np.array([ids], np.float32))
+    with pytest.raises(
+        NkiError, match="takes integers of at least 0 as segment_ids"
+    ) as caught:
+        on_tiles(
+            lambda x: nisa.sequence_bounds(segment_ids=x), np.array([ids], np.float32)
+        )
     assert f"at element {len(ids) - 1}" in caught.value.received
 
 
@@ -80,4 +90,6 @@ def test_the_documented_example_of_nonzero_with_count(dtype):
         return gate.issue(nonzero_with_count, (x,), (16, -1), dst=out)
 
     result = on_tiles(compute, NONZERO.astype(dtype))
-    assert_array_equal(result, np.array([[17, 18, 21, -1, -1, -1, -1, -1, 3]], np.int32))
+    assert_array_equal(
+        result, np.array([[17, 18, 21, -1, -1, -1, -1, -1, 3]], np.int32)
+    )

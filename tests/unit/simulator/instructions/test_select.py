@@ -27,14 +27,26 @@ REFUSED = [
         lambda x, p: nisa.affine_select((P >= X) & (P < 4), x, 0),
         "affine_select takes pred as one comparison of index expressions",
     ),
-    ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "pred as one comparison"),
-    ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "pred as one comparison"),
+    (
+        "an equality",
+        lambda x, p: nisa.affine_select(P == X, x, 0),
+        "pred as one comparison",
+    ),
+    (
+        "a tile as condition",
+        lambda x, p: nisa.affine_select(x > 0, x, 0),
+        "pred as one comparison",
+    ),
     (
         "a bound for each element",
         lambda x, p: ranged(x, bound1=x),
         "range_select takes bound1 as a vector",
     ),
-    ("where of a number", lambda x, p: nl.where(1, x, x), "nl.where takes a tile as condition"),
+    (
+        "where of a number",
+        lambda x, p: nl.where(1, x, x),
+        "nl.where takes a tile as condition",
+    ),
 ]
 
 

@@ -10,7 +10,12 @@ from difftest.simulator import NkiError
 from difftest.simulator.core import current
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import INSTRUCTIONS, MaskedValues
-from difftest.simulator.instructions.taint import MASKED_BITS, TAINT_DTYPE, TaintedArray, taint_bit
+from difftest.simulator.instructions.taint import (
+    MASKED_BITS,
+    TAINT_DTYPE,
+    TaintedArray,
+    taint_bit,
+)
 from difftest.simulator.strictness import muted
 from difftest.simulator.tile import Tile
 from tests.every import every
@@ -53,7 +58,11 @@ def apart(made):
 
 def bits(values):
     """Return packed elements, which are not numbers, as their bits."""
-    return values if values.dtype.kind in "biuf" else values.view(f"u{values.dtype.itemsize}")
+    return (
+        values
+        if values.dtype.kind in "biuf"
+        else values.view(f"u{values.dtype.itemsize}")
+    )
 
 
 def again(compute, values):
@@ -93,7 +102,9 @@ def look(compute, values, generator, seen, *, computes=True):
     followed = again(compute, marked)
     if plain is None or followed is None:
         return
-    for (value, _), (same, _) in zip(plain, followed if computes else plain, strict=True):
+    for (value, _), (same, _) in zip(
+        plain, followed if computes else plain, strict=True
+    ):
         np.testing.assert_array_equal(value, same)
     for at, mask in enumerate(masks):
         for stand_in in others(values[at], generator) if mask is not None else ():
@@ -106,7 +117,9 @@ def look(compute, values, generator, seen, *, computes=True):
                 differs = (value != other) & ~((value != value) & (other != other))
                 follows = (plane & taint_bit(at, MASKED_BITS)) != 0
                 if not reads.decided & taint_bit(at, MASKED_BITS):
-                    assert not (differs & ~np.broadcast_to(follows, differs.shape)).any()
+                    assert not (
+                        differs & ~np.broadcast_to(follows, differs.shape)
+                    ).any()
                 seen.append(follows.any() or reads.decided)
 
 
@@ -121,16 +134,29 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
         if call.name == name:
             meaning = call.instruction.meaning
             tiles = issued.operands
-            values = [one._engine_values() if isinstance(one, Tile) else one for one in tiles]
+            values = [
+                one._engine_values() if isinstance(one, Tile) else one for one in tiles
+            ]
             look(lambda values: meaning(call, *values), values, generator, seen)
         return results(call, issued)
 
     def moved(call, issued):
         tiles = issued.operands
-        if call.name == name and all(one is None or isinstance(one, Tile) for one in tiles):
-            values = [None if one is None else one._engine_values(unwritten=True) for one in tiles]
+        if call.name == name and all(
+            one is None or isinstance(one, Tile) for one in tiles
+        ):
+            values = [
+                None if one is None else one._engine_values(unwritten=True)
+                for one in tiles
+            ]
             moves = call.instruction.moves
-            look(lambda values: moves(call, *values), values, generator, seen, computes=False)
+            look(
+                lambda values: moves(call, *values),
+                values,
+                generator,
+                seen,
+                computes=False,
+            )
         return let_move(call, issued)
 
     with monkeypatch.context() as patched:
@@ -158,7 +184,9 @@ def test_a_side_that_decides_needs_no_other(ufunc):
     unknown = TaintedArray(Reads(), unknown, np.full(2, taint_bit(0, MASKED_BITS)))
     for made in (ufunc(unknown, known), ufunc(known, unknown)):
         assert (made.taint != 0).tolist() == follows.tolist()
-    sides = TaintedArray(Reads(), np.stack([unknown.values, known]), np.array([[1, 1], [0, 0]]))
+    sides = TaintedArray(
+        Reads(), np.stack([unknown.values, known]), np.array([[1, 1], [0, 0]])
+    )
     assert (ufunc.reduce(sides, axis=0).taint != 0).tolist() == follows.tolist()
 
 

@@ -25,7 +25,9 @@ def test_a_write_broadcasts_rounds_and_marks():
     write(target[0:2], np.array([[1.5, 2.5, -200, 3]], np.float32))
     assert target._storage.data[:2].tolist() == [[2, 2, -128, 3]] * 2
     assert target._unwritten().sum() == 4
-    write(target[2:3], np.array([[7, 8, 9, 10]]), np.array([[True, False, True, False]]))
+    write(
+        target[2:3], np.array([[7, 8, 9, 10]]), np.array([[True, False, True, False]])
+    )
     assert target._storage.data[2].tolist() == [7, 0, 9, 0]
     assert target._unwritten().sum() == 2
 
@@ -37,13 +39,18 @@ def test_an_element_that_is_named_more_than_once_is_given_one_value():
     i, j = np.mgrid[0:4, 0:4]
     for view, same in (
         (tile(4, 1).broadcast_to((4, 3)), np.full((4, 3), 5, np.float32)),
-        (target._with_pattern(Pattern(0, (4, 4, 4), (7, 1, 1))), np.stack([row[i + j]] * 4)),
+        (
+            target._with_pattern(Pattern(0, (4, 4, 4), (7, 1, 1))),
+            np.stack([row[i + j]] * 4),
+        ),
     ):
         write(view, same)
         assert_array_equal(view._elements(), same)
         other = same.copy()
         other.flat[1] += 1
-        with pytest.raises(ShapeError, match="names an element more than once gives it one value"):
+        with pytest.raises(
+            ShapeError, match="names an element more than once gives it one value"
+        ):
             write(view, other)
         write(view, other, other == same)
         assert_array_equal(view._elements(), same)
@@ -56,10 +63,17 @@ def test_a_result_fills_its_destination_partition_by_partition():
     write(target, values)
     assert_array_equal(target._elements(), np.stack([values] * 3, axis=1))
     write(tile(4, 6), np.ones((4, 2, 3), np.float32))
-    for wrong in (np.ones((6, 4)), np.ones((4, 5)), np.ones((3, 1)), np.ones((4, 2, 3, 1, 2))):
+    for wrong in (
+        np.ones((6, 4)),
+        np.ones((4, 5)),
+        np.ones((3, 1)),
+        np.ones((4, 2, 3, 1, 2)),
+    ):
         with pytest.raises(ShapeError, match="its destination's shape") as caught:
             write(tile(4, 6), wrong.astype(np.float32))
-        assert f"values of shape {list(wrong.shape)} for t [4, 6]" in caught.value.received
+        assert (
+            f"values of shape {list(wrong.shape)} for t [4, 6]" in caught.value.received
+        )
 
 
 def test_a_result_does_not_share_its_memory_with_an_operand():

@@ -29,7 +29,8 @@ with embedded():
         f"{module.name.split('.')[1]}.{name}": value
         for module in pkgutil.walk_packages([str(FOLDER)], "kernels.")
         for name, value in vars(importlib.import_module(module.name)).items()
-        if isinstance(value, nki.Kernel | NkiKernel) and value.function.__module__ == module.name
+        if isinstance(value, nki.Kernel | NkiKernel)
+        and value.function.__module__ == module.name
     }
 
 
@@ -50,7 +51,9 @@ def agree(kernel, *arrays, grid=(), units=0, **parameters):
         run = launch(kernel, copies, parameters, grid=grid, plain=plain)
         results.append((run.outputs, run.unwritten, copies))
     (fast, fast_gaps, fast_arrays), (plain, plain_gaps, plain_arrays) = results
-    assert fast or any(not np.array_equal(a, b) for a, b in zip(arrays, fast_arrays, strict=True))
+    assert fast or any(
+        not np.array_equal(a, b) for a, b in zip(arrays, fast_arrays, strict=True)
+    )
     for one, other in zip((*fast, *fast_arrays), (*plain, *plain_arrays), strict=True):
         assert_units_apart(one, other, units)
     for one, other in zip(fast_gaps, plain_gaps, strict=True):
@@ -63,21 +66,41 @@ def assert_units_apart(one, other, units):
         assert_array_equal(one, other, strict=True)
         return
     assert (one.dtype, one.shape) == (other.dtype, other.shape)
-    unit = float(ml_dtypes.finfo(one.dtype).eps) * np.abs(other.astype(np.float64)).max()
-    assert np.abs(one.astype(np.float64) - other.astype(np.float64)).max() <= units * unit
+    unit = (
+        float(ml_dtypes.finfo(one.dtype).eps) * np.abs(other.astype(np.float64)).max()
+    )
+    assert (
+        np.abs(one.astype(np.float64) - other.astype(np.float64)).max() <= units * unit
+    )
 
 
-APPLIES_FUNCTIONS = {"softmax_rows", "rms_norm_rows", "attention_heads", "gated_mlp_rows"}
-IMAGE = (integers(1, 128, 4, 5), integers(128, 128, 3, 2)[..., [0, 1, 1]], integers(128))
+APPLIES_FUNCTIONS = {
+    "softmax_rows",
+    "rms_norm_rows",
+    "attention_heads",
+    "gated_mlp_rows",
+}
+IMAGE = (
+    integers(1, 128, 4, 5),
+    integers(128, 128, 3, 2)[..., [0, 1, 1]],
+    integers(128),
+)
 CALLS = {
     "vector_add_naive": [((integers(7), integers(7, seed=1)), {})],
     "vector_add_tiled": [((integers(256), integers(256, seed=1)), {})],
     "vector_add_stream": [((integers(512), integers(512, seed=1)), {"FREE_DIM": 2})],
-    "matrix_transpose": [((integers(256, 128),), {}), ((integers(128, 384),), {"STORE_TILES": 2})],
+    "matrix_transpose": [
+        ((integers(256, 128),), {}),
+        ((integers(128, 384),), {"STORE_TILES": 2}),
+    ],
     "transpose_by_tiles": [((integers(128, 256),), {})],
     "nki_matmul_tiled_": [
         (
-            (integers(128, 64), integers(128, 96, seed=1), np.zeros((64, 96), np.float32)),
+            (
+                integers(128, 64),
+                integers(128, 96, seed=1),
+                np.zeros((64, 96), np.float32),
+            ),
             {"TILE_M": 32, "TILE_K": 64, "TILE_N": 48},
         )
     ],
@@ -94,13 +117,19 @@ CALLS = {
     "rms_norm_rows": [((integers(130, 7), integers(7)), {"eps": 0.5})],
     "rope_rows": [((integers(130, 6), integers(130, 3), integers(130, 3)), {})],
     "attention_heads": [
-        ((integers(2, 3, 8), integers(1, 130, 8), integers(1, 130, 8)), {"causal": causal})
+        (
+            (integers(2, 3, 8), integers(1, 130, 8), integers(1, 130, 8)),
+            {"causal": causal},
+        )
         for causal in (False, True)
     ],
     "gated_mlp_rows": [
         ((integers(3, 130), integers(130, 5), integers(130, 5), integers(5, 130)), {})
     ],
-    "fused_conv2d_maxpool": [(IMAGE, {}), ((IMAGE[0][..., :4], *IMAGE[1:]), {"pool_size": 2})],
+    "fused_conv2d_maxpool": [
+        (IMAGE, {}),
+        ((IMAGE[0][..., :4], *IMAGE[1:]), {"pool_size": 2}),
+    ],
 }
 
 
@@ -125,9 +154,16 @@ def test_a_kernel_runs_in_both_modes(number, name):
     kernel = KERNELS[name]
     units = 4 if kernel.__name__ in APPLIES_FUNCTIONS else 0
     dtypes = (np.float32, ml_dtypes.bfloat16)
-    for dtype in dtypes if NIGHTLY and kernel.__name__ in CALLS else dtypes[number % 2 :][:1]:
+    for dtype in (
+        dtypes if NIGHTLY and kernel.__name__ in CALLS else dtypes[number % 2 :][:1]
+    ):
         for arrays, parameters in CALLS.get(kernel.__name__, [(IMAGE, {})]):
-            agree(kernel, *(array.astype(dtype) for array in arrays), units=units, **parameters)
+            agree(
+                kernel,
+                *(array.astype(dtype) for array in arrays),
+                units=units,
+                **parameters,
+            )
 
 
 # After an example of the documentation's page of nl.mgrid.
@@ -136,7 +172,9 @@ def loads_and_stores_of_halves(x):
     half = x.shape[1] // 2
     i_p, i_f = nl.mgrid[0 : x.shape[0], 0:half]
     for part in nl.affine_range(2):
-        nl.store(out[i_p, part * half + i_f], nl.load(x[i_p, part * half + i_f]) * (part + 1))
+        nl.store(
+            out[i_p, part * half + i_f], nl.load(x[i_p, part * half + i_f]) * (part + 1)
+        )
     return out
 
 

@@ -51,7 +51,8 @@ LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
 def test_integers_of_32_bits_wrap_where_all_are_of_32_bits(dtypes, result, expected):
     """Elsewhere float32 arithmetic rounds, and a cast saturates (v2.32.0, nisa.tensor_tensor)."""
     left, right = (
-        values.astype(d) for values, d in zip((LARGE, LARGE * 0 + 1), dtypes, strict=True)
+        values.astype(d)
+        for values, d in zip((LARGE, LARGE * 0 + 1), dtypes, strict=True)
     )
     found = run(lambda x, y: nl.add(x, y, dtype=getattr(nl, result)), left, right)
     assert_array_equal(found.astype(np.float64), [expected])
@@ -103,7 +104,9 @@ def test_a_mask_that_leaves_nothing_excuses_nothing(error, compute):
     [
         lambda x, mask: nisa.max8(src=x, mask=mask),
         lambda x, mask: nisa.nc_find_index8(data=x, vals=nl.copy(x[:, 0:8]), mask=mask),
-        lambda x, mask: nisa.nc_match_replace8(data=x, vals=nl.copy(x[:, 0:8]), imm=0.0, mask=mask),
+        lambda x, mask: nisa.nc_match_replace8(
+            data=x, vals=nl.copy(x[:, 0:8]), imm=0.0, mask=mask
+        ),
     ],
 )
 def test_a_mask_does_not_make_a_row_that_is_too_long_legal(search):
@@ -199,7 +202,11 @@ def test_a_bool_is_a_uint8_to_bitvec_operators():
         (lambda x: x << 7): [128, 0],
         (lambda x: x & 2): [0, 0],
         (lambda x: x | 2): [3, 2],
-        (lambda x: nisa.tensor_tensor(x, nl.full((1, 2), 2, nl.int32), nl.right_shift)): [0, 0],
+        (
+            lambda x: nisa.tensor_tensor(
+                x, nl.full((1, 2), 2, nl.int32), nl.right_shift
+            )
+        ): [0, 0],
     }
     for compute, expected in table.items():
         assert_array_equal(run(compute, bits), [expected])
@@ -210,9 +217,13 @@ def test_bitvec_operators_keep_the_low_bits():
     values = np.array([[254, 7]], np.uint8)
     found = run(lambda x: nl.bitwise_or(x, x, dtype=nl.int8), values)
     assert_array_equal(found, np.array([[-2, 7]], np.int8), strict=True)
-    found = run(lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values)
+    found = run(
+        lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values
+    )
     assert_array_equal(found, [[-2, 7]])
-    found = run(lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values)
+    found = run(
+        lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values
+    )
     assert_array_equal(found, [[-1]])
 
 
@@ -238,7 +249,9 @@ def test_a_reduction_into_its_own_data_comes_after_the_result():
 def test_the_registers_are_the_engines_whatever_the_partitions():
     def add_up(x):
         total = nl.zeros((4, 1), nl.float32)
-        nisa.activation(nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.activation(
+            nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce
+        )
         nisa.activation(
             nl.copy,
             x[0:2],
@@ -283,7 +296,9 @@ def test_what_a_mask_leaves_out_lies_outside_of_a_vector_with_a_hole():
         vector[0:3] = nl.copy(x[0:3, 0:1])
         row = nl.arange(4)[:, None]
         made = nl.zeros((4, 6), nl.float32)
-        made[...] = nisa.tensor_scalar(x, np.add, vector[row + 1, 0], mask=OUTSIDE.p < 2)
+        made[...] = nisa.tensor_scalar(
+            x, np.add, vector[row + 1, 0], mask=OUTSIDE.p < 2
+        )
         return made[0:2]
 
     assert_array_equal(run(add, ROWS), ROWS[0:2] + ROWS[1:3, 0:1])
@@ -338,7 +353,9 @@ def test_a_copy_to_an_offset_has_its_sources_shape():
 
 def test_the_gpsimd_engine_reads_no_vector_in_psum():
     def power(x):
-        return nisa.tensor_scalar(x, nl.power, nl.zeros((4, 1), nl.float32, buffer=nl.psum))
+        return nisa.tensor_scalar(
+            x, nl.power, nl.zeros((4, 1), nl.float32, buffer=nl.psum)
+        )
 
     with pytest.raises(BufferError, match="GpSimd"):
         run(power, ROWS)
@@ -358,7 +375,10 @@ def filled(**arguments):
 ROW, COLUMN = np.mgrid[0:4, 0:6]
 MADE_OUTSIDE = {
     "an index": (lambda x: nl.copy(x[OUTSIDE.p, 5 - OUTSIDE.x]), ROWS[:, ::-1]),
-    "beside one of the kernel": (lambda x: nl.copy(x[nl.arange(4)[:, None], COLUMNS]), ROWS),
+    "beside one of the kernel": (
+        lambda x: nl.copy(x[nl.arange(4)[:, None], COLUMNS]),
+        ROWS,
+    ),
     "added to one of the kernel": (
         lambda x: nl.copy(x[OUTSIDE.p, 2 * nl.mgrid[0:4, 0:6].x - OUTSIDE.x]),
         ROWS,

@@ -36,7 +36,9 @@ def into(shape, dtype, fill):
 
 def test_without_either_the_oracle_cannot_be_imported(monkeypatch):
     monkeypatch.delitem(MEANINGS, "max8")
-    with pytest.raises(TypeError, match="neither a meaning nor a reason to have none for max8"):
+    with pytest.raises(
+        TypeError, match="neither a meaning nor a reason to have none for max8"
+    ):
         importlib.reload(comparison)
 
 
@@ -51,11 +53,15 @@ def doubled(x):
 
 def test_wrong_arithmetic_is_told_by_its_line(monkeypatch):
     np.testing.assert_array_equal(judged(doubled, X), 2 * X)
-    monkeypatch.setattr(elementwise, "apply_operator", lambda op, left, right: left + right)
+    monkeypatch.setattr(
+        elementwise, "apply_operator", lambda op, left, right: left + right
+    )
     with pytest.raises(OracleError) as error:
         judged(doubled, X)
     happened, received, where = str(error.value).splitlines()
-    assert happened.startswith("tensor_scalar wrote other values to dst than it means: 95 of 96")
+    assert happened.startswith(
+        "tensor_scalar wrote other values to dst than it means: 95 of 96"
+    )
     assert happened.endswith("elements differ, the first at [0, 0]")
     assert received == "  received: 2.0 in the simulator, 0.0 literally"
     assert "# here" in where
@@ -67,7 +73,9 @@ def rounded_wrongly(values, dtype):
 
 def test_wrong_rounding_is_seen(monkeypatch):
     def cast(x):
-        return into((4, 24), nl.bfloat16, lambda t: nisa.tensor_scalar(t, x, nl.multiply, 0.3))
+        return into(
+            (4, 24), nl.bfloat16, lambda t: nisa.tensor_scalar(t, x, nl.multiply, 0.3)
+        )
 
     judged(cast, X)
     monkeypatch.setattr(gate, "round_to", rounded_wrongly)
@@ -95,7 +103,9 @@ def test_a_wrong_view_is_seen(monkeypatch):
         return into((4, 6, 4), nl.float32, lambda t: nisa.tensor_copy(t, view))
 
     judged(turned, X)
-    monkeypatch.setattr(views.Views, "permute", lambda self, dims: self.reshape((4, 6, 4)))
+    monkeypatch.setattr(
+        views.Views, "permute", lambda self, dims: self.reshape((4, 6, 4))
+    )
     with pytest.raises(OracleError, match="tensor_copy"):
         judged(turned, X)
 
@@ -134,7 +144,9 @@ def test_two_cores_are_followed():
         nisa.dma_copy(out[:, first : first + half], tile)
         return out
 
-    np.testing.assert_array_equal(launch(kernel, (X,), grid=(2,), plain=True).outputs[0], X + 1)
+    np.testing.assert_array_equal(
+        launch(kernel, (X,), grid=(2,), plain=True).outputs[0], X + 1
+    )
 
 
 # -- the three errors of the second simulator ------------------------------------------------------
@@ -145,13 +157,17 @@ NEAR = np.array([[2**24, 2**24 + 1]], np.int32)
 def test_integers_of_32_bits_are_compared_exactly_where_the_engine_does():
     """On the GpSimd Engine; the Vector Engine compares in float32."""
     equal = judged(
-        lambda x, y: into((1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.equal)),
+        lambda x, y: into(
+            (1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.equal)
+        ),
         NEAR,
         NEAR[:, ::-1].copy(),
     )
     assert not equal.any()
     largest = judged(
-        lambda x, y: into((1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.maximum)),
+        lambda x, y: into(
+            (1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.maximum)
+        ),
         NEAR,
         NEAR[:, ::-1].copy(),
     )
@@ -161,7 +177,9 @@ def test_integers_of_32_bits_are_compared_exactly_where_the_engine_does():
 def test_a_product_whose_partial_sums_overflow_is_left_open():
     """The order of its sum decides whether it is an infinity, NaN or a number."""
     x = np.ones((128, 8), np.float32)
-    x[:, 0] = np.where(np.arange(128) % 3, -2e19, 2e19)  # each product is beyond float32
+    x[:, 0] = np.where(
+        np.arange(128) % 3, -2e19, 2e19
+    )  # each product is beyond float32
 
     def product(x):
         made = nl.ndarray((8, 8), nl.float32, buffer=nl.psum)
@@ -180,7 +198,9 @@ def test_a_product_whose_partial_sums_overflow_is_left_open():
 def test_a_bias_of_any_dtype_is_added(dtype):
     def biased(x):
         bias = nl.full((4, 1), 3, dtype)
-        return into((4, 24), nl.float32, lambda t: nisa.activation(t, nl.relu, x, bias=bias))
+        return into(
+            (4, 24), nl.float32, lambda t: nisa.activation(t, nl.relu, x, bias=bias)
+        )
 
     np.testing.assert_array_equal(judged(biased, X), X + 3)
 
@@ -205,7 +225,9 @@ def test_the_backend_calls_a_disagreement_a_crash_of_its_own(monkeypatch):
 
     call = KernelCall(kernel=kernel, inputs=(X,))
     assert isinstance(PlainSimulator().run(call), Completed)
-    monkeypatch.setattr(elementwise, "apply_operator", lambda op, left, right: left + right)
+    monkeypatch.setattr(
+        elementwise, "apply_operator", lambda op, left, right: left + right
+    )
     outcome = PlainSimulator().run(call)
     assert isinstance(outcome, Crashed)
     assert isinstance(outcome.error, OracleError)

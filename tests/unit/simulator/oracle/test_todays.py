@@ -56,7 +56,9 @@ def in_older_loops(x):
 def partly_negative_zeros(x):
     kept = nl.copy(x)
     nisa.memset(kept[:, 0:9], -0.0)
-    return into((1, 24), nl.float32, lambda t: nisa.tensor_partition_reduce(t, nl.add, kept))
+    return into(
+        (1, 24), nl.float32, lambda t: nisa.tensor_partition_reduce(t, nl.add, kept)
+    )
 
 
 def product_of_subnormals(x):
@@ -77,16 +79,23 @@ CALLS = {
     "a hole that a copy moves and fills": lambda x: into(
         (4, 7),
         nl.float32,
-        lambda t: [nisa.tensor_copy(t[:, 0:4], x[:, 0:4]), nisa.tensor_copy(t[:, 3:7], t[:, 1:5])],
+        lambda t: [
+            nisa.tensor_copy(t[:, 0:4], x[:, 0:4]),
+            nisa.tensor_copy(t[:, 3:7], t[:, 1:5]),
+        ],
     )[:, 0:6],
     "E8M0 has no zero": lambda x: into(
-        (4, 24), nl.float8_e8m0fnu, lambda t: [nisa.memset(t, 2), nisa.memset(t[:, 0:3], 0)]
+        (4, 24),
+        nl.float8_e8m0fnu,
+        lambda t: [nisa.memset(t, 2), nisa.memset(t[:, 0:3], 0)],
     ).view(nl.uint8),
     "a sum of -0.0": partly_negative_zeros,
     "a product of subnormals": product_of_subnormals,
     "results that overlap": sum_into_its_own_result,
     "nonzero_with_count": lambda x: into(
-        (4, 25), nl.int32, lambda t: [nisa.memset(t, 7), nisa.nonzero_with_count(t, x, 5)]
+        (4, 25),
+        nl.int32,
+        lambda t: [nisa.memset(t, 7), nisa.nonzero_with_count(t, x, 5)],
     ),
     "while_loop": counted_down,
     "dynamic_range": in_older_loops,
@@ -122,17 +131,23 @@ WRONG = [
     lambda x: nisa.tensor_tensor(tile(), x, x[:, 0:1], nl.add),
     lambda x: nisa.tensor_tensor(tile((4, 12)), x, x, nl.add),
     lambda x: nisa.tensor_scalar(tile(), x, nl.add, None),
-    lambda x: nisa.tensor_scalar(tile(), x, nl.add, nl.copy(x[:, 0:1], dtype=nl.float16)),
+    lambda x: nisa.tensor_scalar(
+        tile(), x, nl.add, nl.copy(x[:, 0:1], dtype=nl.float16)
+    ),
     lambda x: nisa.tensor_scalar(tile(), x, nl.add, 1.0, operand1=2.0),
     lambda x: nisa.memset(tile(dtype=nl.int32), 1.5),
     lambda x: nisa.nc_matmul(tile((24, 24)), x, x),
     lambda x: nisa.nc_matmul(tile((24, 24), nl.bfloat16, nl.psum), x, x),
     lambda x: nisa.nc_matmul(tile((24, 24), buffer=nl.psum), x, x, accumulate=True),
-    lambda x: nisa.nc_matmul(tile((24, 24), buffer=nl.psum), x, nl.copy(x, dtype=nl.bfloat16)),
+    lambda x: nisa.nc_matmul(
+        tile((24, 24), buffer=nl.psum), x, nl.copy(x, dtype=nl.bfloat16)
+    ),
     lambda x: nisa.nc_matmul(tile((24, 600), buffer=nl.psum)[:, 500:524], x, x),
     lambda x: nisa.nc_transpose(tile((24, 4), nl.bfloat16, nl.psum), x),
     lambda x: nisa.dma_transpose(tile((24, 4, 1)), x),
-    lambda x: nisa.tensor_copy(tile((4, 24), buffer=nl.psum), x, engine=nisa.engine.gpsimd),
+    lambda x: nisa.tensor_copy(
+        tile((4, 24), buffer=nl.psum), x, engine=nisa.engine.gpsimd
+    ),
     lambda x: nisa.tensor_copy(tile(), tile()),
     lambda x: nl.ndarray((129, 4), nl.float32),
     lambda x: nisa.iota(tile(), [[1, 23]]),

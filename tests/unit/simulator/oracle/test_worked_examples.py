@@ -31,7 +31,9 @@ def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
     places = np.array([[1], [3], [1], [0]], np.int32)
     result = launch(kernel, [ROWS, places], plain=True)
     assert_array_equal(result.outputs[0][[0, 1, 3]], ROWS[[3, 2, 1]])
-    assert_array_equal(result.unwritten[0][:, 0], [False, False, True, False, True, True])
+    assert_array_equal(
+        result.unwritten[0][:, 0], [False, False, True, False, True, True]
+    )
 
 
 def test_a_quotient_of_integers_is_the_fraction():
@@ -54,7 +56,8 @@ def test_tfloat32_keeps_ten_bits(value):
     rest = bits & 0x1FFF
     kept += rest > 0x1000 or (rest == 0x1000 and kept & 1)
     rounded = plainly(
-        lambda x: nisa.tensor_copy(x, dtype=nl.tfloat32), np.full((1, 1), value, np.float32)
+        lambda x: nisa.tensor_copy(x, dtype=nl.tfloat32),
+        np.full((1, 1), value, np.float32),
     )
     assert int(rounded.view(np.uint32)[0, 0]) == kept << 13
 
@@ -81,13 +84,19 @@ def test_the_documentations_exponential_of_any_number_of_rows():
         for p in nl.affine_range(math.ceil(x.shape[0] / nl.tile_size.pmax)):
             i_p = p * nl.tile_size.pmax + nl.arange(nl.tile_size.pmax)[:, None]
             tile = nl.load(x[i_p, i_f], mask=i_p < x.shape[0])
-            nl.store(out[i_p, i_f], nl.exp(tile, mask=i_p < x.shape[0]), mask=i_p < x.shape[0])
+            nl.store(
+                out[i_p, i_f],
+                nl.exp(tile, mask=i_p < x.shape[0]),
+                mask=i_p < x.shape[0],
+            )
         return out
 
     x = np.linspace(-2, 2, 300, dtype=np.float32).reshape(150, 2)
     result = launch(kernel, [x], plain=True)
     assert result.unwritten == (None,)
-    np.testing.assert_allclose(result.outputs[0], np.exp(x.astype(np.float64)), rtol=3e-7)
+    np.testing.assert_allclose(
+        result.outputs[0], np.exp(x.astype(np.float64)), rtol=3e-7
+    )
 
 
 def test_a_reduction_adds_from_left_to_right_in_float32():

@@ -17,7 +17,9 @@ def site(tmp_path, monkeypatch):
     forget(monkeypatch, "neuronxcc", "nki")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for module in [name for name in sys.modules if name.split(".")[0] in ("neuronxcc", "nki")]:
+    for module in [
+        name for name in sys.modules if name.split(".")[0] in ("neuronxcc", "nki")
+    ]:
         del sys.modules[module]
     for module in PROBES:
         sys.modules.pop(module, None)

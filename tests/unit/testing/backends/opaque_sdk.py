@@ -124,7 +124,12 @@ def write_modules(folder: Path, modules: dict[str, str]) -> None:
 def write_opaque_classic(folder: Path) -> None:
     """Write the classic dialect alone, as SDK 2.26 has it."""
     write_modules(folder / "neuronxcc", {"__init__": ""})
-    parts = {"language": LANGUAGE, "isa": CLASSIC_ISA, "compiler": COMPILER, "compile": KERNEL}
+    parts = {
+        "language": LANGUAGE,
+        "isa": CLASSIC_ISA,
+        "compiler": COMPILER,
+        "compile": KERNEL,
+    }
     parts["typing"] = "mutable_tensor = tensor = 'an annotation'\n"
     write_modules(folder / "neuronxcc" / "nki", {"__init__": CLASSIC, **parts})
     write_metadata(folder, "neuronx-cc", "2.21.18209.0", "The Neuron compiler.")

@@ -12,7 +12,12 @@ from tests.unit.testing.backends.opaque_sdk import WRITERS
 from tests.unit.testing.backends.sdk_standin import write_classic, write_newer
 
 DECORATED = {
-    "classic": ("nki.jit", "nki.jit(mode='auto')", "nki.benchmark", "nki.benchmark(warmup=1)"),
+    "classic": (
+        "nki.jit",
+        "nki.jit(mode='auto')",
+        "nki.benchmark",
+        "nki.benchmark(warmup=1)",
+    ),
     "newer": ("nki.jit", "nki.jit()"),
 }
 PACKAGES = {"classic": "neuronxcc.nki", "newer": "nki"}
@@ -57,12 +62,16 @@ def test_its_kernels_are_named_and_do_not_run(site, author, missing):
         importlib.import_module(PACKAGES[missing])
     for decorator in DECORATED[missing]:
         with importable(absent):
-            kernel = author(KERNEL.format(package=PACKAGES[missing], decorator=decorator)).copy
+            kernel = author(
+                KERNEL.format(package=PACKAGES[missing], decorator=decorator)
+            ).copy
         assert isinstance(kernel, AbsentKernel)
         assert (kernel.__name__, function_of(kernel).__name__) == ("copy", "copy")
         assert dialect_of(kernel) == missing
         for call in (kernel, kernel[2]):
-            with pytest.raises(DialectError, match=f"a kernel of {PACKAGES[missing]} was called"):
+            with pytest.raises(
+                DialectError, match=f"a kernel of {PACKAGES[missing]} was called"
+            ):
                 call(1)
     assert nki_modules() == before
     with pytest.raises(ImportError):
@@ -74,14 +83,20 @@ def test_its_kernels_are_named_and_do_not_run(site, author, missing):
     [
         ("classic", "nki.simulate_kernel(copy, 1)"),
         ("newer", "nki.simulate(copy)(1)"),
-        ("newer", "from nki.simulator import simulate_kernel; simulate_kernel(copy, [1])"),
+        (
+            "newer",
+            "from nki.simulator import simulate_kernel; simulate_kernel(copy, [1])",
+        ),
     ],
 )
 def test_no_function_runs_one(site, author, dialect, line):
     for write in WRITERS[OTHER[dialect]]:
         write(site)
     source = KERNEL.format(package=PACKAGES[dialect], decorator="nki.jit")
-    with importable(absent_in(detect_sdk())), pytest.raises(DialectError, match="was called"):
+    with (
+        importable(absent_in(detect_sdk())),
+        pytest.raises(DialectError, match="was called"),
+    ):
         author(f"{source}\n{line}\n")
 
 
@@ -108,12 +123,16 @@ def test_an_sdk_of_both_or_none_lacks_none(site):
 
 
 @pytest.mark.parametrize("situation", WRITERS)
-def test_a_kernel_that_shows_no_function_has_the_dialect_of_its_class(site, author, situation):
+def test_a_kernel_that_shows_no_function_has_the_dialect_of_its_class(
+    site, author, situation
+):
     """Without it both would go to the first dialect, whose simulator cannot run them."""
     for write in WRITERS[situation]:
         write(site)
     for dialect in PACKAGES if situation == "both" else (situation,):
         package = PACKAGES[dialect]
-        kernel = author(KERNEL.format(package=package, decorator="nki.jit"), f"of_{dialect}").copy
+        kernel = author(
+            KERNEL.format(package=package, decorator="nki.jit"), f"of_{dialect}"
+        ).copy
         assert function_of(kernel) is None
         assert dialect_of(kernel) == dialect

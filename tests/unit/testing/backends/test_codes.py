@@ -34,7 +34,9 @@ def test_each_row_says_what_and_whence(row: Cause) -> None:
 
 
 def test_each_code_has_the_form_of_a_code() -> None:
-    assert [c for c in CODES if not re.fullmatch(r"NCC_[A-Z]{4}\d{3}|NRT_[A-Z_]+|F1\d\d", c)] == []
+    assert [
+        c for c in CODES if not re.fullmatch(r"NCC_[A-Z]{4}\d{3}|NRT_[A-Z_]+|F1\d\d", c)
+    ] == []
     numbered = {code for code, cause in CODES.items() if cause.number is not None}
     assert numbered == {code for code in CODES if code.startswith("NRT_")}
 
@@ -95,7 +97,12 @@ def test_a_code_with_and_without_its_prefix_is_one_code(said: str, code: str) ->
 @every(
     "text",
     [
-        *("exit status 1", "Non-zero exit status (1) for command", "status 5", "returned 3 rows"),
+        *(
+            "exit status 1",
+            "Non-zero exit status (1) for command",
+            "status 5",
+            "returned 3 rows",
+        ),
         *("ABC123 and F100", "a value of 1006", "NRT_SUCCESS", "state NRT_STATE_START"),
     ],
 )
@@ -111,7 +118,9 @@ def test_a_status_by_number_and_name_is_one_answer() -> None:
 
 def test_unknown_codes_of_a_log_are_counted_and_named(tmp_path) -> None:
     log = tmp_path / "compile.log"
-    log.write_text(LOG + "[NCC_IZZZ999] a\n[NCC_IZZZ999] b\n[EQQQ001] c\nNRT_EXEC_NEW\n")
+    log.write_text(
+        LOG + "[NCC_IZZZ999] a\n[NCC_IZZZ999] b\n[EQQQ001] c\nNRT_EXEC_NEW\n"
+    )
     result = run(str(log))
     assert result.exit_code == 0
     said = " ".join(result.output.split())

@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 
 from difftest.simulator.entry.install import embedded
-from difftest.testing.backends.base import Completed, Crashed, KernelCall, Rejected, poisoned_array
+from difftest.testing.backends.base import (
+    Completed,
+    Crashed,
+    KernelCall,
+    Rejected,
+    poisoned_array,
+)
 from difftest.testing.backends.device.core import device_backend
 from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.testing.backends.sdk import CLASSIC, NEWER, SdkSimulator, detect_sdk
-from tests.unit.testing.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
+from tests.unit.testing.backends.sdk_standin import (
+    EMBEDDED,
+    NEWER_EMBEDDED,
+    write_package,
+)
 
 with embedded():
     import neuronxcc.nki as nki
@@ -114,18 +124,24 @@ def test_results_come_back_in_order_in_their_dtypes(backend):
     assert np.array_equal(values, ones(3, 2))
 
 
-def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is_found(backend):
+def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is_found(
+    backend,
+):
     for columns, unwritten in ((2, None), (1, [[False, True]] * 3)):
         result = poisoned_array((3, 2), FLOAT32)
         given = {"outputs": (result,), "parameters": {"columns": columns}}
-        outcome = backend.run(KernelCall(kernel=scale_into, inputs=(ones(3, 2),), **given))
+        outcome = backend.run(
+            KernelCall(kernel=scale_into, inputs=(ones(3, 2),), **given)
+        )
         assert outcome.outputs == (result,)
         assert np.array_equal(result[:, :columns], 2 * ones(3, columns))
         (mask,) = outcome.unwritten
         assert (mask if mask is None else mask.tolist()) == unwritten
 
 
-def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is_returned(backend):
+def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is_returned(
+    backend,
+):
     for gives, returned in (("nothing", 0), ("it", 0), ("another", 1), ("both", 1)):
         total = 3 * ones(3, 2)
         values = ones(3, 2)
@@ -139,7 +155,9 @@ def test_an_argument_that_is_read_and_written_is_one_result_whether_or_not_it_is
         outcome = backend.run(call)
         assert isinstance(outcome, Completed), outcome
         wanted = [2 * ones(3, 2)] * returned + [4 * ones(3, 2)]
-        assert [array.tolist() for array in outcome.outputs] == [one.tolist() for one in wanted]
+        assert [array.tolist() for array in outcome.outputs] == [
+            one.tolist() for one in wanted
+        ]
         assert outcome.unwritten == (None,) * (1 + returned)
 
 
@@ -172,5 +190,7 @@ def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
     else:
         assert outcome.trace is None
     result = poisoned_array((3, 2), FLOAT32)
-    call = KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
+    call = KernelCall(
+        kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True
+    )
     assert (backend.run(call).trace is not None) == (backend.name in TRACING)

@@ -32,7 +32,9 @@ def test_a_package_that_fails_to_import_is_not_the_sdk(site):
     write_package(site, "neuronxcc", None, f"raise ImportError({STUB_TEXT!r})")
     classic = detect_sdk().classic
     assert classic.module is None
-    assert classic.state.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
+    assert classic.state.startswith(
+        "the package neuronxcc, which fails to import: WRONG PACKAGE"
+    )
 
 
 @pytest.mark.parametrize("text", ["", f"raise ImportError({STUB_TEXT!r})"])
@@ -50,7 +52,9 @@ def test_the_embedded_modules_are_not_the_sdk(site):
     with embedded():
         sdk = detect_sdk()
     assert sdk.classic.module is sdk.newer.module is None
-    assert sdk.classic.state == "the embedded modules stand for neuronxcc in this process"
+    assert (
+        sdk.classic.state == "the embedded modules stand for neuronxcc in this process"
+    )
     assert sdk.newer.state == "the embedded modules stand for nki in this process"
 
 
@@ -59,12 +63,20 @@ def test_an_sdk_is_found_with_its_version(site):
     write_metadata(site, "neuronx-cc", "2.21.18209.0", "The Neuron compiler.")
     classic = detect_sdk().classic
     assert classic.module is not None
-    assert (classic.state, classic.version) == ("neuronxcc 2.21.18209.0", "2.21.18209.0")
+    assert (classic.state, classic.version) == (
+        "neuronxcc 2.21.18209.0",
+        "2.21.18209.0",
+    )
 
 
 @pytest.mark.parametrize(
     ("compiler", "release"),
-    [("2.20.9961.0", 25), ("2.21.18209.0", 26), ("2.24.5133.0", 29), ("2.27.5334.0", 32)],
+    [
+        ("2.20.9961.0", 25),
+        ("2.21.18209.0", 26),
+        ("2.24.5133.0", 29),
+        ("2.27.5334.0", 32),
+    ],
 )
 def test_the_compilers_version_tells_the_release(site, compiler, release):
     """Release notes of the compiler: 2.21 came with SDK 2.26, and so on."""
@@ -73,7 +85,8 @@ def test_the_compilers_version_tells_the_release(site, compiler, release):
 
 
 @pytest.mark.parametrize(
-    ("nki", "release"), [("0.3.0", 29), ("0.4.0+g12ab", 30), ("0.6.0", 32), ("0.9.0", None)]
+    ("nki", "release"),
+    [("0.3.0", 29), ("0.4.0+g12ab", 30), ("0.6.0", 32), ("0.9.0", None)],
 )
 def test_the_version_of_nki_tells_the_release(site, nki, release):
     write_newer(site, nki)
@@ -81,7 +94,8 @@ def test_the_version_of_nki_tells_the_release(site, nki, release):
 
 
 @pytest.mark.parametrize(
-    ("compiler", "refused"), [("2.24.5133.0", False), ("2.25.1.0", True), ("2.27.5334.0", True)]
+    ("compiler", "refused"),
+    [("2.24.5133.0", False), ("2.25.1.0", True), ("2.27.5334.0", True)],
 )
 def test_baremetal_is_refused_from_sdk_2_30_on(site, compiler, refused):
     write_classic(site, compiler)

@@ -6,7 +6,12 @@ import pytest
 
 from difftest.testing.backends.base import Completed, Crashed, KernelCall
 from difftest.testing.backends.device.core import device_backend
-from difftest.testing.backends.sdk import DialectError, dialect_of, function_of, sdk_simulator
+from difftest.testing.backends.sdk import (
+    DialectError,
+    dialect_of,
+    function_of,
+    sdk_simulator,
+)
 from tests.unit.testing.backends.sdk_standin import write_classic, write_newer
 
 KERNEL = """
@@ -61,7 +66,9 @@ def test_each_kernel_runs_on_its_own_generation(site, kernels):
 def test_a_classic_kernel_is_reported_by_a_newer_simulator(site, kernels):
     write_classic(site)
     kernel = kernels("for_classic")
-    (site / "neuronxcc" / "nki" / "__init__.py").write_text("from neuronxcc.nki import language")
+    (site / "neuronxcc" / "nki" / "__init__.py").write_text(
+        "from neuronxcc.nki import language"
+    )
     write_newer(site)
     for module in [name for name in sys.modules if name.startswith("neuronxcc")]:
         del sys.modules[module]
@@ -83,7 +90,11 @@ def test_a_classic_kernel_is_reported_by_a_newer_device_before_anything_compiles
     assert first == (
         "the kernel is written for neuronxcc.nki (classic); device runs newer kernels here."
     )
-    assert found.startswith("  found:  neuronxcc.nki.baremetal of SDK 2.32 is not used: since 2.30")
-    assert remedy.startswith("  remedy: port the kernel (NKI migration guide, 0.1.0 to 0.2.0)")
+    assert found.startswith(
+        "  found:  neuronxcc.nki.baremetal of SDK 2.32 is not used: since 2.30"
+    )
+    assert remedy.startswith(
+        "  remedy: port the kernel (NKI migration guide, 0.1.0 to 0.2.0)"
+    )
     assert not (tmp_path / "count").exists()
     backend.close()

@@ -16,7 +16,9 @@ with embedded():
 
 
 def run(kernel):
-    return EmbeddedSimulator().run(KernelCall(kernel=kernel, inputs=(np.ones((2, 2), np.float32),)))
+    return EmbeddedSimulator().run(
+        KernelCall(kernel=kernel, inputs=(np.ones((2, 2), np.float32),))
+    )
 
 
 def planted(body):

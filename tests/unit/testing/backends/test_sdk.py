@@ -54,15 +54,21 @@ def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
 
 def test_a_classic_sdk_without_simulate_kernel_says_so(site):
     write_package(site, "neuronxcc", "")
-    with pytest.raises(BackendMissingError, match=r"whose neuronxcc\.nki has no simulate_kernel"):
+    with pytest.raises(
+        BackendMissingError, match=r"whose neuronxcc\.nki has no simulate_kernel"
+    ):
         sdk_simulator()
 
 
 def test_a_newer_sdk_without_simulate_says_so(site):
     """As of SDK 2.28: a package nki with jit and without a simulator."""
     (site / "nki").mkdir()
-    (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
-    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate"):
+    (site / "nki" / "__init__.py").write_text(
+        "def jit(fn): return fn\n__version__ = '0.2.0'"
+    )
+    with pytest.raises(
+        BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate"
+    ):
         sdk_simulator()
 
 
@@ -86,14 +92,21 @@ def test_a_copy_that_comes_back_of_an_argument_that_is_written_counts_once(simul
         if also:
             a[...] = result
         other = np.full_like(a, 7)
-        return {"it": result.copy(), "both": (other, result.copy()), "other": other}[gives]
+        return {"it": result.copy(), "both": (other, result.copy()), "other": other}[
+            gives
+        ]
 
     for gives, also, results, expected in (
         ("it", True, 1, [[2, 2]]),
         ("it", False, 1, [[2, 2]]),
         ("both", True, 2, [[7, 7], [2, 2]]),
         ("other", True, 2, [[7, 7], [2, 2]]),
-        ("other", True, 1, [[7, 7], [2, 2]]),  # more than the reference has: that is to be told
+        (
+            "other",
+            True,
+            1,
+            [[7, 7], [2, 2]],
+        ),  # more than the reference has: that is to be told
         ("it", True, None, [[2, 2]]),
         ("other", True, None, [[7, 7], [2, 2]]),
     ):
@@ -108,12 +121,16 @@ def test_a_copy_that_comes_back_of_an_argument_that_is_written_counts_once(simul
         assert [output.tolist() for output in outcome.outputs] == expected
 
 
-def test_an_array_that_equals_an_argument_is_another_where_the_reference_has_both(simulator):
+def test_an_array_that_equals_an_argument_is_another_where_the_reference_has_both(
+    simulator,
+):
     def copied(a):
         a += 1
         return a.copy()
 
-    call = KernelCall(kernel=copied, inputs=(np.ones(2, np.float32),), targets=(0,), results=2)
+    call = KernelCall(
+        kernel=copied, inputs=(np.ones(2, np.float32),), targets=(0,), results=2
+    )
     assert [output.tolist() for output in simulator.run(call).outputs] == [[2, 2]] * 2
 
 
@@ -140,7 +157,9 @@ def test_errors_become_outcomes(simulator, error, outcome):
 
 def test_auto_takes_the_sdk_where_there_is_one(site):
     write_package(site, "neuronxcc", SDK)
-    assert [backend.name for backend in select_backends("auto", device=False)] == ["sdk"]
+    assert [backend.name for backend in select_backends("auto", device=False)] == [
+        "sdk"
+    ]
 
 
 def test_auto_takes_the_newer_sdk_too(site):

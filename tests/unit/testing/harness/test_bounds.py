@@ -53,12 +53,16 @@ def test_the_magnitude_is_the_reference_over_absolute_values():
 def test_the_magnitude_is_never_below_the_value():
     """A difference of absolute values would say that a - b with a = -b has no error."""
     expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
-    assert error_of(expected) == pytest.approx([7] * 4, abs=1)  # a unit of 7 is 8 roundoffs
+    assert error_of(expected) == pytest.approx(
+        [7] * 4, abs=1
+    )  # a unit of 7 is 8 roundoffs
 
 
 def test_the_spec_may_give_the_magnitude():
     spec = add_spec(reference=lambda a, b: a - b, magnitude=lambda a, b: a + b)
-    assert error_of(expect_one(spec, Fill(3.5), Fill(3.0))) == pytest.approx([6.5] * 4, abs=0.5)
+    assert error_of(expect_one(spec, Fill(3.5), Fill(3.0))) == pytest.approx(
+        [6.5] * 4, abs=0.5
+    )
 
 
 VALUES = "among its values; accepted: sums of absolute values"
@@ -67,7 +71,10 @@ VALUES = "among its values; accepted: sums of absolute values"
 @every(
     "magnitude, message",
     [
-        (lambda a, b: (a + b)[:2], "received shapes [(2,)]; accepted: those of the reference, [(4"),
+        (
+            lambda a, b: (a + b)[:2],
+            "received shapes [(2,)]; accepted: those of the reference, [(4",
+        ),
         (lambda a, b: -(a + b), f"<lambda> returned -7 {VALUES}"),
         (lambda a, b: (a + b) * np.nan, f"<lambda> returned nan {VALUES}"),
     ],
@@ -79,7 +86,9 @@ def test_a_magnitude_that_is_none_is_an_error(magnitude, message):
 
 def test_the_reference_gets_the_parameters_that_it_has():
     spec = add_spec(
-        kernel=lambda a, b, n: None, parameters=("n",), reference=lambda a, b, n: a * n + b
+        kernel=lambda a, b, n: None,
+        parameters=("n",),
+        reference=lambda a, b, n: a * n + b,
     )
     assert expect_one(spec).value.tolist() == [5] * 4
 

@@ -26,7 +26,12 @@ from difftest.testing.harness.concolic import ConcolicRun, StepLimitExceeded
 from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.recipes import Zeros
 from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import branch_conditions, cases, multiples, sizes
+from difftest.testing.harness.strategies import (
+    branch_conditions,
+    cases,
+    multiples,
+    sizes,
+)
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
@@ -65,16 +70,22 @@ def helper(columns):
 
 
 SHORT = [
-    lambda x, rows, columns: (own := {217: 33, 96: 7}) and own.get(rows) == columns % 64,
+    lambda x, rows, columns: (
+        (own := {217: 33, 96: 7}) and own.get(rows) == columns % 64
+    ),
     lambda x, rows, columns: rows * np.float64(1) + columns == 777,
     lambda x, rows, columns: rows * columns % 1000 == 7,
-    lambda x, rows, columns: (rows, columns) in PAIRS or PAIRS.get((rows, columns), False),
+    lambda x, rows, columns: (
+        (rows, columns) in PAIRS or PAIRS.get((rows, columns), False)
+    ),
     lambda x, rows, columns: columns in NESTED and rows in NESTED[columns],
     lambda x, rows, columns: rows in {37, 111} and any(columns == n for n in (5, 350)),
     lambda x, rows, columns: 90 <= rows < columns <= 93,
     lambda x, rows, columns: np.prod((rows, columns)) == 39060,
     lambda x, rows, columns: f"{rows}x{columns:d}" in SHAPES,
-    lambda x, rows, columns: bisect.bisect_left(WIDTHS[:4], columns) == 3 and rows % 64 == 33,
+    lambda x, rows, columns: (
+        bisect.bisect_left(WIDTHS[:4], columns) == 3 and rows % 64 == 33
+    ),
     lambda x, rows, columns: len(range(0, columns, 7)) == 61 and rows // 11 == 19,
     lambda x, rows, columns: rows in {1, 127, 128, 129} and columns % 101 == 57,
     lambda x, rows, columns: math.ceil(columns / TILE) == 5 and -columns % TILE == 37,
@@ -86,7 +97,9 @@ SHORT = [
 COMPOSED = [
     sizes(1, 100).map(lambda n: 3 * n - 2 if n > 9 else n),
     st.one_of(st.just(128), sizes(200, 300)),
-    st.builds(lambda tiles, rest: tiles * 64 + rest, st.integers(0, 4), st.integers(1, 64)),
+    st.builds(
+        lambda tiles, rest: tiles * 64 + rest, st.integers(0, 4), st.integers(1, 64)
+    ),
     sizes(1, 300).filter(lambda n: n % 3 == 1),
     sizes(1, 30).flatmap(lambda n: st.integers(n, 10 * n)),
 ]
@@ -114,7 +127,9 @@ def of_an_array(x, rows, columns):
 
 
 def of_last_turns(x, rows, columns):
-    return any(columns - n == 3 and n > 600 and rows == 133 for n in range(0, columns, 9))
+    return any(
+        columns - n == 3 and n > 600 and rows == 133 for n in range(0, columns, 9)
+    )
 
 
 class Mode(enum.Enum):
@@ -162,7 +177,11 @@ def of_a_plan(x, rows, columns, kept=[]):  # noqa: B006
     system.environ["KEPT"] = f"{np.random.rand()}"
     CONFIG.plans[0].append(columns)
     Plan.all[0].sizes.insert(0, columns)
-    return PLAN.asks(columns) or Mode.FAST.asks(columns + 1) or columns % CONFIG.plans[0][0] == 29
+    return (
+        PLAN.asks(columns)
+        or Mode.FAST.asks(columns + 1)
+        or columns % CONFIG.plans[0][0] == 29
+    )
 
 
 def of_what_is_left(x, rows, columns):
@@ -231,7 +250,9 @@ def of_contents(x, rows, columns):
 LONG = [both, apart, of_a_helper, of_a_turn, of_what_is_left, of_last_turns, of_a_while]
 LONG += [of_a_match, of_nothing_left, of_a_closure]
 LONG += [
-    lambda x, rows, columns: columns in TUNED and TUNED[columns] == 10 and rows % 4 == 1,
+    lambda x, rows, columns: (
+        columns in TUNED and TUNED[columns] == 10 and rows % 4 == 1
+    ),
     lambda x, rows, columns: columns % 101 == 57 and WIDTHS[rows // 32] == 1000,
     lambda x, rows, columns: 345 <= columns < 357 and rows % 32 == 5,
 ]
@@ -284,7 +305,9 @@ def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     [
         lambda x, rows, columns: nl.where(x == LEVEL, 1.0, x),
         lambda x, rows, columns: nisa.tensor_scalar(x, op0=nl.not_equal, operand0=0.75),
-        lambda x, rows, columns: [f(x) for f in (lambda tile: nl.where(tile == 0.75, 1.0, tile),)],
+        lambda x, rows, columns: [
+            f(x) for f in (lambda tile: nl.where(tile == 0.75, 1.0, tile),)
+        ],
         lambda x, rows, columns, level=0.75: nl.where(x == level, 1.0, x),
     ],
 )
@@ -312,7 +335,9 @@ def test_the_integers_in_a_condition_are_known(text, integers):
 @every("kernel", [refusing, both])
 def test_pairs_of_sizes_repeat_little(kernel):
     """Edges of one size meet those of another, and aims each other: 37 of 200 were repeats."""
-    met = [tuple(case.values.values()) for case in examples(cases(spec_of(kernel)), 200)]
+    met = [
+        tuple(case.values.values()) for case in examples(cases(spec_of(kernel)), 200)
+    ]
     assert len(met) == 200
     assert len(set(met)) > 185
 
@@ -337,9 +362,13 @@ def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
 def test_a_case_that_aims_shrinks_as_any_other(rows):
     """It is replayed without its aim: what Hypothesis chose is all that it is made of. A range in
     a domain is a list of sizes: an aim's number was taken for one of a strategy's."""
-    deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
+    deterministic = settings(
+        derandomize=True, database=None, deadline=None, max_examples=500
+    )
     spec = spec_of(both, rows=rows)
-    found = find(cases(spec), lambda case: both(None, **case.values), settings=deterministic)
+    found = find(
+        cases(spec), lambda case: both(None, **case.values), settings=deterministic
+    )
     assert (found.values, found.data) == ({"rows": 217, "columns": 33}, {"x": Zeros()})
 
 
@@ -358,7 +387,9 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
     """Those around it hold there too."""
     rows = st.sampled_from(range(1, 301))
     *_, (_, _, places) = branch_conditions(spec_of(kernel, rows=rows))
-    assert any(kernel(None, **{"rows": 300, "columns": 700} | place) for place in places)
+    assert any(
+        kernel(None, **{"rows": 300, "columns": 700} | place) for place in places
+    )
 
 
 @every(
@@ -369,10 +400,17 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
         (of_an_array, [{217}]),
         (lambda x, rows, columns: x[7:-3, 1::2].shape == (100, 99), [{110, 198, 199}]),
         (
-            lambda x, rows, columns: nl.transpose(x[nl.ds(5, rows)]).shape[0] // 7 == 99,
+            lambda x, rows, columns: (
+                nl.transpose(x[nl.ds(5, rows)]).shape[0] // 7 == 99
+            ),
             [{693, 699}],
         ),
-        (lambda x, rows, columns: rows - nl.program_id(0) == 217 * nl.num_programs(0), [{217}]),
+        (
+            lambda x, rows, columns: (
+                rows - nl.program_id(0) == 217 * nl.num_programs(0)
+            ),
+            [{217}],
+        ),
         (lambda x, rows, columns: 1 if columns % 2 else 2, []),
         (lambda x, rows, columns: columns == SEVERAL, []),
         (lambda x, rows, columns: columns >= 1000 or rows == 301, [{1000}, {301}]),
@@ -386,12 +424,16 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
 def test_what_a_kernel_asks_for(kernel, asked):
     """Sizes between the ends of the domain and beyond its last, and none that it refuses."""
     conditions = branch_conditions(spec_of(kernel))
-    assert [{n for at in places for n in at.values()} for *_, places in conditions] == asked
+    assert [
+        {n for at in places for n in at.values()} for *_, places in conditions
+    ] == asked
 
 
 def test_a_kernel_of_a_grid_is_the_last_of_its_programs():
     """What stood for its number answered to nothing, and none of its rows was looked at."""
-    spec = spec_of(lambda x, rows, columns: columns * nl.program_id(0) // nl.num_programs(0) == 222)
+    spec = spec_of(
+        lambda x, rows, columns: columns * nl.program_id(0) // nl.num_programs(0) == 222
+    )
     object.__setattr__(spec, "grid", (3,))
     *_, (file, _, places) = branch_conditions(spec)
     assert (file, {at["columns"] for at in places}) == (__file__, {333, 334})
@@ -424,7 +466,11 @@ def test_the_authors_code_runs_as_a_copy_on_copies(capsys, recwarn):
     sys.setprofile(lambda frame, event, _: event == "call" and ran.append(frame.f_code))
     conditions = branch_conditions(spec)
     sys.setprofile(None)
-    assert {at["columns"] % TILE for *_, places in conditions for at in places} >= {29, 30, 31}
+    assert {at["columns"] % TILE for *_, places in conditions for at in places} >= {
+        29,
+        30,
+        31,
+    }
     assert [code for code in ran if code.co_filename == __file__] == []
     assert (TOLD, *of_a_plan.__defaults__, list(recwarn), capsys.readouterr().out) == (
         [],
@@ -432,14 +478,22 @@ def test_the_authors_code_runs_as_a_copy_on_copies(capsys, recwarn):
         [],
         "",
     )
-    assert (PLAN.sizes, CONFIG.plans, Plan.asks.cache_info().currsize) == ([TILE], [[TILE]], 0)
-    assert not any((PLAN.lock.locked(), TABLE.any(), {"KEPT", "t.bin"} & {*os.environ, *MADE()}))
+    assert (PLAN.sizes, CONFIG.plans, Plan.asks.cache_info().currsize) == (
+        [TILE],
+        [[TILE]],
+        0,
+    )
+    assert not any(
+        (PLAN.lock.locked(), TABLE.any(), {"KEPT", "t.bin"} & {*os.environ, *MADE()})
+    )
 
 
 def test_a_recursion_ends_long_before_the_stack_does(monkeypatch):
     """Of C; mypy, called by another test, had left a limit that ended the process."""
     counts, before, real = [], sys.getrecursionlimit(), ConcolicRun.stub
-    monkeypatch.setattr(ConcolicRun, "stub", lambda *a, **k: counts.append(most) or real(*a, **k))
+    monkeypatch.setattr(
+        ConcolicRun, "stub", lambda *a, **k: counts.append(most) or real(*a, **k)
+    )
     for most in (2000, 4000):
         sys.setrecursionlimit(most)
         branch_conditions(spec_of(deep))
@@ -477,9 +531,14 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     }  # also of a table
     *_, (file, line, places) = branch_conditions(spec_of(both))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
-    assert nearest_miss(places, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
+    assert nearest_miss(places, cases) == (
+        3,
+        "nearest of the last 3 cases: rows=219, columns=98",
+    )
     assert nearest_miss(places, cases[:1])[0] == (217 - 30) + (50 - 33)
     inside = {"rows": 1, "columns": 2}
     rows = [inside, {**inside}, {"rows": 9}]
     columns = [{"rows": 9}]
-    assert targets_in_domain([("", 1, rows), ("", 2, columns)], {"rows": range(9)}) == [[inside]]
+    assert targets_in_domain([("", 1, rows), ("", 2, columns)], {"rows": range(9)}) == [
+        [inside]
+    ]

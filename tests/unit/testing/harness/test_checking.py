@@ -85,7 +85,9 @@ def test_each_of_several_kernels_is_checked():
     several = replace(spec_of("sum"), others=(vector_add_naive,))
     assert isinstance(difftest.check(several, {"n": 8}), Match)
     wrong = replace(several, others=(first_twice,))
-    with pytest.raises(DifferentialFailure, match="first_twice disagrees with its reference"):
+    with pytest.raises(
+        DifferentialFailure, match="first_twice disagrees with its reference"
+    ):
         difftest.check(wrong, {"n": 8})
 
 

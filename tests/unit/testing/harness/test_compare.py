@@ -13,7 +13,9 @@ FLOAT32 = np.dtype("float32")
 
 def expected(value, dtype="float32", reduction=1, accumulation="float32"):
     value = np.asarray(value, np.float64)
-    return tolerated(value, np.dtype(dtype), np.abs(value), (reduction, np.dtype(accumulation)))
+    return tolerated(
+        value, np.dtype(dtype), np.abs(value), (reduction, np.dtype(accumulation))
+    )
 
 
 def compare_one(value, got, unwritten=(), **how):
@@ -26,11 +28,15 @@ def float32(*values):
 
 def test_equal_arrays_match_and_their_elements_are_counted():
     assert compare_one([1, 2, 3], float32(1, 2, 3)) == Match(elements=3, exact=False)
-    assert compare_one([1, 2], float32(1, 2), reduction=0) == Match(elements=2, exact=True)
+    assert compare_one([1, 2], float32(1, 2), reduction=0) == Match(
+        elements=2, exact=True
+    )
 
 
 def test_elements_of_all_outputs_are_counted():
-    verdict = compare([expected([1.0]), expected([[2.0, 3.0]])], [float32(1), float32(2, 3)[None]])
+    verdict = compare(
+        [expected([1.0]), expected([[2.0, 3.0]])], [float32(1), float32(2, 3)[None]]
+    )
     assert verdict == Match(elements=3, exact=False)
 
 
@@ -46,8 +52,12 @@ def test_of_several_outputs_the_wrong_one_is_named():
     both = [expected([1.0]), expected([1.0])]
     dtype = compare(both, [right, narrow])
     shape = compare(both, [right, float32(1, 1)])
-    assert dtype.message.startswith("the kernel's dtype of output 1 is float16, expected is")
-    assert shape.message == "the kernel's shape of output 1 is (2,), the reference's (1,)"
+    assert dtype.message.startswith(
+        "the kernel's dtype of output 1 is float16, expected is"
+    )
+    assert (
+        shape.message == "the kernel's shape of output 1 is (2,), the reference's (1,)"
+    )
 
 
 HALF = [np.array([False, True])]
@@ -110,8 +120,13 @@ def test_the_same_nan_and_infinities_match_and_prove_nothing():
     values = [np.nan, np.inf, -np.inf]
     one = Match(elements=1, exact=False, nonfinite=3)
     assert compare_one([*values, 2], float32(*values, 2)) == one
-    assert "NaN beside NaN proves nothing" in compare_one(values, float32(*values)).reason
-    assert compare([expected(values), expected([2])], [float32(*values), float32(2)]) == one
+    assert (
+        "NaN beside NaN proves nothing" in compare_one(values, float32(*values)).reason
+    )
+    assert (
+        compare([expected(values), expected([2])], [float32(*values), float32(2)])
+        == one
+    )
 
 
 def test_overflow_of_the_outputs_dtype_is_infinity():
@@ -121,7 +136,10 @@ def test_overflow_of_the_outputs_dtype_is_infinity():
 
 def test_an_error_is_no_multiple_of_what_zero_has_not():
     assert compare_one([0.0], float32(0.5)).first.error == "0.5, where 0 is expected"
-    assert compare_one([2e-40], float32(0.5)).first.error == "0.5, where the least digits are"
+    assert (
+        compare_one([2e-40], float32(0.5)).first.error
+        == "0.5, where the least digits are"
+    )
 
 
 def test_values_differ_by_more_than_the_bound():
@@ -133,7 +151,9 @@ def test_values_differ_by_more_than_the_bound():
     assert verdict.message == "values differ by more than rounding explains"
     assert verdict.first.error == "2 ULP of float32"
     verdict = compare_one([1.0], float32(far), reduction=0)
-    assert verdict.message == "values differ, and nothing here rounds: each must be equal"
+    assert (
+        verdict.message == "values differ, and nothing here rounds: each must be equal"
+    )
     assert verdict.first.allowed == "exactly 1.0"
 
 
@@ -161,16 +181,26 @@ def test_the_second_output_is_named():
 
 
 def test_integers_are_compared_shown_as_integers_and_must_be_equal():
-    assert isinstance(compare_one([3, 4], np.array([3, 4], np.int32), dtype="int32"), Match)
-    verdict = compare_one([7, -127], np.array([7, -128], np.int8), dtype="int8", reduction=0)
-    assert verdict.message == "values differ, and these are integers: each must be equal"
+    assert isinstance(
+        compare_one([3, 4], np.array([3, 4], np.int32), dtype="int32"), Match
+    )
+    verdict = compare_one(
+        [7, -127], np.array([7, -128], np.int8), dtype="int8", reduction=0
+    )
+    assert (
+        verdict.message == "values differ, and these are integers: each must be equal"
+    )
     assert (verdict.first.got, verdict.first.expected) == ("-128", "-127")
     assert (verdict.kind, verdict.first.error) == ("value", "1")
 
 
 def test_a_bound_that_nothing_can_break_is_inconclusive():
     verdict = compare_one(
-        [1.0], np.array([1.0], np.float16), dtype="float16", reduction=4096, accumulation="float16"
+        [1.0],
+        np.array([1.0], np.float16),
+        dtype="float16",
+        reduction=4096,
+        accumulation="float16",
     )
     assert isinstance(verdict, Inconclusive)
     assert "4096 roundings into float16 may leave no digit right" in verdict.reason
@@ -181,13 +211,19 @@ def test_a_mismatch_outweighs_an_inconclusive_output():
     verdict = compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(2)])
     assert isinstance(verdict, Mismatch)
     assert isinstance(
-        compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(1)]), Inconclusive
+        compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(1)]),
+        Inconclusive,
     )
 
 
 def test_an_output_without_dimensions_can_be_wrong():
     verdict = compare_one(1.0, np.float32(2)[...])
-    assert (verdict.kind, verdict.wrong, verdict.box, verdict.first.index) == ("value", 1, (), ())
+    assert (verdict.kind, verdict.wrong, verdict.box, verdict.first.index) == (
+        "value",
+        1,
+        (),
+        (),
+    )
 
 
 @every("dtype", ["bfloat16", "float16", "float32"])

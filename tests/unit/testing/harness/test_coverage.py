@@ -150,8 +150,12 @@ def test_each_entry_of_a_loop_counts_its_turns_anew(watch):
 
 
 def test_calls_of_a_function_within_itself_are_told_apart(watch):
-    assert (1, "never a third turn") in said(recursive, coverage_of(watch, recursive, 2))
-    assert all(line != 1 for line, _ in said(recursive, coverage_of(watch, recursive, 3)))
+    assert (1, "never a third turn") in said(
+        recursive, coverage_of(watch, recursive, 2)
+    )
+    assert all(
+        line != 1 for line, _ in said(recursive, coverage_of(watch, recursive, 3))
+    )
 
 
 def test_functions_that_are_called_count(watch):
@@ -159,13 +163,15 @@ def test_functions_that_are_called_count(watch):
     assert [(one.source, one.what, one.kernels) for one in found][-1:] == [
         ("for each in range(n):", "never a third turn", ("recursive",))
     ]
-    assert ("while deep > 2:", "it never ran") in [(one.source, one.what) for one in found]
+    assert ("while deep > 2:", "it never ran") in [
+        (one.source, one.what) for one in found
+    ]
 
 
 def test_threads_of_a_call_count(watch):
-    assert [one.what for one in uncovered_branches(coverage_of(watch, of_threads, 4))] == [
-        "never a third turn"
-    ]
+    assert [
+        one.what for one in uncovered_branches(coverage_of(watch, of_threads, 4))
+    ] == ["never a third turn"]
     assert uncovered_branches(coverage_of(watch, of_threads, 5)) == []
 
 
@@ -196,7 +202,9 @@ def test_libraries_are_not_watched(watch):
     assert coverage_of(watch, json.loads, "[1, 2]").branches == set()
 
 
-def test_a_package_that_is_installed_counts_for_its_own_kernels(watch, tmp_path, monkeypatch):
+def test_a_package_that_is_installed_counts_for_its_own_kernels(
+    watch, tmp_path, monkeypatch
+):
     folder = tmp_path / "site-packages"
     for name in ("own_kernels", "of_others"):
         (folder / name).mkdir(parents=True)
@@ -242,12 +250,17 @@ def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
         launch(doubled, [np.ones((2, 3), np.float32)], record=True)
         assert sys.gettrace() is not None
     assert set(within) == {None}
-    assert {what for _, _, what in seen.done} == {0}  # the loop's only turn, after an instruction
+    assert {what for _, _, what in seen.done} == {
+        0
+    }  # the loop's only turn, after an instruction
 
 
 def test_a_body_on_the_line_of_its_head_is_no_fork():
     namespace = {}
-    exec(compile("def one(n):\n    if n: return 1\n    return 2\n", __file__, "exec"), namespace)
+    exec(
+        compile("def one(n):\n    if n: return 1\n    return 2\n", __file__, "exec"),
+        namespace,
+    )
     assert branches_of(namespace["one"].__code__) == {}
 
 

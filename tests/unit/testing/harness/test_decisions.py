@@ -102,7 +102,12 @@ def ranges(third):
     nisa.memset(dst=ones, value=1.0)
     large = sbuf((ROWS, 1))
     nisa.memset(dst=large, value=1e9)
-    ends = {"comp_op0": nl.greater_equal, "bound0": bound, "comp_op1": nl.less, "bound1": large}
+    ends = {
+        "comp_op0": nl.greater_equal,
+        "bound0": bound,
+        "comp_op1": nl.less,
+        "bound1": large,
+    }
     nisa.range_select(dst=made, on_true_tile=ones, on_false_value=LEAST, **ends)
     whole = sbuf(third.shape, "int32")
     nisa.tensor_scalar(dst=whole, data=made, op0=nl.greater, operand0=0.0)
@@ -184,7 +189,9 @@ DECIDED = {
         data(450.0),
     ),
     "where": (
-        classic_of(lambda third: cl.where(cl.greater(third, 150.0), third, 0.0), "float32"),
+        classic_of(
+            lambda third: cl.where(cl.greater(third, 150.0), third, 0.0), "float32"
+        ),
         lambda x: np.where(x / 3 > 150, x / 3, 0),
         data(450.0),
     ),
@@ -226,7 +233,8 @@ def judged(kernel, reference, x, wrong=None):
     )
     case = Case({"P": ROWS, "N": x.shape[1]}, "float32", {"x": Random(0)})
     return compare_exact(
-        ReferenceResult(spec, case, {"x": x}, (said,)), Completed((out,), exact=result.exact)
+        ReferenceResult(spec, case, {"x": x}, (said,)),
+        Completed((out,), exact=result.exact),
     ), result
 
 
@@ -252,7 +260,9 @@ def test_a_sure_decision_that_is_wrong_is_a_mismatch(name):
     kernel, reference, x = DECIDED[name]
     _, result = judged(kernel, reference, x)
     error = result.exact.outputs[0].error
-    for at in map(tuple, np.argwhere(np.broadcast_to(error, result.outputs[0].shape) < 0.5)[::37]):
+    for at in map(
+        tuple, np.argwhere(np.broadcast_to(error, result.outputs[0].shape) < 0.5)[::37]
+    ):
         verdict, _ = judged(kernel, reference, x, wrong=at)
         assert isinstance(verdict, Mismatch), at
         assert verdict.first.index == at
@@ -314,7 +324,9 @@ def labelled(x):
 
 
 def first_of_equal(x):
-    return np.argsort(-x.astype(np.float64), axis=1, kind="stable")[:, :8].astype(np.float64)
+    return np.argsort(-x.astype(np.float64), axis=1, kind="stable")[:, :8].astype(
+        np.float64
+    )
 
 
 def last_of_equal(x):

@@ -48,7 +48,9 @@ def test_a_kernel_test_runs_its_function_on_drawn_cases():
 def test_a_kernel_test_that_compares_nothing_fails():
     def test_add(case): ...
 
-    with pytest.raises(NothingComparedError, match=r"its function must call case\.check\(\)"):
+    with pytest.raises(
+        NothingComparedError, match=r"its function must call case\.check\(\)"
+    ):
         run_test(test_add)
     without_backends = settings(max_examples=1, database=None)(
         decorate(add_spec(), lambda case: case.check())
@@ -93,24 +95,36 @@ def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, 
     def test_add(case):
         case.check()
 
-    spec = add_spec(kernel, domain={"n": range(5, 9)}, inputs={"a": "n", "b": "n"} | inputs)
+    spec = add_spec(
+        kernel, domain={"n": range(5, 9)}, inputs={"a": "n", "b": "n"} | inputs
+    )
     for seed in range(4):
         test = hypothesis.seed(seed)(decorate(spec, test_add))
         random = settings(max_examples=20, phases=[Phase.generate], database=None)
         with pytest.raises(DifferentialFailure) as caught:
             random(test)(difftest_runner=runner())
         assert caught.value.case.data == data
-        assert caught.value.on_plain_data(lambda case: {}[case]) is caught.value, "another bug"
+        assert caught.value.on_plain_data(lambda case: {}[case]) is caught.value, (
+            "another bug"
+        )
         with pytest.raises(DifferentialFailure) as again:
-            check_each(runner(), spec, case_from_json(caught.value.case.to_json(), spec))
+            check_each(
+                runner(), spec, case_from_json(caught.value.case.to_json(), spec)
+            )
         assert again.value.headline == caught.value.headline
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def test_add(): ...", "test_add(); accepted: a function that takes an argument named c"),
-        ("def test_add(cases): ...", "test_add(cases); accepted: a function that takes an argume"),
+        (
+            "def test_add(): ...",
+            "test_add(); accepted: a function that takes an argument named c",
+        ),
+        (
+            "def test_add(cases): ...",
+            "test_add(cases); accepted: a function that takes an argume",
+        ),
         (
             "async def test_add(case): case.check()",
             "test_add(case), which is async; accepted: def, for nothing awaits its case",
@@ -125,9 +139,15 @@ def test_a_function_that_cannot_be_called_on_a_case_is_refused(text, message):
 
 
 def test_an_argument_that_no_spec_has_is_refused():
-    with pytest.raises(SpecError, match=r"unexpected keyword argument 'atol'; accepted: kernel, "):
-        decorator.kernel_test(kernel=add, reference=add_reference, domain={}, inputs={}, atol=0.1)
-    with pytest.raises(SpecError, match=r"received kernel, domian: missing .*; accepted: kernel, "):
+    with pytest.raises(
+        SpecError, match=r"unexpected keyword argument 'atol'; accepted: kernel, "
+    ):
+        decorator.kernel_test(
+            kernel=add, reference=add_reference, domain={}, inputs={}, atol=0.1
+        )
+    with pytest.raises(
+        SpecError, match=r"received kernel, domian: missing .*; accepted: kernel, "
+    ):
         decorator.kernel_test(kernel=add, domian={})
 
 
@@ -139,7 +159,10 @@ def test_the_decorator_takes_what_a_spec_takes():
 
 def test_the_result_is_a_hypothesis_test_of_the_same_name():
     @decorator.kernel_test(
-        kernel=add, reference=add_reference, domain={"n": (1,)}, inputs={"a": "n", "b": "n"}
+        kernel=add,
+        reference=add_reference,
+        domain={"n": (1,)},
+        inputs={"a": "n", "b": "n"},
     )
     def test_sums(case):
         """Sums."""

@@ -6,7 +6,11 @@ import pytest
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.exact.run import ExactOutput, ExactRun
 from difftest.testing.backends.base import Completed
-from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator, run_embedded
+from difftest.testing.backends.embedded import (
+    EmbeddedSimulator,
+    PlainSimulator,
+    run_embedded,
+)
 from difftest.testing.harness import differential
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
@@ -42,7 +46,9 @@ def checked(kernel, reference, data=None, dtype="float32", **arguments):
     """The verdict of one case, and the runner."""
     spec = spec_of(kernel, reference, dtypes=(dtype,), **arguments)
     runner = Runner((EmbeddedSimulator(),))
-    (verdict,) = runner.check(spec, Case(SHAPE, dtype, {"x": data or Random(3)})).values()
+    (verdict,) = runner.check(
+        spec, Case(SHAPE, dtype, {"x": data or Random(3)})
+    ).values()
     return verdict, runner
 
 
@@ -120,8 +126,14 @@ def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
 
 def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
     """Also one of the algorithm, where rounding has changed nothing."""
-    verdict, text = failure(made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones())
-    assert (verdict.question, verdict.hidden, verdict.first.exact) == ("algorithm", False, "")
+    verdict, text = failure(
+        made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones()
+    )
+    assert (verdict.question, verdict.hidden, verdict.first.exact) == (
+        "algorithm",
+        False,
+        "",
+    )
     assert "got 2.0, expected 1.0" in text
     assert "unrounded" not in text
 
@@ -212,7 +224,9 @@ def test_a_reference_rounds_beside_a_rounded_decision_too():
     """Both questions are asked as one then."""
 
     def compute(x):
-        third = nl.subtract(nl.multiply(x[:, 2:3], 1 / 3), nl.multiply(x[:, 3:4], 1 / 3))
+        third = nl.subtract(
+            nl.multiply(x[:, 2:3], 1 / 3), nl.multiply(x[:, 3:4], 1 / 3)
+        )
         none = nl.multiply(nl.greater(third, 0), 0.0)
         made = nl.add(x[:, 5:6], nl.subtract(x[:, 0:1], x[:, 1:2]))
         return nl.where(nl.greater(third, 1e9), none, made)
@@ -241,9 +255,15 @@ def test_a_rounding_that_no_input_or_output_has():
     assert verdict.question == "arithmetic"
     assert "tensor_scalar lost most digits" in text
     assert "is rounded into bfloat16" in text
-    assert isinstance(checked(narrow, wide(lambda x: x / 3), dtype="bfloat16")[0], Match)
-    assert isinstance(checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match)
-    small = made_of(lambda x: nl.copy(x, dtype=nl.float16))  # finer than bfloat16, and ends at 6e-8
+    assert isinstance(
+        checked(narrow, wide(lambda x: x / 3), dtype="bfloat16")[0], Match
+    )
+    assert isinstance(
+        checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match
+    )
+    small = made_of(
+        lambda x: nl.copy(x, dtype=nl.float16)
+    )  # finer than bfloat16, and ends at 6e-8
     _, text = failure(small, wide(lambda x: x), Fill(1e-9), dtype="bfloat16")
     assert "is rounded into float16" in text
 
@@ -270,7 +290,9 @@ def test_a_report_says_of_how_many_terms_of_what_size_the_bound_is():
     reference = wide(lambda x: x.sum(axis=1, keepdims=True) / 3)
     verdict, _ = failure(made_of(summed), reference, Fill(0.7))
     (line,) = [line for line in verdict.how if "adds most to the bound" in line]
-    assert line.startswith("tensor_reduce(add) adds most to the bound at test_differential.py:")
+    assert line.startswith(
+        "tensor_reduce(add) adds most to the bound at test_differential.py:"
+    )
     assert line.endswith("of its largest value, 67.2, of 96 terms, in 1 run")
 
 
@@ -292,8 +314,12 @@ def test_overflow_is_the_arithmetics_and_is_named():
         Fill(1.0, ((5, 100.0),)),
     )
     assert (verdict.question, verdict.kind) == ("arithmetic", "nan")
-    assert verdict.how[0].startswith("activation(exp) overflows float32 at test_differential.py:")
-    assert verdict.how[0].endswith("rounding it is 2.69e+43 of 100, and the largest is 3.4028e+38")
+    assert verdict.how[0].startswith(
+        "activation(exp) overflows float32 at test_differential.py:"
+    )
+    assert verdict.how[0].endswith(
+        "rounding it is 2.69e+43 of 100, and the largest is 3.4028e+38"
+    )
 
 
 def test_an_overflow_names_the_tile_that_is_too_narrow():
@@ -304,7 +330,9 @@ def test_an_overflow_names_the_tile_that_is_too_narrow():
 
     verdict, _ = failure(made_of(summed), wide(lambda x: x.T @ x / 4096), Fill(200.0))
     assert verdict.kind == "infinity"
-    assert verdict.how[0].startswith("nc_matmul overflows float16 in PSUM at test_differential.py:")
+    assert verdict.how[0].startswith(
+        "nc_matmul overflows float16 in PSUM at test_differential.py:"
+    )
     assert "2.56e+06" in verdict.how[0]
     assert "of 200" not in verdict.how[0]
 
@@ -392,7 +420,9 @@ def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
         centred = nisa.tensor_scalar(x, np.subtract, mean)
         return nl.sum(nl.multiply(centred, centred), axis=1, keepdims=True)
 
-    reference = wide(lambda x: ((x - x[:, :49].mean(1, keepdims=True)) ** 2).sum(1, keepdims=True))
+    reference = wide(
+        lambda x: ((x - x[:, :49].mean(1, keepdims=True)) ** 2).sum(1, keepdims=True)
+    )
     verdict, _ = checked(
         made_of(lambda x: spread(x[:, 0:49])), lambda x: reference(x[:, :49]), Ones()
     )
@@ -404,7 +434,9 @@ def mixed(compute, reference, narrow, data):
 
     @today.jit
     def kernel(x, w):
-        tiles = [today_nl.ndarray(a.shape, a.dtype, buffer=today_nl.sbuf) for a in (x, w)]
+        tiles = [
+            today_nl.ndarray(a.shape, a.dtype, buffer=today_nl.sbuf) for a in (x, w)
+        ]
         for tile, array in zip(tiles, (x, w), strict=True):
             today_isa.dma_copy(tile, array)
         out = today_nl.ndarray(x.shape, today_nl.float32, buffer=today_nl.shared_hbm)
@@ -448,7 +480,8 @@ def in_float64(function):
 
 
 @pytest.mark.parametrize(
-    ("narrow", "kind"), [("bfloat16", Match), ("float16", Match), ("float8_e4m3", Inconclusive)]
+    ("narrow", "kind"),
+    [("bfloat16", Match), ("float16", Match), ("float8_e4m3", Inconclusive)],
 )
 def test_a_narrow_argument_excuses_the_operands_of_a_product(narrow, kind):
     """Of float8 the bound leaves few digits of a float32, and the verdict says so."""
@@ -489,7 +522,9 @@ def test_a_rounded_value_that_decides_joins_the_questions():
     )
     assert isinstance(verdict, Match)
     assert any("a rounded value decides" in doubt for doubt in runner.tally.doubts)
-    assert any("both questions are asked as one" in doubt for doubt in runner.tally.doubts)
+    assert any(
+        "both questions are asked as one" in doubt for doubt in runner.tally.doubts
+    )
 
 
 def test_a_reduction_in_the_spec_holds_too():
@@ -523,7 +558,9 @@ def test_without_an_exact_run_the_spec_is_all_there_is():
 
 
 def test_a_backend_without_an_exact_run():
-    spec = spec_of(lambda x: x * np.float32(0.33333334), wide(lambda x: x / 3), reduction=2)
+    spec = spec_of(
+        lambda x: x * np.float32(0.33333334), wide(lambda x: x / 3), reduction=2
+    )
     case = Case(SHAPE, "float32", {"x": Random(3)})
     assert isinstance(Runner((PlainBackend(),)).check(spec, case)["plain"], Match)
 
@@ -585,7 +622,9 @@ def test_both_questions_are_asked_of_another_backend():
         ),
     ],
 )
-def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(dtype, message):
+def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(
+    dtype, message
+):
     """A sum of integers, which float32 holds too."""
 
     class OffByOne(PlainBackend):
@@ -596,7 +635,9 @@ def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(dtype
             (values,) = run_embedded(call).outputs
             return Completed((values + values.dtype.type(1),))
 
-    spec = spec_of(made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), dtypes=(dtype,))
+    spec = spec_of(
+        made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), dtypes=(dtype,)
+    )
     case = Case(SHAPE, dtype, {"x": Integers(0, bound=4)})
     runner = Runner((OffByOne(),), beside=run_embedded)
     with pytest.raises(DifferentialFailure) as caught:
@@ -605,7 +646,9 @@ def test_a_backend_that_is_off_by_1_where_nothing_rounds_is_not_too_coarse(dtype
 
 
 def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
-    runner, check = on_elsewhere(third, wide(lambda x: x / 3), lambda call: "no such kernel")
+    runner, check = on_elsewhere(
+        third, wide(lambda x: x / 3), lambda call: "no such kernel"
+    )
     assert isinstance(check(), Match)
     (doubt,) = runner.tally.doubts
     assert doubt == (
@@ -642,12 +685,18 @@ def doubled_today(writes):
     return kernel
 
 
-@pytest.mark.parametrize("backend", [EmbeddedSimulator(), PlainSimulator()], ids=["fast", "plain"])
+@pytest.mark.parametrize(
+    "backend", [EmbeddedSimulator(), PlainSimulator()], ids=["fast", "plain"]
+)
 def test_a_write_of_equal_values_to_an_input_is_told(backend):
     case = Case(SHAPE, "float32", {"x": Random(3)})
-    reads, writes = (spec_of(doubled_today(one), wide(lambda x: 2 * x)) for one in (False, True))
+    reads, writes = (
+        spec_of(doubled_today(one), wide(lambda x: 2 * x)) for one in (False, True)
+    )
     assert isinstance(Runner((backend,)).check(reads, case)[backend.name], Match)
-    with pytest.raises(DifferentialFailure, match="the kernel writes to its input x, and what"):
+    with pytest.raises(
+        DifferentialFailure, match="the kernel writes to its input x, and what"
+    ):
         Runner((backend,)).check(writes, case)
 
 
@@ -659,7 +708,9 @@ def test_a_reference_that_calls_the_kernel_is_told():
         (kernel, lambda x: kernel(x)),
         (third, lambda x: nki.simulate_kernel(third, x)),
     ):
-        with pytest.raises(BrokenReferenceError, match=r"the reference \S+ runs the kernel"):
+        with pytest.raises(
+            BrokenReferenceError, match=r"the reference \S+ runs the kernel"
+        ):
             Runner((EmbeddedSimulator(),)).check(spec_of(tested, asked), case)
     verdicts = Runner((EmbeddedSimulator(),)).check(
         spec_of(kernel, lambda x: nki.simulate_kernel(other, x)), case
@@ -677,17 +728,25 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
     few = reference.values[0][0]
     asked = []
     for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
-        run = ExactRun((ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ())
+        run = ExactRun(
+            (ExactOutput(value * (1 + off), np.abs(value) * size),), (), (), ()
+        )
         outputs = (value.astype(np.float32),)
-        asked.append(lambda run=run, own=outputs: differential._algorithm(reference, run, own))
+        asked.append(
+            lambda run=run, own=outputs: differential._algorithm(reference, run, own)
+        )
         for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
             for scale in (1.0, 1e-6, float(differential.float_info(dtype).max) / 2):
                 error = np.abs(few * scale) * size
                 exact = ExactOutput(few * scale, error)
                 apart = np.where(np.isfinite(error), error, 1.0) * off
                 got = differential.round_once(exact.value + apart, dtype)
-                held = differential.round_once(np.array([0.5, -0.0, scale, np.nan, -np.inf]), dtype)
-                same = ExactOutput(held.astype(np.float64), None if size else np.zeros(5))
+                held = differential.round_once(
+                    np.array([0.5, -0.0, scale, np.nan, -np.inf]), dtype
+                )
+                same = ExactOutput(
+                    held.astype(np.float64), None if size else np.zeros(5)
+                )
                 for args in ((0, dtype, got, exact), (0, dtype, held, same)):
                     asked.append(lambda args=args: differential._arithmetic(*args))
 
@@ -695,7 +754,9 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
         return [(type(v), getattr(v, "wrong", v)) for v in (ask() for ask in asked)]
 
     short = verdicts()
-    monkeypatch.setattr(differential, "_distance", lambda values, _: np.full(values.shape, np.nan))
+    monkeypatch.setattr(
+        differential, "_distance", lambda values, _: np.full(values.shape, np.nan)
+    )
     monkeypatch.setattr(differential, "_has_equal_bits", lambda *_: False)
     assert short == verdicts()
 
@@ -710,7 +771,12 @@ def test_a_number_that_the_output_holds_is_no_infinity():
 
     reference = wide(lambda x: x)
     outputs = {"output_dtype": "float8_e4m3"}
-    found = [failure(nki.jit(turned), reference, Fill(n), **outputs)[0] for n in (240.0, 247.0)]
-    assert {(verdict.question, verdict.kind) for verdict in found} == {("arithmetic", "infinity")}
+    found = [
+        failure(nki.jit(turned), reference, Fill(n), **outputs)[0]
+        for n in (240.0, 247.0)
+    ]
+    assert {(verdict.question, verdict.kind) for verdict in found} == {
+        ("arithmetic", "infinity")
+    }
     verdict, _ = checked(nki.jit(turned), reference, Fill(224.0), **outputs)
     assert isinstance(verdict, Match)

@@ -96,7 +96,9 @@ def run_test(spec, runner, **given):
     def check(case):
         case.check()
 
-    chosen = settings(**{"max_examples": 50, "database": None, "deadline": None, **given})
+    chosen = settings(
+        **{"max_examples": 50, "database": None, "deadline": None, **given}
+    )
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
 
 
@@ -105,7 +107,9 @@ def test_each_drawn_case_runs_once_and_most_executions_are_cases(monkeypatch):
     runner = Collecting()
     asked = []
     is_one = PassedCases.is_duplicate
-    monkeypatch.setattr(PassedCases, "is_duplicate", lambda *of: asked.append(1) or is_one(*of))
+    monkeypatch.setattr(
+        PassedCases, "is_duplicate", lambda *of: asked.append(1) or is_one(*of)
+    )
     run_test(add_spec(), runner, phases=[Phase.generate])
     assert len(set(runner.ran)) == len(runner.ran) >= 48
     assert len(asked) <= 60

@@ -63,7 +63,9 @@ def test_one_step_at_a_time_from_the_plainest_case():
 def test_a_name_that_depends_keeps_its_value_and_the_contract_is_asked():
     domain = {"CHUNK": sizes(1, 4), "n": lambda CHUNK: multiples(CHUNK, at_most=8)}
     spec = spec_of(
-        domain=domain, parameters=("CHUNK",), rejects=(Rejection({"CHUNK": 4, "n": 9}, "at most"),)
+        domain=domain,
+        parameters=("CHUNK",),
+        rejects=(Rejection({"CHUNK": 4, "n": 9}, "at most"),),
     )
     values = {edge.why: edge.case.values for edge in edge_cases(spec)}
     assert values["CHUNK=2"] == {"CHUNK": 2, "n": 1}
@@ -133,7 +135,10 @@ def only_even(a, b, CHUNK=4):
 
 def test_the_defaults_have_to_be_accepted():
     spec = add_spec(
-        only_even, domain={"CHUNK": (1, 2, 4), "n": (4,)}, parameters=("CHUNK",), rejects=()
+        only_even,
+        domain={"CHUNK": (1, 2, 4), "n": (4,)},
+        parameters=("CHUNK",),
+        rejects=(),
     )
     with pytest.raises(NotRejectedError, match="must accept this call, and be correct"):
         run(spec)
@@ -211,7 +216,9 @@ def test_a_default_outside_the_domain_is_not_called():
     ],
     ids=["multiples", "division", "look-up"],
 )
-def test_a_default_that_is_no_size_is_called_where_sizes_depend_on_it(default, sizes_of):
+def test_a_default_that_is_no_size_is_called_where_sizes_depend_on_it(
+    default, sizes_of
+):
     def in_chunks(a, b, CHUNK=default):
         result = np.empty_like(a)
         for start in range(0, a.size, CHUNK):

@@ -34,7 +34,9 @@ def said(got, reference, **inputs):
 
 def spec_and_case(reference, inputs):
     """As much of them as is asked for."""
-    spec = SimpleNamespace(reference=reference, parameters_of=lambda values: {}, inputs=inputs)
+    spec = SimpleNamespace(
+        reference=reference, parameters_of=lambda values: {}, inputs=inputs
+    )
     spec.inputs_of = lambda case: tuple(inputs.values())
     return spec, SimpleNamespace(values={})
 
@@ -66,12 +68,22 @@ SHIFTED = changed(A, np.s_[:, 1:], A[:, :-1])
     [
         ("all zero", np.zeros_like(A), same, {"x": A}),
         ("all zero", changed(A, np.s_[2:], 0), same, {"x": A}),
-        ("rounding only: at most 2.5 times", np.float32(A * (1 + 2**-21)), same, {"x": A}),
+        (
+            "rounding only: at most 2.5 times",
+            np.float32(A * (1 + 2**-21)),
+            same,
+            {"x": A},
+        ),
         ("rounding only: each wrong element is a bfloat16", NARROW, same, {"x": A}),
         ("transposed: axes 0 and 1", A.T.copy(), same, {"x": A}),
         ("transposed: axes 0 and 1", BATCH[0].T.reshape(3, 5), same, {"x": BATCH[0]}),
         ("reversed along axis 1", A[:, ::-1].copy(), same, {"x": A}),
-        ("shifted by one along axis 1: [i] has what belongs at [i - 1]", SHIFTED, same, {"x": A}),
+        (
+            "shifted by one along axis 1: [i] has what belongs at [i - 1]",
+            SHIFTED,
+            same,
+            {"x": A},
+        ),
         (
             "shifted by one along axis 0: [i] has what belongs at [i + 1]",
             changed(A, np.s_[:-1], A[1:]),
@@ -80,15 +92,30 @@ SHIFTED = changed(A, np.s_[:, 1:], A[:, :-1])
         ),
         ("scaled: each wrong element is 2 times", np.float32(2 * A), same, {"x": A}),
         ("scaled: each wrong element is -1 times", -A, same, {"x": A}),
-        ("scaled: each wrong element is 1.0001", np.float32(A * 1.0001), same, {"x": A}),
+        (
+            "scaled: each wrong element is 1.0001",
+            np.float32(A * 1.0001),
+            same,
+            {"x": A},
+        ),
         (
             "a missing term: as if bias were all 0",
             np.float32(product(A, B)),
             total,
             {"x": A, "y": B, "bias": ROW},
         ),
-        ("a missing factor: as if y were all 1", A, lambda x, y: x * y, {"x": A, "y": B}),
-        ("a wrong sign: as if y were negative", A - B, lambda x, y: x + y, {"x": A, "y": B}),
+        (
+            "a missing factor: as if y were all 1",
+            A,
+            lambda x, y: x * y,
+            {"x": A, "y": B},
+        ),
+        (
+            "a wrong sign: as if y were negative",
+            A - B,
+            lambda x, y: x + y,
+            {"x": A, "y": B},
+        ),
         (
             "a missing last term: as if x had not the last of axis 1",
             np.float32(product(A[:, :-1], B[:-1])),
@@ -130,7 +157,10 @@ def test_an_exact_run_that_differs_has_not_rounded():
     """However small the difference is: the algorithm is wrong, and no input is missing."""
     off = np.nextafter(A, F32.type(np.inf))
     value = A.astype(np.float64)
-    for question, text in (("arithmetic", "rounding only: at most 1 times"), ("algorithm", "")):
+    for question, text in (
+        ("arithmetic", "rounding only: at most 1 times"),
+        ("algorithm", ""),
+    ):
         verdict = compare([around(value, F32, 0.0, question)], [off])
         (content, *_) = *describe_mismatch(*spec_and_case(same, {"x": A}), verdict), ""
         assert content.startswith(text)
@@ -146,8 +176,16 @@ def test_few_values_tell_nothing():
     "shape, wrong, text",
     [
         ((200, 64), np.s_[128:], "the last tile: axis 0 from 128 on"),
-        ((64, 1030), np.s_[:, 1024:], "the last tile: axis 1 from 1024 on, after whole tiles of 5"),
-        ((20, 8), np.s_[16:], "the last tile: axis 0 from 16 on, after whole tiles of 4"),
+        (
+            (64, 1030),
+            np.s_[:, 1024:],
+            "the last tile: axis 1 from 1024 on, after whole tiles of 5",
+        ),
+        (
+            (20, 8),
+            np.s_[16:],
+            "the last tile: axis 0 from 16 on, after whole tiles of 4",
+        ),
         ((20, 8), np.s_[15:], ""),  # no tile begins there
         ((300, 8), np.s_[128:], ""),  # two tiles of 128, the last whole
         ((200, 8), np.s_[128:190], ""),

@@ -35,13 +35,20 @@ CASE = Case({"m": 2, "flag": True, "n": 3}, "bfloat16", {"a": Ones(), "b": Rando
 def test_a_case_comes_back_from_json_and_from_its_text(case):
     for one in (case, replace(case, shapes={"b": (5,)})):
         assert case_from_json(one.to_json(), SPEC) == one
-        assert eval(repr(one), {name: getattr(difftest, name) for name in difftest.__all__}) == one
+        assert (
+            eval(
+                repr(one), {name: getattr(difftest, name) for name in difftest.__all__}
+            )
+            == one
+        )
 
 
 def test_a_text_with_what_is_no_literal_of_python_is_pasted_as_others_are():
     data = {"a": difftest.Fill(-math.inf, ((1, math.nan),)), "b": Ones()}
     case = replace(CASE, data=data)
-    again = eval(repr(case), {name: getattr(difftest, name) for name in difftest.__all__})
+    again = eval(
+        repr(case), {name: getattr(difftest, name) for name in difftest.__all__}
+    )
     assert again.data["a"].value == -math.inf
     assert repr(again) == repr(case)
 
@@ -56,7 +63,11 @@ def test_json_is_one_short_line_and_so_is_a_label():
 
 def test_what_json_lacks_comes_back_from_it_by_its_name():
     """NumPy's numbers, and what is no data, such as an operator or a tuple."""
-    choices = {"n": [np.int64(3), np.int64(4)], "op": [np.add, np.maximum], "pad": [(1, 2), (0, 0)]}
+    choices = {
+        "n": [np.int64(3), np.int64(4)],
+        "op": [np.add, np.maximum],
+        "pad": [(1, 2), (0, 0)],
+    }
     spec = add_spec(domain=choices, inputs={"a": "n", "b": "n"})
     values = {name: several[1] for name, several in choices.items()}
     case = Case(values, "float32", {"a": Ones(), "b": Ones()})
@@ -85,12 +96,18 @@ def test_json_in_another_order_gives_the_specs_order():
             "alone; it lacks dtype, data",
         ),
         ('{"m": 1}', "or of m, flag, n alone; it lacks flag, n"),
-        ('{"m": 1, "flag": true, "n": -2}', "values: a: dimension n: received -2; accepted: an"),
+        (
+            '{"m": 1, "flag": true, "n": -2}',
+            "values: a: dimension n: received -2; accepted: an",
+        ),
         (
             '{"values": {"m": 1}, "dtype": "float32", "data": {}}',
             "values: received m; accepted: m, flag, n",
         ),
-        ('{"values": 3, "dtype": "float32", "data": {}}', "values: received 3; accepted: m, flag"),
+        (
+            '{"values": 3, "dtype": "float32", "data": {}}',
+            "values: received 3; accepted: m, flag",
+        ),
         (
             '{"values": {"m": 1, "flag": true, "n": 2}, "dtype": "float32", "data": {}}',
             "data: received nothing; accepted: a, b",
@@ -105,8 +122,14 @@ def test_json_in_another_order_gives_the_specs_order():
             '"data": {"a": "ones", "b": "twos"}}',
             "data: recipe: received 'twos'; accepted: one of zeros",
         ),
-        (CASE.to_json()[:-1] + ',"shapes":{"c":[5]}}', "shapes: received c; accepted: a, b"),
-        (CASE.to_json()[:-1] + ',"shapes":{"b":5}}', "shapes.b: received 5; accepted: a tuple"),
+        (
+            CASE.to_json()[:-1] + ',"shapes":{"c":[5]}}',
+            "shapes: received c; accepted: a, b",
+        ),
+        (
+            CASE.to_json()[:-1] + ',"shapes":{"b":5}}',
+            "shapes.b: received 5; accepted: a tuple",
+        ),
         (
             '{"values": {"m": 1, "flag": true, "n": 2.5}, "dtype": "float32", '
             '"data": {"a": "ones", "b": "ones"}}',
@@ -121,7 +144,9 @@ def test_bad_json_names_the_field(text, message):
 
 def test_names_and_values_alone_are_a_case():
     case = case_from_json('{"n": 3, "m": 2, "flag": true}', SPEC)
-    assert case == Case({"m": 2, "flag": True, "n": 3}, "float32", {"a": Random(0), "b": Random(1)})
+    assert case == Case(
+        {"m": 2, "flag": True, "n": 3}, "float32", {"a": Random(0), "b": Random(1)}
+    )
 
 
 def test_an_example_of_values_is_checked_in_every_dtype_with_random_data():

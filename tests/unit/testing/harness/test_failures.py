@@ -15,7 +15,13 @@ from difftest.testing.harness.failures import (
 )
 from difftest.testing.harness.recipes import Fill, Zeros
 from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from difftest.testing.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+)
 from tests.every import every
 from tests.unit.standin import add, add_reference, add_spec
 
@@ -46,7 +52,9 @@ def test_the_whole_report_of_a_mismatch():
 
 
 def test_a_case_of_an_empty_domain_is_its_dtype():
-    spec = KernelSpec(kernel=add, reference=add_reference, domain={}, inputs={"a": "2", "b": "2"})
+    spec = KernelSpec(
+        kernel=add, reference=add_reference, domain={}, inputs={"a": "2", "b": "2"}
+    )
     case = Case({}, "float32", {"a": Zeros(), "b": Zeros()})
     first, *_ = case_rows(spec, case)
     assert first == ("case", "float32")
@@ -54,7 +62,12 @@ def test_a_case_of_an_empty_domain_is_its_dtype():
 
 def test_the_line_to_run_again_survives_the_shell():
     words = shlex.split(AGAIN.command(CASE))
-    assert words[:4] == ["pytest", "--simulate", "tests/test_add.py::test_add", "--case"]
+    assert words[:4] == [
+        "pytest",
+        "--simulate",
+        "tests/test_add.py::test_add",
+        "--case",
+    ]
     assert case_from_json(words[4], SPEC) == CASE
 
 
@@ -128,4 +141,6 @@ def test_the_whole_report_of_a_missing_rejection(outcome, happened):
 
 @every("windows, quoting", [(False, "'{\"a b\":1}'"), (True, '"{\\"a b\\":1}"')])
 def test_the_line_is_quoted_for_the_shell_at_hand(windows, quoting):
-    assert quote_command(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"
+    assert (
+        quote_command(["pytest", '{"a b":1}'], windows=windows) == f"pytest {quoting}"
+    )

@@ -117,7 +117,9 @@ def looked(spec):
     edges = []
     for edge in filling_cases(spec, run):
         outcome = runs[edge.case.label()]
-        sizes = footprint_of(outcome.trace, TRN2) if isinstance(outcome, Completed) else ()
+        sizes = (
+            footprint_of(outcome.trace, TRN2) if isinstance(outcome, Completed) else ()
+        )
         spilled = any(size > limit for size, limit in zip(sizes, LIMITS, strict=False))
         edges.append(SimpleNamespace(**vars(edge), outcome=outcome, spilled=spilled))
     return edges, runs
@@ -154,7 +156,9 @@ def test_a_footprint_that_does_not_grow_has_no_limit():
 
 def test_what_is_wrong_only_where_memory_is_full_is_found():
     with pytest.raises(NotRejectedError, match="just under the limit"):
-        check_edges(Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide, inputs=FEW_ROWS))
+        check_edges(
+            Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide, inputs=FEW_ROWS)
+        )
 
 
 def test_a_correct_kernel_passes_on_both_sides():
@@ -194,7 +198,8 @@ def test_a_spec_without_rejections_is_filled_too():
     assert (under.case.values["n"], over.spilled) == (WIDEST, True)
     with pytest.raises(NotRejectedError, match="wrong_if_wide must"):
         check_edges(
-            Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide, inputs=FEW_ROWS, rejects=())
+            Runner((EmbeddedSimulator(),)),
+            spec_of(wrong_if_wide, inputs=FEW_ROWS, rejects=()),
         )
 
 
@@ -231,7 +236,10 @@ def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
     check_edges(runner, spec_of(double, rejects=(), reference=no_wider_than_drawn))
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
-    assert "is beyond what is drawn: its reference refuses it: at most 64 columns" in str(reason)
+    assert (
+        "is beyond what is drawn: its reference refuses it: at most 64 columns"
+        in str(reason)
+    )
     with pytest.raises(NotRejectedError):
         check_edges(runner, spec_of(double, reference=no_wider_than_drawn))
 
@@ -248,7 +256,10 @@ def test_a_reference_that_takes_gigabytes_is_stopped():
     counts = runner.tally.rows["double", "embedded"]
     assert (counts.inconclusive, counts.rejections) == (2, 0)
     (under, over) = sorted(runner.tally.reasons)
-    assert f"n={WIDEST}, just under the limit, is beyond what is drawn: the reference" in under
+    assert (
+        f"n={WIDEST}, just under the limit, is beyond what is drawn: the reference"
+        in under
+    )
     assert "needed more than 1024 MiB of memory" in over
 
 

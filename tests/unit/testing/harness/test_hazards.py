@@ -32,7 +32,9 @@ def test_an_infinity_that_the_reference_wants_is_no_hazard(id):
 
 
 def test_what_overflows_in_the_outputs_dtype_is_wanted_too():
-    spec = add_spec(reference=lambda a, b: 1e6 * a.astype(np.float64), dtypes=("float16",))
+    spec = add_spec(
+        reference=lambda a, b: 1e6 * a.astype(np.float64), dtypes=("float16",)
+    )
     case = Case({"n": 2}, "float16", {"a": Ones(), "b": Ones()})
     assert is_expected(evaluate_reference(spec, case), finding("infinity-made"))
 

@@ -38,7 +38,9 @@ def test_a_random_state_that_a_call_changes_is_told_whatever_its_generator():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         within_limits(lambda: None, "quiet")
-    with pytest.warns(UserWarning, match="drawing changed NumPy's random state, put back"):
+    with pytest.warns(
+        UserWarning, match="drawing changed NumPy's random state, put back"
+    ):
         within_limits(np.random.random, "drawing")
     np.testing.assert_equal(np.random.get_state(legacy=False), before)
 
@@ -47,7 +49,9 @@ def test_a_number_kept_for_later_is_part_of_the_state():
     """A normally distributed number leaves a second one, which stands beside the generator."""
     state = np.random.get_state(legacy=False)
     np.random.randn()
-    with pytest.warns(UserWarning, match="drawing changed NumPy's random state, put back"):
+    with pytest.warns(
+        UserWarning, match="drawing changed NumPy's random state, put back"
+    ):
         within_limits(np.random.randn, "drawing")
     assert np.random.get_state(legacy=False)["has_gauss"]
     np.random.set_state(state)
@@ -74,10 +78,20 @@ def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
         warnings.simplefilter("always")
         for at in range(4):
             random.random(), np.random.random()
-            before = random.getstate(), repr(np.random.get_state()), np.geterr(), os._exit
+            before = (
+                random.getstate(),
+                repr(np.random.get_state()),
+                np.geterr(),
+                os._exit,
+            )
             before += (np.get_printoptions(), sys.stdout)
             within_limits(change if at == 2 else int, f"call {at}")
-            after = random.getstate(), repr(np.random.get_state()), np.geterr(), os._exit
+            after = (
+                random.getstate(),
+                repr(np.random.get_state()),
+                np.geterr(),
+                os._exit,
+            )
             assert before == (*after, np.get_printoptions(), sys.stdout)
     said = f"call 2 changed {what}, put back after the call"
     assert [str(one.message) for one in told] == [said] * bool(what)
@@ -125,7 +139,10 @@ def test_a_fault_of_the_machine_is_told_from_others(error, lack):
     assert fault_of_machine(error).startswith(f"this computer has too little {lack}")
 
 
-@every("error", [None, ValueError(), FileNotFoundError(2, "no"), CaseLimitError("needed more")])
+@every(
+    "error",
+    [None, ValueError(), FileNotFoundError(2, "no"), CaseLimitError("needed more")],
+)
 def test_what_is_no_fault_of_the_machine(error):
     assert fault_of_machine(error) == ""
 
@@ -163,7 +180,9 @@ def test_an_error_of_the_clock_that_python_swallows_is_not_reported_and_comes_ag
     """Pytest would fail the test for what Python reports."""
     monkeypatch.setattr(limits, "AGAIN", 0.02)
     reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda told: reported.append(told.exc_type)
+    )
 
     def lasts():
         swallow()
@@ -179,7 +198,9 @@ def test_an_error_of_the_clock_that_python_swallows_is_not_reported_and_comes_ag
 
 def test_what_a_call_itself_raises_there_is_reported(monkeypatch):
     reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_type))
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda told: reported.append(told.exc_type)
+    )
 
     class Broken:
         def __del__(self):

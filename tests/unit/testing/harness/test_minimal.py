@@ -16,7 +16,10 @@ def nothing():
 
 
 def test_it_is_what_hypothesis_tries_first():
-    assert minimal_example(lambda: st.tuples(st.integers(3, 9), st.booleans())) == (3, False)
+    assert minimal_example(lambda: st.tuples(st.integers(3, 9), st.booleans())) == (
+        3,
+        False,
+    )
 
 
 def test_a_strategy_without_examples_is_soon_given_up():
@@ -40,7 +43,9 @@ def test_an_error_of_the_spec_is_raised():
 
 def test_an_example_for_which_an_input_has_no_data_is_one_clear_error():
     spec = add_spec(inputs={"a": Input("n", data=lambda n: nothing()), "b": "n"})
-    with pytest.raises(SpecError, match=r"inputs\['a'\]\.data: found nothing for \{'n': 3\}"):
+    with pytest.raises(
+        SpecError, match=r"inputs\['a'\]\.data: found nothing for \{'n': 3\}"
+    ):
         minimal_case(spec, {"n": 3}, "float32")
 
 

@@ -58,7 +58,9 @@ def test_iota_is_exact_in_every_dtype_and_its_period_divides_no_tile(dtype):
 
 
 def test_fill_counts_positions_modulo_the_size():
-    filled = Fill(1.0, ((1, 5.0), (-1, 7.0), (6, 9.0))).build((2, 2), np.dtype("float32"))
+    filled = Fill(1.0, ((1, 5.0), (-1, 7.0), (6, 9.0))).build(
+        (2, 2), np.dtype("float32")
+    )
     assert filled.tolist() == [[1, 5], [9, 7]]
 
 
@@ -79,7 +81,9 @@ def test_random_values_need_every_bit_of_the_mantissa():
 
 
 def test_spread_widens_the_range_of_exponents():
-    narrow, wide = (Random(0, spread).build((1000,), np.dtype("float32")) for spread in (0, 8))
+    narrow, wide = (
+        Random(0, spread).build((1000,), np.dtype("float32")) for spread in (0, 8)
+    )
     assert np.ptp(np.frexp(wide)[1]) > np.ptp(np.frexp(narrow)[1])
 
 
@@ -88,26 +92,45 @@ def test_repr_runs_and_json_comes_back(recipe):
     names = {kind.__name__: kind for kind in RECIPES.values()}
     same = eval(repr(recipe), names, {"nan": float("nan"), "inf": float("inf")})
     assert repr(same) == repr(recipe)
-    assert repr(recipe_from_json(json.loads(json.dumps(recipe.to_json())))) == repr(recipe)
+    assert repr(recipe_from_json(json.loads(json.dumps(recipe.to_json())))) == repr(
+        recipe
+    )
 
 
 def test_json_is_strict_where_values_are_not_finite():
-    text = json.dumps(Fill(float("nan"), ((0, float("-inf")),)).to_json(), allow_nan=False)
+    text = json.dumps(
+        Fill(float("nan"), ((0, float("-inf")),)).to_json(), allow_nan=False
+    )
     assert text == '{"fill": {"value": "nan", "overrides": [[0, "-inf"]]}}'
 
 
 @every(
     "document, message",
     [
-        ("twos", "received 'twos'; accepted: one of zeros, ones, iota, fill, integers, random"),
-        ({"zeros": {}, "ones": {}}, "received {'zeros': {}, 'ones': {}}; accepted: one of"),
+        (
+            "twos",
+            "received 'twos'; accepted: one of zeros, ones, iota, fill, integers, random",
+        ),
+        (
+            {"zeros": {}, "ones": {}},
+            "received {'zeros': {}, 'ones': {}}; accepted: one of",
+        ),
         ({"ones": 3}, "received {'ones': 3}"),
         ({"ones": {"cls": 2}}, "recipe ones: .* argument 'cls'; accepted: no fields"),
-        ({"random": {"sed": 2}}, "recipe random: .* argument 'sed'.*; accepted: seed, spread"),
+        (
+            {"random": {"sed": 2}},
+            "recipe random: .* argument 'sed'.*; accepted: seed, spread",
+        ),
         ({"random": {"seed": 1.5}}, "random.seed: received 1.5; accepted: an integer"),
-        ({"random": {"seed": True}}, "random.seed: received True; accepted: an integer"),
+        (
+            {"random": {"seed": True}},
+            "random.seed: received True; accepted: an integer",
+        ),
         ({"fill": {}}, "recipe fill: .* argument: 'value'; accepted: value, overrides"),
-        ({"fill": {"value": None}}, "fill.value: received None; accepted: a number, in JSON 'nan'"),
+        (
+            {"fill": {"value": None}},
+            "fill.value: received None; accepted: a number, in JSON 'nan'",
+        ),
         ({"fill": {"value": "big"}}, "fill.value: received 'big'"),
         (
             {"fill": {"value": 1, "overrides": [3]}},

@@ -26,7 +26,12 @@ def forgetful_relu(x):
 
 
 def relu_spec(reference, kernel=forgetful_relu, **changes):
-    fields = {"kernel": kernel, "reference": reference, "domain": {"n": (4,)}, "inputs": {"x": "n"}}
+    fields = {
+        "kernel": kernel,
+        "reference": reference,
+        "domain": {"n": (4,)},
+        "inputs": {"x": "n"},
+    }
     return KernelSpec(**{**fields, **changes})
 
 
@@ -83,7 +88,8 @@ def test_every_argument_that_was_written_is_named():
         return b
 
     error = broken(
-        add_spec(reference=reference), Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
+        add_spec(reference=reference),
+        Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()}),
     )
     assert "wrote to its arguments a, b\n" in str(error)
 
@@ -97,7 +103,10 @@ def test_arrays_within_a_parameter_are_only_read_too():
 
     nested = [(1, np.ones(2))]
     spec = relu_spec(
-        reference, kernel, domain={"n": (4,), "weights": (nested,)}, parameters=("weights",)
+        reference,
+        kernel,
+        domain={"n": (4,), "weights": (nested,)},
+        parameters=("weights",),
     )
     case = Case({"n": 4, "weights": nested}, "float32", {"x": Ones()})
     assert "wrote to its argument weights" in str(broken(spec, case))
@@ -220,7 +229,9 @@ REFUSALS = [
 
 @every("reference", REFUSALS)
 def test_a_check_of_the_reference_is_a_refusal(reference):
-    verdict = Runner((PlainBackend(),)).check(relu_spec(reference, refusing_kernel), CASE)["plain"]
+    verdict = Runner((PlainBackend(),)).check(
+        relu_spec(reference, refusing_kernel), CASE
+    )["plain"]
     assert isinstance(verdict, BothRejected)
     assert isinstance(verdict.reference_error, (AssertionError, ValueError))
 
@@ -278,14 +289,20 @@ def minus(a, b):
 @every(
     "changes",
     [
-        {"kernel": minus, "reference": lambda b, a: a - b},  # by name where the names agree
+        {
+            "kernel": minus,
+            "reference": lambda b, a: a - b,
+        },  # by name where the names agree
         {"kernel": minus, "reference": lambda first, second: first - second},
         {
             "kernel": lambda a, b, n: a * n + b,
             "parameters": ("n",),
             "reference": lambda n, a, b: a * n + b,
         },
-        *({"reference": one} for one in (Compiled(), lambda *arrays: minus(*arrays) + 2, np.add)),
+        *(
+            {"reference": one}
+            for one in (Compiled(), lambda *arrays: minus(*arrays) + 2, np.add)
+        ),
     ],
 )
 def test_a_reference_gets_its_arrays_by_name_or_by_position(changes):

@@ -3,15 +3,28 @@ from dataclasses import replace
 import numpy as np
 
 from difftest.testing.harness.minimal import examples, examples_or_none
-from difftest.testing.harness.reference_properties import ReferenceProperties, infer_properties
+from difftest.testing.harness.reference_properties import (
+    ReferenceProperties,
+    infer_properties,
+)
 from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.strategies import SAMPLES, cases, cases_like, seeded, sizes
+from difftest.testing.harness.strategies import (
+    SAMPLES,
+    cases,
+    cases_like,
+    seeded,
+    sizes,
+)
 from difftest.testing.harness.structured import Indices
 from tests.unit.standin import add, add_spec
 
 
 def seen(reference, **more):
-    table = {"domain": {"P": sizes(1, 20), "N": sizes(1, 100)}, "inputs": {"x": "P N"}, **more}
+    table = {
+        "domain": {"P": sizes(1, 20), "N": sizes(1, 100)},
+        "inputs": {"x": "P N"},
+        **more,
+    }
     spec = KernelSpec(kernel=lambda *arrays: arrays, reference=reference, **table)
     return infer_properties(
         spec, lambda: examples_or_none(cases_like(spec, ReferenceProperties()), SAMPLES)
@@ -64,7 +77,9 @@ def test_where_the_tensor_engine_spreads_nan_none_is_drawn():
 
 def test_outputs_of_a_narrow_dtype_have_sizes_at_which_they_overflow_or_are_subnormal():
     product = {"inputs": {"x": "P N", "y": "N P"}, "dtypes": ("float32", "float16")}
-    *small, large = seen(lambda x, y: x.astype(float) @ y, **product).exponents["float16"]
+    *small, large = seen(lambda x, y: x.astype(float) @ y, **product).exponents[
+        "float16"
+    ]
     assert max(small) < -5
     assert 6 <= large < 12
 
@@ -76,7 +91,11 @@ def test_data_whose_results_overflow_give_way_to_smaller_ones():
         return x.sum(axis=1, keepdims=True)
 
     for dtype, reference, made in (
-        ("float32", lambda x: np.minimum(np.maximum(x, total(x) / x.shape[1]), x), total),
+        (
+            "float32",
+            lambda x: np.minimum(np.maximum(x, total(x) / x.shape[1]), x),
+            total,
+        ),
         ("float16", lambda x: x * x, lambda x: x * x),
         ("float16", lambda x: x + total(x), lambda x: x + total(x)),
     ):
@@ -87,7 +106,9 @@ def test_data_whose_results_overflow_give_way_to_smaller_ones():
             inputs={"x": "P N"},
             dtypes=(dtype,),
         )
-        arrays = [spec.inputs_of(case)[0].astype(float) for case in examples(cases(spec), 50)]
+        arrays = [
+            spec.inputs_of(case)[0].astype(float) for case in examples(cases(spec), 50)
+        ]
         with np.errstate(over="ignore"):
             results = [made(array).astype(dtype) for array in arrays]
         assert sum(not np.isfinite(one).any() for one in results) <= 2

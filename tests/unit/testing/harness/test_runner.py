@@ -20,7 +20,13 @@ from difftest.testing.harness.runner import Runner, make_call, verdict_on
 from difftest.testing.harness.spec import Rejection
 from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.tally import Counts
-from difftest.testing.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from difftest.testing.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+)
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec, broken_add
 
@@ -226,7 +232,9 @@ def check_rejection(kernel, match="must be even", backend=None, **changes):
 
 
 def test_a_demanded_rejection_is_counted():
-    assert check_rejection(even_add).tally.rows["even_add", "plain"] == Counts(rejections=1)
+    assert check_rejection(even_add).tally.rows["even_add", "plain"] == Counts(
+        rejections=1
+    )
 
 
 class Lacks:
@@ -255,7 +263,9 @@ def test_a_rejection_may_change_a_shape_and_a_dtype():
     def strict_add(a, b):
         assert a.shape == b.shape, f"lengths differ: {a.shape} {b.shape} {a.dtype}"
 
-    check_rejection(strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16")
+    check_rejection(
+        strict_add, match=r"\(3,\) \(5,\) float16", shapes={"b": (5,)}, dtype="float16"
+    )
 
 
 class Records(PlainBackend):

@@ -3,7 +3,12 @@ import pytest
 
 from difftest.testing.backends.base import DialectError
 from difftest.testing.harness import decorator
-from difftest.testing.harness.bound_case import BoundCase, kernel_titles, runnable, specs_by_kernel
+from difftest.testing.harness.bound_case import (
+    BoundCase,
+    kernel_titles,
+    runnable,
+    specs_by_kernel,
+)
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.failures import DifferentialFailure, NotRejectedError
 from difftest.testing.harness.recipes import Iota, Ones
@@ -46,7 +51,9 @@ def test_each_kernel_runs_each_case_and_equal_bits_are_counted():
     runner, verdicts = checked(spec_of(add, also_add))
     assert list(verdicts) == ["add on plain", "also_add on plain"]
     assert {kernel for kernel, _ in runner.tally.rows} == {"add", "also_add"}
-    assert runner.tally.agreements == {("add", "also_add", "plain"): Counts(cases=1, exact=1)}
+    assert runner.tally.agreements == {
+        ("add", "also_add", "plain"): Counts(cases=1, exact=1)
+    }
 
 
 @every("kernels", [(add, without_last), (without_last, add)])
@@ -100,12 +107,16 @@ def test_what_a_kernel_never_wrote_is_not_right_by_the_bits_of_another():
 
 
 def test_kernels_that_are_wrong_alike_point_to_the_reference():
-    with pytest.raises(DifferentialFailure, match=r"same bits: look at the reference and the spec"):
+    with pytest.raises(
+        DifferentialFailure, match=r"same bits: look at the reference and the spec"
+    ):
         checked(spec_of(add, also_add, reference=lambda a, b: np.float64(a) + b + 1))
 
 
 def test_kernels_that_are_wrong_each_in_its_way_are_told_apart():
-    with pytest.raises(DifferentialFailure, match="one_more is wrong too, and its outputs differ"):
+    with pytest.raises(
+        DifferentialFailure, match="one_more is wrong too, and its outputs differ"
+    ):
         checked(spec_of(without_last, one_more))
 
 
@@ -118,7 +129,10 @@ def test_two_of_one_name_are_told_apart():
         return add
 
     assert kernel_titles((add, also_add)) == ("add", "also_add")
-    assert kernel_titles((add, other())) == (f"add ({add.__module__})", "add (elsewhere)")
+    assert kernel_titles((add, other())) == (
+        f"add ({add.__module__})",
+        "add (elsewhere)",
+    )
     assert kernel_titles((add, add)) == ("add (1)", "add (2)")
     assert kernel_titles((add, also_add, add)) == ("add (1)", "also_add", "add (2)")
 
@@ -131,14 +145,22 @@ class Chooses(PlainBackend):
         self.taken = taken
 
     def refusal(self, kernel):
-        return None if kernel.__name__ in self.taken else DialectError("of another dialect")
+        return (
+            None
+            if kernel.__name__ in self.taken
+            else DialectError("of another dialect")
+        )
 
 
 def test_a_backend_gets_the_kernels_that_it_runs():
     one = Chooses("one", "also_add")
     both = PlainBackend("both")
     runner, _ = checked(spec_of(add, also_add), one, both)
-    assert set(runner.tally.rows) == {("add", "both"), ("also_add", "one"), ("also_add", "both")}
+    assert set(runner.tally.rows) == {
+        ("add", "both"),
+        ("also_add", "one"),
+        ("also_add", "both"),
+    }
     assert runner.backends == (one, both)
 
 
@@ -155,7 +177,10 @@ def test_a_kernel_that_one_backend_runs_is_left_out_on_the_others():
 
 def test_backends_that_run_none_get_the_first_and_say_why():
     none = Chooses("none")
-    found = [(one.name, backends) for one, backends in runnable(spec_of(add, also_add), (none,))]
+    found = [
+        (one.name, backends)
+        for one, backends in runnable(spec_of(add, also_add), (none,))
+    ]
     assert found == [("add", (none,))]
 
 
@@ -195,7 +220,10 @@ def test_each_kernel_must_refuse_what_the_contract_refuses():
         ({"lnc": "cores"}, "lnc: received the name 'cores'"),
         ({"lnc": 0}, "lnc"),
         ({"lnc": 2, "grid": (2,)}, "received both lnc and grid"),
-        ({"machine": "trn9"}, "machine: received 'trn9'; accepted: one of trn1, trn2, trn3"),
+        (
+            {"machine": "trn9"},
+            "machine: received 'trn9'; accepted: one of trn1, trn2, trn3",
+        ),
     ],
 )
 def test_cores_and_generations_that_are_none(changed, message):

@@ -21,7 +21,11 @@ def product_spec(**changes) -> KernelSpec:
     fields = {
         "kernel": matrix_product,
         "reference": lambda lhsT, rhs: lhsT.T @ rhs,
-        "domain": {"TILE": (1, 2), "M": st.integers(1, 4), "K": lambda TILE: st.just(2 * TILE)},
+        "domain": {
+            "TILE": (1, 2),
+            "M": st.integers(1, 4),
+            "K": lambda TILE: st.just(2 * TILE),
+        },
         "inputs": {"lhsT": "K M", "rhs": "K 3"},
         "outputs": {"result": "M 3"},
         "parameters": ("TILE",),
@@ -64,7 +68,10 @@ def test_inputs_are_made_anew():
 
 @every("reduction, length", [(7, 7), ("K", 2), (lambda K, M: K * M, 10), (0, 0)])
 def test_reduction_length(reduction, length):
-    assert product_spec(reduction=reduction).reduction_length({"TILE": 1, "M": 5, "K": 2}) == length
+    assert (
+        product_spec(reduction=reduction).reduction_length({"TILE": 1, "M": 5, "K": 2})
+        == length
+    )
 
 
 def test_grid():
@@ -86,7 +93,9 @@ def test_a_kernel_whose_signature_cannot_be_read_is_taken():
 
 
 def test_rejections_have_labels():
-    rejection = Rejection({"n": 256, "C": 3}, match="x", dtype="float16", shapes={"b": (1, 2)})
+    rejection = Rejection(
+        {"n": 256, "C": 3}, match="x", dtype="float16", shapes={"b": (1, 2)}
+    )
     assert rejection.label() == "rejects-n=256-C=3-b=[1,2]-float16"
 
 
@@ -114,11 +123,20 @@ VALUES = "TILE, M, K"
             "domain['M']: received (); accepted: a Hypothesis strategy, one or more",
         ),
         ({"domain": {"M": "12"}}, "domain['M']: received '12'; accepted"),
-        ({"parameters": ("N",)}, f"parameters: received the name 'N'; accepted: {VALUES}"),
+        (
+            {"parameters": ("N",)},
+            f"parameters: received the name 'N'; accepted: {VALUES}",
+        ),
         ({"reduction": "N"}, f"reduction: received the name 'N'; accepted: {VALUES}"),
-        ({"reduction": lambda N: N}, f"reduction: received the name 'N'; accepted: {VALUES}"),
+        (
+            {"reduction": lambda N: N},
+            f"reduction: received the name 'N'; accepted: {VALUES}",
+        ),
         ({"grid": lambda N: (N,)}, f"grid: received the name 'N'; accepted: {VALUES}"),
-        ({"inputs": {}}, "inputs: received none; accepted: at least one array argument"),
+        (
+            {"inputs": {}},
+            "inputs: received none; accepted: at least one array argument",
+        ),
         (
             {"inputs": {"lhsT": "K N", "rhs": "K"}},
             f"inputs['lhsT']: received the name 'N'; accepted: {VALUES}",
@@ -134,16 +152,28 @@ VALUES = "TILE, M, K"
         ),
         ({"outputs": {"result": " "}}, "outputs['result']: received ' '; accepted"),
         ({"dtypes": ()}, "dtypes: received (); accepted: a tuple of dtype names"),
-        ({"dtypes": "float32"}, "dtypes: received 'float32'; accepted: a tuple of dtype names"),
+        (
+            {"dtypes": "float32"},
+            "dtypes: received 'float32'; accepted: a tuple of dtype names",
+        ),
         ({"dtypes": None}, "dtypes: received None; accepted: a tuple of dtype names"),
-        ({"dtypes": ("float64",)}, "dtypes: received 'float64'; accepted: bfloat16, bool, float16"),
+        (
+            {"dtypes": ("float64",)},
+            "dtypes: received 'float64'; accepted: bfloat16, bool, float16",
+        ),
         (
             {"dtypes": ("float8_e4m3fn_x4",)},
             "dtypes: received 'float8_e4m3fn_x4'; accepted: a dtype of numbers: no data are drawn "
             "in float8_e4m3fn_x4; bfloat16",
         ),
-        ({"output_dtype": "double"}, "output_dtype: received 'double'; accepted: bfloat16, bool"),
-        ({"accumulation": "int32"}, "accumulation: received 'int32'; accepted: a floating-point"),
+        (
+            {"output_dtype": "double"},
+            "output_dtype: received 'double'; accepted: bfloat16, bool",
+        ),
+        (
+            {"accumulation": "int32"},
+            "accumulation: received 'int32'; accepted: a floating-point",
+        ),
         (
             {"examples": ({"M": 3},)},
             f"examples: received values for M; accepted: a value for each of {VALUES}",
@@ -167,16 +197,27 @@ VALUES = "TILE, M, K"
             "which re.escape guards brackets and the like",
         ),
         (
-            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", dtype="half"),)},
+            {
+                "rejects": (
+                    Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", dtype="half"),
+                )
+            },
             "rejects.dtype: received 'half'; accepted: bfloat16, bool",
         ),
         (
-            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, "M", dtypes={"rhs": "half"}),)},
+            {
+                "rejects": (
+                    Rejection({"TILE": 1, "M": 3, "K": 2}, "M", dtypes={"rhs": "half"}),
+                )
+            },
             "rejects.dtypes: received 'half'; accepted: bfloat16, bool",
         ),
         ({"edges": "no"}, "edges: received 'no'; accepted: True or False"),
         ({"exact": None}, "exact: received None; accepted: True or False"),
-        ({"rejects": [{}]}, "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'"),
+        (
+            {"rejects": [{}]},
+            "rejects: received {}; accepted: Rejections, e.g. Rejection({'n'",
+        ),
         (
             {"rejects": Rejection({}, "x")},
             "rejects: received Rejection(values={}, match='x', dtype=None, shapes={}, dtypes={}); "
@@ -186,27 +227,63 @@ VALUES = "TILE, M, K"
             {"rejects": [Rejection(None, "x")]},
             f"rejects: received None; accepted: a value for each of {VALUES}",
         ),
-        ({"examples": [()]}, f"examples: received (); accepted: a value for each of {VALUES}"),
-        ({"examples": 5}, "examples: received 5; accepted: a sequence of Cases, or of mappings"),
+        (
+            {"examples": [()]},
+            f"examples: received (); accepted: a value for each of {VALUES}",
+        ),
+        (
+            {"examples": 5},
+            "examples: received 5; accepted: a sequence of Cases, or of mappings",
+        ),
         (
             {"examples": [{"TILE": 1, "M": 2.5, "K": 2}]},
             "lhsT: dimension M: received 2.5; accepted: an integer, at least 0",
         ),
-        ({"domain": None}, "domain: received None; accepted: a mapping of names to where"),
-        ({"inputs": ["lhsT"]}, "inputs: received ['lhsT']; accepted: a mapping of the kernel's"),
-        ({"inputs": {"lhsT": ...}}, "inputs['lhsT']: received Ellipsis; accepted: names of"),
-        ({"outputs": 5}, "outputs: received 5; accepted: a mapping of the kernel's arguments"),
-        ({"parameters": "TILE"}, "parameters: received 'TILE'; accepted: a sequence of names"),
+        (
+            {"domain": None},
+            "domain: received None; accepted: a mapping of names to where",
+        ),
+        (
+            {"inputs": ["lhsT"]},
+            "inputs: received ['lhsT']; accepted: a mapping of the kernel's",
+        ),
+        (
+            {"inputs": {"lhsT": ...}},
+            "inputs['lhsT']: received Ellipsis; accepted: names of",
+        ),
+        (
+            {"outputs": 5},
+            "outputs: received 5; accepted: a mapping of the kernel's arguments",
+        ),
+        (
+            {"parameters": "TILE"},
+            "parameters: received 'TILE'; accepted: a sequence of names",
+        ),
         ({"kernel": 5}, "kernel: received 5; accepted: a function"),
         ({"reference": 5}, "reference: received 5; accepted: a function"),
         ({"magnitude": 5}, "magnitude: received 5; accepted: a function, or None"),
-        ({"reduction": 1.5}, "reduction: received 1.5; accepted: a number of roundings (an int"),
+        (
+            {"reduction": 1.5},
+            "reduction: received 1.5; accepted: a number of roundings (an int",
+        ),
         ({"reduction": -1}, "reduction: received -1; accepted: a number of roundings"),
-        ({"reduction": True}, "reduction: received True; accepted: a number of roundings"),
-        ({"grid": 5}, "grid: received 5; accepted: a tuple of positive integers, or a function"),
+        (
+            {"reduction": True},
+            "reduction: received True; accepted: a number of roundings",
+        ),
+        (
+            {"grid": 5},
+            "grid: received 5; accepted: a tuple of positive integers, or a function",
+        ),
         ({"grid": (0,)}, "grid: received (0,); accepted: a tuple of positive integers"),
         (
-            {"rejects": (Rejection({"TILE": 1, "M": 3, "K": 2}, match="M", shapes={"x": (1,)}),)},
+            {
+                "rejects": (
+                    Rejection(
+                        {"TILE": 1, "M": 3, "K": 2}, match="M", shapes={"x": (1,)}
+                    ),
+                )
+            },
             "rejects.shapes: received the name 'x'; accepted: lhsT, rhs, result",
         ),
         (
@@ -214,7 +291,10 @@ VALUES = "TILE, M, K"
             "kernel: matrix_product(lhsT, rhs, result, TILE=128) cannot be called with the arrays "
             "(lhsT, rhs) and the parameters (TILE): missing a required argument: 'result'",
         ),
-        ({"parameters": ("M",)}, "and the parameters (M): got an unexpected keyword argument 'M'"),
+        (
+            {"parameters": ("M",)},
+            "and the parameters (M): got an unexpected keyword argument 'M'",
+        ),
     ],
 )
 def test_a_contradiction_is_one_clear_error(changes, message):
@@ -271,7 +351,9 @@ def test_arrays_are_matched_by_name(names):
         outputs={"result": "n"},
         parameters=("factor",),
     )
-    case = Case({"n": 5, "factor": 2.0}, "float32", {"minuend": Iota(), "subtrahend": Ones()})
+    case = Case(
+        {"n": 5, "factor": 2.0}, "float32", {"minuend": Iota(), "subtrahend": Ones()}
+    )
     (verdict,) = Runner((PlainBackend(),)).check(spec, case).values()
     assert verdict == Match(elements=5, exact=False)
 
@@ -302,9 +384,18 @@ def test_a_reference_takes_the_inputs_by_name_or_by_position(reference):
 @every(
     "reference, why",
     [
-        (lambda b, other: None, "'b' is number 2 of the inputs and number 1 of its parameters"),
-        (lambda other, a: None, "'a' is number 1 of the inputs and number 2 of its parameters"),
-        (lambda b, *rest: None, "'b' is number 2 of the inputs and number 1 of its parameters"),
+        (
+            lambda b, other: None,
+            "'b' is number 2 of the inputs and number 1 of its parameters",
+        ),
+        (
+            lambda other, a: None,
+            "'a' is number 1 of the inputs and number 2 of its parameters",
+        ),
+        (
+            lambda b, *rest: None,
+            "'b' is number 2 of the inputs and number 1 of its parameters",
+        ),
         (lambda a: None, "too many positional arguments"),
         (lambda: None, "too many positional arguments"),
         (lambda a, b, axis: None, "missing a required argument: 'axis'"),
@@ -326,10 +417,22 @@ def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why
     "refused, told",
     [
         (lambda: add_spec(lambda: None), "the name 'a' .* none"),
-        (lambda: product_spec(outputs={"out": "M 3"}), r"outputs: .*'out' .* lhsT, rhs, result$"),
-        (lambda: product_spec(reduction=lambda: 1.5).reduction_length({}), "reduction: .*1.5"),
-        (lambda: product_spec(reduction=lambda: None).reduction_length({}), "reduction: .*None"),
-        (lambda: product_spec(reduction=lambda: -1).reduction_length({}), "reduction: .*-1"),
+        (
+            lambda: product_spec(outputs={"out": "M 3"}),
+            r"outputs: .*'out' .* lhsT, rhs, result$",
+        ),
+        (
+            lambda: product_spec(reduction=lambda: 1.5).reduction_length({}),
+            "reduction: .*1.5",
+        ),
+        (
+            lambda: product_spec(reduction=lambda: None).reduction_length({}),
+            "reduction: .*None",
+        ),
+        (
+            lambda: product_spec(reduction=lambda: -1).reduction_length({}),
+            "reduction: .*-1",
+        ),
         (lambda: product_spec(grid=lambda: None).grid_of({}), "grid: .*None"),
         (lambda: product_spec(grid=lambda: 4).grid_of({}), "grid: .*4"),
         (lambda: product_spec(grid=lambda: (2.5,)).grid_of({}), "grid: .*2.5"),

@@ -14,12 +14,20 @@ from difftest.testing.harness import minimal
 from difftest.testing.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.testing.harness.reference_properties import ReferenceProperties
 from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import HARDWARE_LIMITS, cases, multiples, recipes, sizes
+from difftest.testing.harness.strategies import (
+    HARDWARE_LIMITS,
+    cases,
+    multiples,
+    recipes,
+    sizes,
+)
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.standin import add_spec
 
-deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
+deterministic = settings(
+    derandomize=True, database=None, deadline=None, max_examples=500
+)
 
 
 def along_the_wrong_axis(x, row):
@@ -37,7 +45,9 @@ def not_transposed(x, row):
 def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
     domain = {"m": sizes(1, 128), "n": sizes(1, 512)}
     inputs = {"x": "m n", "row": "n"}
-    spec = replace(add_spec(), kernel=along_the_wrong_axis, domain=domain, inputs=inputs)
+    spec = replace(
+        add_spec(), kernel=along_the_wrong_axis, domain=domain, inputs=inputs
+    )
     failed = []
 
     @hypothesis.seed(seed)
@@ -61,7 +71,9 @@ def drawn(strategy, examples=100):
 def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits():
     values = drawn(sizes(1, 2000))
     assert all(1 <= value <= 2000 for value in values)
-    edges = {1, 2, 1999, 2000} | {limit + step for limit in HARDWARE_LIMITS for step in (-1, 0, 1)}
+    edges = {1, 2, 1999, 2000} | {
+        limit + step for limit in HARDWARE_LIMITS for step in (-1, 0, 1)
+    }
     assert edges <= set(values)
 
 
@@ -101,7 +113,10 @@ def test_sizes_shrink_to_the_smallest_that_fails(condition, smallest):
     "call, message",
     [
         (lambda: sizes(3, 2), "sizes: received low=3, high=2; accepted: low <= high"),
-        (lambda: multiples(0, at_most=9), "multiples: received of=0; accepted: at least 1"),
+        (
+            lambda: multiples(0, at_most=9),
+            "multiples: received of=0; accepted: at least 1",
+        ),
         (
             lambda: multiples(128, at_most=127),
             "multiples: received of=128, at_least=1, at_most=127; accepted: a range that holds",
@@ -114,7 +129,9 @@ def test_an_empty_range_is_an_error(call, message):
 
 
 def test_recipes_shrink_to_zeros():
-    assert find(recipes("float32"), lambda recipe: True, settings=deterministic) == Zeros()
+    assert (
+        find(recipes("float32"), lambda recipe: True, settings=deterministic) == Zeros()
+    )
 
 
 def test_random_data_is_frequent_and_has_values_inexact_in_narrow_dtypes():
@@ -150,7 +167,11 @@ def test_products_of_drawn_data_do_not_overflow(dtype, largest):
 
 def test_what_people_forget_is_drawn_among_random_data():
     seen = drawn(recipes("float32", random=True), 300)
-    arrays = [one.build((128,), np.dtype("float32")) for one in seen if isinstance(one, Outliers)]
+    arrays = [
+        one.build((128,), np.dtype("float32"))
+        for one in seen
+        if isinstance(one, Outliers)
+    ]
     values = np.array(arrays)
     tiny = np.finfo(np.float32).tiny
     assert np.any(np.signbit(values) & (values == 0)), "-0.0"
@@ -165,13 +186,17 @@ def test_where_data_only_move_all_values_are_drawn():
     arrays = [spec.inputs_of(case)[0] for case in drawn(cases(spec), 150)]
     assert any(np.isnan(array).any() for array in arrays)
     assert any(np.isinf(array).any() for array in arrays)
-    assert any(np.abs(array[np.isfinite(array)]).max(initial=0.0) > 1e38 for array in arrays)
+    assert any(
+        np.abs(array[np.isfinite(array)]).max(initial=0.0) > 1e38 for array in arrays
+    )
 
 
 def test_where_integers_only_move_all_values_are_drawn():
     values = [
         recipe.build((512,), np.dtype("int8"))
-        for recipe in drawn(recipes("int8", nature=ReferenceProperties(moves=True, selects=True)))
+        for recipe in drawn(
+            recipes("int8", nature=ReferenceProperties(moves=True, selects=True))
+        )
     ]
     assert max(array.max() for array in values) > 100
     assert min(array.min() for array in values) < -100
@@ -180,7 +205,9 @@ def test_where_integers_only_move_all_values_are_drawn():
 def test_in_most_cases_all_operands_are_random_and_none_is_zeros():
     """Hypothesis makes a tenth of all cases as plain as it can, and those first."""
     seen = drawn(cases(add_spec(domain={"n": sizes(64, 1000)})), 130)[30:]
-    random = [case for case in seen if all(data.is_random for data in case.data.values())]
+    random = [
+        case for case in seen if all(data.is_random for data in case.data.values())
+    ]
     zeros = [case for case in seen if Zeros() in case.data.values()]
     assert len(random) > 0.6 * len(seen)
     assert len(zeros) < 0.2 * len(seen)
@@ -211,14 +238,19 @@ def test_nonfinite_values_come_only_where_they_are_asked_for(nonfinite):
         for recipe in drawn(recipes("float16", nonfinite=nonfinite))
         if isinstance(recipe, Fill)
     ]
-    values = [fill.value for fill in fills] + [v for fill in fills for _, v in fill.overrides]
+    values = [fill.value for fill in fills] + [
+        v for fill in fills for _, v in fill.overrides
+    ]
     assert np.isfinite(values).all() == (not nonfinite)
 
 
 @given(
     cases(
         add_spec(
-            domain={"CHUNK": sizes(1, 128), "n": lambda CHUNK: multiples(CHUNK, at_most=4096)},
+            domain={
+                "CHUNK": sizes(1, 128),
+                "n": lambda CHUNK: multiples(CHUNK, at_most=4096),
+            },
             dtypes=("float32", "bfloat16"),
         )
     )
@@ -238,10 +270,11 @@ def test_a_function_of_the_domain_may_return_a_sequence():
 
 def test_a_case_that_has_no_room_is_an_error_before_it_is_tried():
     spec = add_spec(domain={"n": sizes(1, 10**6)}, inputs={"a": "n n", "b": "n n"})
-    message = (
-        r"domain: drew n=\d+, a case of [\d,]+ elements \(a \(\d+, \d+\), b \(.*\)\); accepted: "
-    )
-    with pytest.raises(SpecError, match=message + "at most 268,435,456 in all arrays of a case"):
+    drawn = r"drew n=\d+, a case of [\d,]+ elements \(a \(\d+, \d+\), b \(.*\)\)"
+    message = f"domain: {drawn}; accepted: "
+    with pytest.raises(
+        SpecError, match=message + "at most 268,435,456 in all arrays of a case"
+    ):
         cases(spec).validate()
 
 
@@ -262,7 +295,10 @@ def test_integers_are_drawn_as_their_own_recipe():
     [
         (lambda: sizes(1, 2.5), "sizes: high: received 2.5; accepted: an integer"),
         (lambda: sizes("1", 2), "sizes: low: received '1'; accepted: an integer"),
-        (lambda: multiples(2.5, at_most=9), "multiples: of: received 2.5; accepted: an integer"),
+        (
+            lambda: multiples(2.5, at_most=9),
+            "multiples: of: received 2.5; accepted: an integer",
+        ),
     ],
 )
 def test_sizes_are_integers(make, message):

@@ -70,7 +70,9 @@ def test_indices_reach_the_last_one():
     for seed in range(20):
         values = Indices(seed, below=1000).build((7,), INT32)
         assert 0 <= values.min() <= values.max() == 999
-    assert {Indices(seed, below=3).build((1, 1), INT32).item() for seed in range(20)} == {0, 1, 2}
+    assert {
+        Indices(seed, below=3).build((1, 1), INT32).item() for seed in range(20)
+    } == {0, 1, 2}
 
 
 def test_rows():
@@ -108,7 +110,9 @@ def gather_spec(**own):
         domain={"V": sizes(2, 300), "P": sizes(1, 100), "D": (8,)},
         inputs={
             "table": "V D",
-            "rows": Input("P 1", dtype="int32", data=lambda V: seeded(Indices, below=V)),
+            "rows": Input(
+                "P 1", dtype="int32", data=lambda V: seeded(Indices, below=V)
+            ),
             **own,
         },
         dtypes=("float32", "bfloat16"),
@@ -153,10 +157,14 @@ def test_a_case_needs_the_dtypes_of_its_inputs():
     text = drawn(spec)[-1].to_json()
     document = json.loads(text)
     document["dtypes"] = {"rows": "float32"}
-    with pytest.raises(CaseError, match=r"dtypes.rows: received 'float32'; accepted: int32"):
+    with pytest.raises(
+        CaseError, match=r"dtypes.rows: received 'float32'; accepted: int32"
+    ):
         case_from_json(json.dumps(document), spec)
     del document["dtypes"]
-    with pytest.raises(CaseError, match="accepted: an object of values, dtype, data, dtypes"):
+    with pytest.raises(
+        CaseError, match="accepted: an object of values, dtype, data, dtypes"
+    ):
         case_from_json(json.dumps(document), spec)
 
 
@@ -167,7 +175,9 @@ def test_examples_have_the_simplest_data_of_an_input():
         domain={"V": (5,), "P": (3,)},
         inputs={
             "table": "V 8",
-            "rows": Input("P 1", dtype="int32", data=lambda V: seeded(Indices, below=V)),
+            "rows": Input(
+                "P 1", dtype="int32", data=lambda V: seeded(Indices, below=V)
+            ),
         },
         examples=[{"V": 5, "P": 3}],
     )
@@ -194,13 +204,17 @@ def scaled(weights, scale):
         None,
         Ones(),
         st.one_of(st.just(Ones()), seeded(Uniform, low=0.1, high=2.0)),
-        lambda P: arrays.arrays(np.float32, (P, 1), elements=st.floats(0.5, 2, width=32)),
+        lambda P: arrays.arrays(
+            np.float32, (P, 1), elements=st.floats(0.5, 2, width=32)
+        ),
     ],
 )
 def test_int8_weights_beside_float_scales(data):
     spec = KernelSpec(
         kernel=scaled,
-        reference=lambda weights, scale: weights.astype(np.float64) * scale.astype(np.float64),
+        reference=lambda weights, scale: (
+            weights.astype(np.float64) * scale.astype(np.float64)
+        ),
         domain={"P": sizes(1, 20), "N": sizes(1, 20)},
         inputs={
             "weights": Input("P N", dtype=("int8", "uint8")),
@@ -244,9 +258,18 @@ def test_outputs_have_dtypes_of_their_own():
 @every(
     "own, message",
     [
-        (Input("P 1", dtype="int64"), r"inputs\['rows'\].dtype: received 'int64'; accepted: bf"),
-        (Input("P 1", data=5), r"inputs\['rows'\].data: received 5; accepted: a recipe"),
-        (Input("P 1", data=lambda Q: Ones()), r"inputs\['rows'\].data: received the name 'Q'"),
+        (
+            Input("P 1", dtype="int64"),
+            r"inputs\['rows'\].dtype: received 'int64'; accepted: bf",
+        ),
+        (
+            Input("P 1", data=5),
+            r"inputs\['rows'\].data: received 5; accepted: a recipe",
+        ),
+        (
+            Input("P 1", data=lambda Q: Ones()),
+            r"inputs\['rows'\].data: received the name 'Q'",
+        ),
         (Input("", data=Ones()), r"inputs\['rows'\]: received ''; accepted: names"),
     ],
 )
@@ -259,7 +282,10 @@ def test_an_input_that_contradicts_the_spec(own, message):
     "data, message",
     [
         (lambda V: 5, "its function returned 5; accepted: a recipe"),
-        (st.just(np.ones(3)), r"its strategy drew array\(\[1., 1., 1.\]\); accepted: a recipe"),
+        (
+            st.just(np.ones(3)),
+            r"its strategy drew array\(\[1., 1., 1.\]\); accepted: a recipe",
+        ),
         (st.just("ones"), "its strategy drew 'ones'; accepted"),
     ],
 )
@@ -272,20 +298,41 @@ def test_data_that_are_none(data, message):
     "make, text",
     [
         (lambda: Indices("v"), "indices.seed: received 'v'; accepted: an integer"),
-        (lambda: Indices(below=2.5), "indices.below: received 2.5; accepted: an integer"),
+        (
+            lambda: Indices(below=2.5),
+            "indices.below: received 2.5; accepted: an integer",
+        ),
         (lambda: Uniform(low="m"), "uniform.low: received 'm'; accepted: a number"),
         (lambda: Indices(below=0), "indices.below: received 0; accepted: at least 1"),
         (lambda: Random(-1), "random.seed: received -1; accepted: at least 0"),
-        (lambda: seeded(Uniform, low=3, high=1), "uniform: received low=3, high=1; accepted: fin"),
-        (lambda: Uniform(high=float("inf")), "uniform: received low=0.0, high=inf; accepted: fin"),
-        (lambda: Bernoulli(share=2), "bernoulli.share: received 2; accepted: from 0 to 1"),
-        (lambda: seeded(5), "seeded: received 5; accepted: a recipe with a seed, e.g. Uniform"),
+        (
+            lambda: seeded(Uniform, low=3, high=1),
+            "uniform: received low=3, high=1; accepted: fin",
+        ),
+        (
+            lambda: Uniform(high=float("inf")),
+            "uniform: received low=0.0, high=inf; accepted: fin",
+        ),
+        (
+            lambda: Bernoulli(share=2),
+            "bernoulli.share: received 2; accepted: from 0 to 1",
+        ),
+        (
+            lambda: seeded(5),
+            "seeded: received 5; accepted: a recipe with a seed, e.g. Uniform",
+        ),
         (
             lambda: seeded(Ones),
             "seeded: received <class 'difftest.testing.harness.recipes.Ones'>; accept",
         ),
-        (lambda: seeded(Uniform, foo=1), "recipe uniform: Uniform.__init__() got an unexpected ke"),
-        (lambda: seeded(Uniform, seed=1), "recipe uniform: Uniform.__init__() got multiple val"),
+        (
+            lambda: seeded(Uniform, foo=1),
+            "recipe uniform: Uniform.__init__() got an unexpected ke",
+        ),
+        (
+            lambda: seeded(Uniform, seed=1),
+            "recipe uniform: Uniform.__init__() got multiple val",
+        ),
     ],
 )
 def test_a_field_that_is_no_such_number_is_named(make, text):

@@ -1,5 +1,11 @@
 from difftest.testing.harness.tally import Counts, Tally, tally_from_json
-from difftest.testing.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
+from difftest.testing.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+)
 from difftest.testing.report.totals import total_of
 
 ERROR = ValueError("no")
@@ -9,7 +15,9 @@ def counted():
     tally = Tally()
     tally.count("add", "plain", Match(elements=5, exact=True))
     tally.count("add", "plain", Match(elements=7, exact=False, nonfinite=2))
-    tally.count("add", "plain", Mismatch(kind="value", output=0, message="", elements=3))
+    tally.count(
+        "add", "plain", Mismatch(kind="value", output=0, message="", elements=3)
+    )
     tally.count("add", "plain", BothRejected(ERROR, ERROR))
     tally.count("add", "other", Inconclusive("vague"))
     tally.count("add", "other", OneSided("kernel", ERROR))
@@ -37,7 +45,9 @@ def test_finite_elements_and_demanded_rejections_alone_check_something():
     assert tally.nothing.endswith("to a comparison, of add on plain\n  add: vague")
     tally.rows["add", "plain"].rejections += 1
     assert not tally.nothing
-    tally.count("add", "other", Inconclusive("vague"))  # one backend does not speak for another
+    tally.count(
+        "add", "other", Inconclusive("vague")
+    )  # one backend does not speak for another
     assert "of add on other" in tally.nothing
     tally.count("add", "other", Match(elements=1, exact=False, nonfinite=7))
     assert not tally.nothing
@@ -50,7 +60,9 @@ def test_json_comes_back():
 def test_merge_adds():
     total = counted()
     total.merge(counted())
-    assert total.rows["add", "plain"] == Counts(8, 30, nonfinite=4, exact=2, both_rejected=2)
+    assert total.rows["add", "plain"] == Counts(
+        8, 30, nonfinite=4, exact=2, both_rejected=2
+    )
     assert total.agreements == {("add", "sub", "plain"): Counts(cases=6, exact=4)}
     other = Tally()
     other.merge(counted())
@@ -60,7 +72,12 @@ def test_merge_adds():
 def test_kernels_of_one_name_stay_apart_in_the_sum():
     """By the modules that they are defined in; one that no other is called like keeps its name."""
     tallies = []
-    for name, home in (("add", "here"), ("add", "there"), ("add", "here"), ("matmul", "here")):
+    for name, home in (
+        ("add", "here"),
+        ("add", "there"),
+        ("add", "here"),
+        ("matmul", "here"),
+    ):
         tally = Tally()
         tally.homes[name] = home
         tally.count(name, "embedded", Match(elements=4, exact=True))

@@ -57,7 +57,9 @@ def test_probabilistic_gamma_is_higham_and_marys_with_the_union_bound():
 
 def test_random_data_takes_the_smaller_of_the_two_bounds():
     assert gamma(tolerance(4), 1000) == pytest.approx(worst_case_gamma(4, U32))
-    assert gamma(tolerance(10_000), 1000) == pytest.approx(probabilistic_gamma(10_000, U32, 1000))
+    assert gamma(tolerance(10_000), 1000) == pytest.approx(
+        probabilistic_gamma(10_000, U32, 1000)
+    )
 
 
 def test_other_data_takes_the_worst_case_bound():
@@ -90,7 +92,9 @@ def test_the_interval_of_what_is_not_finite_is_the_value_itself():
 
 def test_near_the_largest_number_infinity_is_within_the_interval():
     largest = float(np.finfo(np.float16).max)
-    low, high = interval(tolerance(10, FLOAT16), np.array([largest]), np.array([largest]), FLOAT16)
+    low, high = interval(
+        tolerance(10, FLOAT16), np.array([largest]), np.array([largest]), FLOAT16
+    )
     assert np.isfinite(low[0])
     assert np.isinf(high[0])
 
@@ -121,7 +125,11 @@ def test_what_underflows_has_an_absolute_error():
     """A product of subnormal numbers rounds to a multiple of the smallest one, or to 0."""
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     expected = np.array([2 * smallest])
-    low, high = interval(tolerance(4, random=False), expected, np.abs(expected), FLOAT32)
+    low, high = interval(
+        tolerance(4, random=False), expected, np.abs(expected), FLOAT32
+    )
     assert (low[0], high[0]) == (0.0, 4 * smallest)
-    low, high = interval(tolerance(0, random=False), expected, np.abs(expected), FLOAT32)
+    low, high = interval(
+        tolerance(0, random=False), expected, np.abs(expected), FLOAT32
+    )
     assert (low[0], high[0]) == (2 * smallest, 2 * smallest)

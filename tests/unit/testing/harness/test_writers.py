@@ -26,7 +26,9 @@ def loaded(x):
 
 
 def outputs_of(x, count=1):
-    made = [nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(count)]
+    made = [
+        nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(count)
+    ]
     return made if count > 1 else made[0]
 
 
@@ -67,7 +69,8 @@ def viewed(x):
     out = outputs_of(x)
     tile = loaded(x)
     nisa.dma_copy(dst=out, src=tile)
-    nisa.dma_copy(dst=out.view(nl.uint32)[:, 4:8], src=tile.view(nl.uint32)[:, 0:4])  # last: viewed
+    words = tile.view(nl.uint32)
+    nisa.dma_copy(dst=out.view(nl.uint32)[:, 4:8], src=words[:, 0:4])  # last: viewed
     return out
 
 
@@ -127,7 +130,9 @@ def test_the_report_names_the_last_writer(kernel, more):
     with pytest.raises(DifferentialFailure) as failure:
         difftest.check(spec_of(kernel, **more), {"n": 8})
     text = str(failure.value)
-    written = re.search(r"^  written by:  \S*test_writers\.py:(\d+): nisa\.", text, re.M)
+    written = re.search(
+        r"^  written by:  \S*test_writers\.py:(\d+): nisa\.", text, re.M
+    )
     assert written, text
     assert LINES[int(written[1]) - 1].endswith(f"# last: {kernel.__name__}")
 

@@ -14,7 +14,10 @@ from difftest.simulator import (
     launch,
     trace_from_json,
 )
-from difftest.testing.host.installation import embedded_with_predictions, predict_latency
+from difftest.testing.host.installation import (
+    embedded_with_predictions,
+    predict_latency,
+)
 from difftest.timing import predict
 
 with embedded_with_predictions():
@@ -52,7 +55,9 @@ def test_a_profile_with_an_unknown_cost_says_so_and_has_no_total(monkeypatch):
     trace = launch(doubled, [DATA]).trace
     predicted = predict_latency(trace, MACHINES["trn2"], True)
     monkeypatch.setattr(
-        type(predicted.prediction), "unknown", property(lambda self: {"tensor_scalar": 1})
+        type(predicted.prediction),
+        "unknown",
+        property(lambda self: {"tensor_scalar": 1}),
     )
     with pytest.raises(NotModelledError, match="the latency of this kernel") as caught:
         predicted.get_latency_percentile(50)
@@ -61,7 +66,10 @@ def test_a_profile_with_an_unknown_cost_says_so_and_has_no_total(monkeypatch):
         predicted.get_interval()
     profile = predicted.profile()
     assert profile["interval_us"] is None
-    assert (profile["unknown_costs"], profile["nc_latency_us"]) == ({"tensor_scalar": 1}, None)
+    assert (profile["unknown_costs"], profile["nc_latency_us"]) == (
+        {"tensor_scalar": 1},
+        None,
+    )
 
 
 def test_a_kernel_without_instructions_has_no_latency():

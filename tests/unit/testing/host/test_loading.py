@@ -8,10 +8,18 @@ from difftest.cli.main import main
 
 HELPER = "def f(n):\n    return 1 / n\n"
 MODULES = {
-    "raises": ("from helper import f\nf(0)\n", "ZeroDivisionError: division by zero", "helper.py"),
+    "raises": (
+        "from helper import f\nf(0)\n",
+        "ZeroDivisionError: division by zero",
+        "helper.py",
+    ),
     "leaves": ("import sys\nsys.exit(0)\n", "SystemExit: 0", "sys.exit(0)"),
     "misses": ("import no_such_module\n", "No module named 'no_such_module'", "line 1"),
-    "spells": ("import nki.language as nl\nnl.flaot32\n", "did you mean float32", "nl.flaot32"),
+    "spells": (
+        "import nki.language as nl\nnl.flaot32\n",
+        "did you mean float32",
+        "nl.flaot32",
+    ),
 }
 NAMES = """
 import numpy as np
@@ -67,7 +75,10 @@ def test_a_name_that_is_not_there_gets_the_others(tmp_path, monkeypatch):
         result = run(f"load_names.py:{name}")
         assert result.exit_code == 2, name
         assert f"Error: load_names.py {said}" in result.stderr or said in result.stderr
-    assert "numpy has no function exp; its exp is of type ufunc\n" in run("numpy:exp").stderr
+    assert (
+        "numpy has no function exp; its exp is of type ufunc\n"
+        in run("numpy:exp").stderr
+    )
     assert "PATH::TEST, goes with --case" in run("load_names.py::test_it").stderr
 
 

@@ -9,12 +9,16 @@ from difftest.testing.host import progress
 def test_a_live_line_comes_and_goes(monkeypatch):
     """A log's line in its place would break the dots, and leave pytest's percentage alone."""
     ours, theirs = pty.openpty()
-    monkeypatch.setattr(progress, "_terminal", lambda: os.fdopen(theirs, "w", encoding="utf-8"))
+    monkeypatch.setattr(
+        progress, "_terminal", lambda: os.fdopen(theirs, "w", encoding="utf-8")
+    )
     monkeypatch.setattr(progress, "AFTER", 0.02)
     monkeypatch.setattr(progress, "EVERY", 0.01)
     monkeypatch.setenv("COLUMNS", "40")
     case = object()
-    running = progress.ProgressThread(lambda: case, lambda now: "a long case " + "x" * 90)
+    running = progress.ProgressThread(
+        lambda: case, lambda now: "a long case " + "x" * 90
+    )
     said = ""
     while "xx" not in said:
         said += os.read(ours, 1000).decode()

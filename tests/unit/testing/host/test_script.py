@@ -100,20 +100,40 @@ def test_a_broken_contract_shows_the_lines_of_the_script_alone(script, capsys):
     path = script(KERNEL)
     assert run_script(path, ["128", "3"]) == 1
     error = capsys.readouterr().err
-    files = [line.split('"')[1] for line in error.splitlines() if line.startswith("  File")]
-    assert files == [path, path]  # the launch and the assert: nothing of ours in between
+    files = [
+        line.split('"')[1] for line in error.splitlines() if line.startswith("  File")
+    ]
+    assert files == [
+        path,
+        path,
+    ]  # the launch and the assert: nothing of ours in between
     assert error.endswith("AssertionError: two columns\n")
 
 
 def state():
     """What a run could leave behind; under --simulate this process has its own neuronxcc."""
-    ours = {name: module for name, module in sys.modules.items() if name.startswith("neuronxcc")}
-    return sys.argv, sys.path, list(sys.argv), list(sys.path), sys.modules["__main__"], ours
+    ours = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("neuronxcc")
+    }
+    return (
+        sys.argv,
+        sys.path,
+        list(sys.argv),
+        list(sys.path),
+        sys.modules["__main__"],
+        ours,
+    )
 
 
 def test_nothing_is_left_behind(script):
     before = state()
-    run_script(script("import neuronxcc.nki, sys\nsys.argv.append('x')\nsys.path.append('y')\n1/0"))
+    run_script(
+        script(
+            "import neuronxcc.nki, sys\nsys.argv.append('x')\nsys.path.append('y')\n1/0"
+        )
+    )
     assert state() == before
 
 

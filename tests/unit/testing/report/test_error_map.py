@@ -6,7 +6,14 @@ import numpy as np
 
 from difftest.testing.harness.compare import compare, tolerated
 from difftest.testing.harness.verdict import Mismatch
-from difftest.testing.report.error_map import COLUMNS, KINDS, ROWS, error_maps, legend, png
+from difftest.testing.report.error_map import (
+    COLUMNS,
+    KINDS,
+    ROWS,
+    error_maps,
+    legend,
+    png,
+)
 from tests.every import every
 
 F32 = np.dtype("float32")
@@ -66,9 +73,9 @@ def test_a_large_output_shows_the_worst_of_each_block():
     found = one_map(value, got)
     assert found["block"] == (3, 2)
     assert (len(found["rows"]), len(found["rows"][0])) == (ROWS, COLUMNS)
-    assert [(n, row.index("7")) for n, row in enumerate(found["rows"]) if "7" in row] == [
-        (100, 191)
-    ]
+    assert [
+        (n, row.index("7")) for n, row in enumerate(found["rows"]) if "7" in row
+    ] == [(100, 191)]
     assert "cells of 3 x 2" in found["spoken"]
 
 

@@ -37,7 +37,12 @@ FAILURE = {
     "beside": ["k cannot be judged <here>"],
     "findings": [],
     "where": [
-        {"why": "dma_copy wrote it", "file": "k.py", "line": 2, "lines": [[1, "a"], [2, "b<c"]]}
+        {
+            "why": "dma_copy wrote it",
+            "file": "k.py",
+            "line": 2,
+            "lines": [[1, "a"], [2, "b<c"]],
+        }
     ],
     "outputs": [
         {
@@ -59,13 +64,21 @@ PERFORMANCE = {
     "case": "n=4, x=Random(seed=7)",
     "stopped": "",
     "totals": ["Predicted for trn2, not measured.", "nc_latency 17.9 us"],
-    "microseconds": {"predicted": 4.0, "bound by arithmetic": 0.0, "bound by memory": 2.0},
+    "microseconds": {
+        "predicted": 4.0,
+        "bound by arithmetic": 0.0,
+        "bound by memory": 2.0,
+    },
     "intensity": 0.0,
     "ridge": 185.0,
     "limit": "memory",
     "end": 3.5,
     "lanes": [
-        {"name": "vector", "value": "5% busy", "areas": [["#0072b2", "adds & more", "M0 0Z"]]},
+        {
+            "name": "vector",
+            "value": "5% busy",
+            "areas": [["#0072b2", "adds & more", "M0 0Z"]],
+        },
         {"name": "DMA", "value": "idle", "areas": [["#d55e00", "never", ""]]},
     ],
     "lines": [["k.py:3: add", 4, 1.0, 0.5, 4096]],
@@ -90,7 +103,9 @@ def counts(kernel, cases=20):
 
 
 def test_of(kernel, **more):
-    details = {"failure": None, "hazards": [], "performance": []} | more.pop("details", {})
+    details = {"failure": None, "hazards": [], "performance": []} | more.pop(
+        "details", {}
+    )
     return {
         "id": f"test_it.py::test_{kernel}",
         "outcome": "passed",
@@ -209,7 +224,9 @@ def test_each_element_is_closed(page):
 
 
 def test_a_screen_reader_finds_its_way(page):
-    assert [len(page.of(tag)) for tag in ("header", "nav", "main", "footer", "h1")] == [1] * 5
+    assert [len(page.of(tag)) for tag in ("header", "nav", "main", "footer", "h1")] == [
+        1
+    ] * 5
     assert page.of("html")[0]["lang"] == "en"
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -222,11 +239,15 @@ def test_a_screen_reader_finds_its_way(page):
     assert len(pictures) == 3
     assert all(page.elements[at + 1][0] == "title" for at in pictures)
     assert all(page.elements[at][1]["role"] == "img" for at in pictures)
-    scrolled = [one for one in page.of("pre", "div", "figure") if "tabindex" in one]  # by keys
+    scrolled = [
+        one for one in page.of("pre", "div", "figure") if "tabindex" in one
+    ]  # by keys
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in scrolled)
     assert {one["role"] for one in scrolled} == {"region", "group"}
     landmarks = [one["aria-label"] for one in scrolled if one["role"] == "region"]
-    assert len(set(landmarks)) == len(landmarks)  # two cases of a kernel have two timelines
+    assert len(set(landmarks)) == len(
+        landmarks
+    )  # two cases of a kernel have two timelines
     wrapped = [one for one in page.of("pre") if "tabindex" not in one]
     assert [one["class"] for one in wrapped] == ["again", "again"]
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
@@ -251,9 +272,17 @@ def test_nothing_comes_from_elsewhere(page, document):
 def test_each_failure_is_there_as_text(page):
     for part in (
         *("disagrees with its reference", "Looks like: all zero", "wrong 1 of 2"),
-        *("nearest that agrees n=1, float32", "pytest --case '<n=2>'", "2 b<c (this line)"),
+        *(
+            "nearest that agrees n=1, float32",
+            "pytest --case '<n=2>'",
+            "2 b<c (this line)",
+        ),
         *("<script>alert(1)</script> scale disagrees", "test_it.py::test_x E x < 1"),
-        *("slice [1, :, :]: 1 of 4 elements", WORST, "difftest replay saved/failure_it.py"),
+        *(
+            "slice [1, :, :]: 1 of 4 elements",
+            WORST,
+            "difftest replay saved/failure_it.py",
+        ),
         *("x is large", "also wrong 1 other case (at the edges)"),
     ):
         assert part in page.said, part
@@ -278,7 +307,9 @@ def test_what_ran_and_what_was_found_is_there(page, document):
     ):
         assert part in page.said, part
     assert page.said.count("two wrote") == 1  # once, though two tests saw it
-    assert "Predicted timeline of 3.5 microseconds: vector 5% busy; DMA idle" in page.said
+    assert (
+        "Predicted timeline of 3.5 microseconds: vector 5% busy; DMA idle" in page.said
+    )
     assert "never" not in page.said.partition("SBUF")[0].rpartition("Timeline")[2]
     headings = re.findall("<h[1-6][^>]*>(.*?)</h", page_text(document), re.DOTALL)
     assert not any("seed" in one for one in headings)
@@ -291,7 +322,10 @@ def test_kernels_can_be_filtered(page):
     scale, add = (one for one in known if one.get("id") in ("scale", "add"))
     assert "wrong algorithm" in scale["data-text"]
     assert add["data-text"] == "add test_it.py::test_add"
-    assert [one["value"] for one in page.of("input") if one["type"] == "radio"] == ["", *OUTCOMES]
+    assert [one["value"] for one in page.of("input") if one["type"] == "radio"] == [
+        "",
+        *OUTCOMES,
+    ]
     assert {one["data-outcome"] for one in known} == set(OUTCOMES)
 
 
@@ -314,7 +348,12 @@ def test_the_same_as_markdown(document):
     assert "told already" not in text
     assert "| ❌ | scale | embedded | 20 | 1,234,567 | 3 | 1 |" in text
     assert "| ✅ | add | embedded |" in text
-    for part in ("looks like:  all zero", "dma_copy wrote it: `k.py:2`", "   2 b<c", "E x < 1"):
+    for part in (
+        "looks like:  all zero",
+        "dma_copy wrote it: `k.py:2`",
+        "   2 b<c",
+        "E x < 1",
+    ):
         assert part in text, part
     assert text.count("~~~~") % 2 == 0
 

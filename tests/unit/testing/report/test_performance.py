@@ -56,7 +56,9 @@ def test_the_bounds_are_those_of_the_roofline():
     times = said["microseconds"]
     bytes_moved = 2 * (128 * 128 + 128 * 512 + 128 * 512)
     assert said["intensity"] == pytest.approx(2 * 128 * 128 * 512 / bytes_moved)
-    assert 0 < times["bound by arithmetic"] < times["bound by memory"] < times["predicted"]
+    assert (
+        0 < times["bound by arithmetic"] < times["bound by memory"] < times["predicted"]
+    )
     assert said["limit"] == "memory"
     lanes = ["tensor", "scalar", "gpsimd", "DMA", "SBUF", "PSUM"]
     assert [lane["name"] for lane in said["lanes"]] == lanes
@@ -89,7 +91,9 @@ def test_nothing_is_predicted_of_a_case_that_does_nothing():
 def columns(report, meaning):
     """(left, right, height) of each rectangle of the area of this meaning."""
     lanes = map(performance._lane, lanes_of(report, BINS))
-    (path,) = (path for lane in lanes for _, said, path in lane["areas"] if said == meaning)
+    (path,) = (
+        path for lane in lanes for _, said, path in lane["areas"] if said == meaning
+    )
     numbers = re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)V[\d.]+Z", path)
     return [(float(a), float(d), float(b) - float(c)) for a, b, c, d in numbers]
 

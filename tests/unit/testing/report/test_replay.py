@@ -97,7 +97,9 @@ def test_the_reference_stops_at_the_last_writer():
 
 
 def test_the_exact_run_stops_where_digits_are_lost():
-    again, text = said(saved("held = nl.ndarray((count, x.shape[1]), dtype=x.dtype", NARROW))
+    again, text = said(
+        saved("held = nl.ndarray((count, x.shape[1]), dtype=x.dtype", NARROW)
+    )
     assert [one.judge for one in again.stops] == ["the exact run", "the reference"]
     assert again.event.opcode == "tensor_scalar"
     assert again.event.number == 1
@@ -142,8 +144,15 @@ MADE = """3e38)
 
 def test_a_warning_tells_what_a_wrong_output_came_from():
     again, text = said(saved("factor)\n        nisa", MADE + "\n        nisa", rows=9))
-    assert [one.judge for one in again.stops] == ["the exact run", "a detector", "the reference"]
-    assert "a detector disagrees too at instruction 2: nan-made: tensor_tensor(subtract)" in text
+    assert [one.judge for one in again.stops] == [
+        "the exact run",
+        "a detector",
+        "the reference",
+    ]
+    assert (
+        "a detector disagrees too at instruction 2: nan-made: tensor_tensor(subtract)"
+        in text
+    )
 
 
 @every(
@@ -168,7 +177,9 @@ def test_the_debugger_stops_before_the_line(monkeypatch, capsys):
     one = saved("src=x[first : first + count, :]", WRONG)
     rerun_saved(one, lambda made: print(*replay_lines(made), sep="\n"), debug=True)
     report, *session = capsys.readouterr().out.split("(Pdb)")
-    assert report.rstrip().endswith("-> nisa.dma_copy(dst=out[first : first + count, :], src=held)")
+    assert report.rstrip().endswith(
+        "-> nisa.dma_copy(dst=out[first : first + count, :], src=held)"
+    )
     assert report.count("disagrees first") == 1
     assert [text.strip() for text in session] == ["(128, (2, 2))", ""]
 
@@ -194,13 +205,19 @@ def test_a_file_is_read_back(tmp_path):
     file = tmp_path / "failure.py"
     file.write_text(one.script('is "wrong" \\ here'))
     assert read_saved(file) == one
-    assert "nisa.dma_copy(dst=tile, src=x[first : first + count, :])\n" in file.read_text()
+    assert (
+        "nisa.dma_copy(dst=tile, src=x[first : first + count, :])\n" in file.read_text()
+    )
 
 
 @every(
     "text, why",
     [
-        *(("", "it has no TEST"), ("TEST = 1", "it has no CASE"), ("not python", "it has no TEST")),
+        *(
+            ("", "it has no TEST"),
+            ("TEST = 1", "it has no CASE"),
+            ("not python", "it has no TEST"),
+        ),
         *(
             ("TEST = call()\nCASE = 2", "malformed node"),
             ("x = {", r"'{' was never closed \(other.py"),
@@ -210,7 +227,9 @@ def test_a_file_is_read_back(tmp_path):
 def test_another_file_is_refused(tmp_path, text, why):
     file = tmp_path / "other.py"
     file.write_text(text)
-    with pytest.raises(SavedError, match=f"is no failure that pytest --difftest-save wrote: {why}"):
+    with pytest.raises(
+        SavedError, match=f"is no failure that pytest --difftest-save wrote: {why}"
+    ):
         read_saved(file)
     result = CliRunner().invoke(main, ["replay", str(file)])
     assert result.exit_code == 1
@@ -219,7 +238,9 @@ def test_another_file_is_refused(tmp_path, text, why):
 
 def test_a_module_that_is_not_there_is_named():
     one = saved("from parts.sizes import ROWS", "from elsewhere import ROWS")
-    with pytest.raises(SavedError, match=r"cannot be imported here, ModuleNotFoundError: .*else"):
+    with pytest.raises(
+        SavedError, match=r"cannot be imported here, ModuleNotFoundError: .*else"
+    ):
         said(one)
     with pytest.raises(SavedError, match="test_scaled has no kernel test reference"):
         said(SavedFailure("test_scaled:reference", CASE % 1, saved().modules))
@@ -240,8 +261,12 @@ def test_what_was_imported_before_comes_back():
 def test_the_modules_of_a_test_are_its_own_and_what_they_import(monkeypatch, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("")
-    (tmp_path / "mine" / "one.py").write_text("import numpy\nfrom . import two\nimport click\n")
-    (tmp_path / "mine" / "two.py").write_text("def f():\n    from mine.three import g\n")
+    (tmp_path / "mine" / "one.py").write_text(
+        "import numpy\nfrom . import two\nimport click\n"
+    )
+    (tmp_path / "mine" / "two.py").write_text(
+        "def f():\n    from mine.three import g\n"
+    )
     (tmp_path / "mine" / "three.py").write_text("g = 1\n")
     (tmp_path / "mine" / "four.py").write_text("g = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -256,7 +281,8 @@ def test_the_modules_of_a_test_are_its_own_and_what_they_import(monkeypatch, tmp
 
 def test_the_files_name_is_none_that_pytest_collects():
     assert (
-        file_name("a/test_x.py::test_y[n=2-float32]") == "failure_a_test_x_py_test_y_n_2_float32.py"
+        file_name("a/test_x.py::test_y[n=2-float32]")
+        == "failure_a_test_x_py_test_y_n_2_float32.py"
     )
 
 

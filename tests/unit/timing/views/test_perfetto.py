@@ -34,7 +34,9 @@ def test_slices_of_a_thread_do_not_overlap(trace):
         events.sort(key=lambda event: event["ts"])
         ends = [event["ts"] + event["dur"] for event in events]
         starts = [event["ts"] for event in events[1:]]
-        assert all(start >= end - 1e-6 for start, end in zip(starts, ends, strict=False))
+        assert all(
+            start >= end - 1e-6 for start, end in zip(starts, ends, strict=False)
+        )
 
 
 def test_every_thread_with_slices_has_a_name(trace):
@@ -43,7 +45,11 @@ def test_every_thread_with_slices_has_a_name(trace):
         for event in trace["traceEvents"]
         if event["ph"] == "M" and event["name"] == "thread_name"
     }
-    used = {(event["pid"], event["tid"]) for event in trace["traceEvents"] if event["ph"] == "X"}
+    used = {
+        (event["pid"], event["tid"])
+        for event in trace["traceEvents"]
+        if event["ph"] == "X"
+    }
     assert used <= named
 
 
@@ -56,5 +62,7 @@ def test_arrows_begin_and_end(trace):
 def test_memories_are_counted_and_it_says_predicted(trace):
     counters = {event["name"] for event in trace["traceEvents"] if event["ph"] == "C"}
     assert counters == {"SBUF", "PSUM"}
-    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"]
+    names = [
+        e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"
+    ]
     assert all("predicted" in name for name in names)

@@ -30,19 +30,29 @@ def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path, monkeypatch
         (figure,) = figures
         for axis in figure.axes:
             check_lane(axis, report)
-        assert len(figure.axes) == len({lane for lane, _ in drawn_by(report)}) + 2  # memories
+        assert (
+            len(figure.axes) == len({lane for lane, _ in drawn_by(report)}) + 2
+        )  # memories
         end = report.prediction.schedule.end / 1e3
         assert figure.axes[-1].get_xlim() == (0, end)
-        assert figure.get_suptitle().startswith(f"transpose: {end:,.1f} us predicted for trn2")
+        assert figure.get_suptitle().startswith(
+            f"transpose: {end:,.1f} us predicted for trn2"
+        )
 
 
 @pytest.mark.parametrize("dge", [True, False])
 def test_a_lane_is_as_busy_as_the_table_says(dge):
     report = Report(prediction_of("transpose.transpose_by_tiles", (256, 256), dge=dge))
     summary = report.summary()
-    shares = {e.value: summary[f"{e.value}_engine_active_time_percent"] for e in ENGINES}
-    lanes = {lane.name: lane.value for lane in lanes_of(report, BINS) if lane.name in shares}
-    assert lanes == {name: f"{share:.0%} busy" for name, share in shares.items() if share}
+    shares = {
+        e.value: summary[f"{e.value}_engine_active_time_percent"] for e in ENGINES
+    }
+    lanes = {
+        lane.name: lane.value for lane in lanes_of(report, BINS) if lane.name in shares
+    }
+    assert lanes == {
+        name: f"{share:.0%} busy" for name, share in shares.items() if share
+    }
 
 
 def drawn_by(report):
@@ -57,7 +67,9 @@ def drawn_by(report):
             one = span.transfer_start, span.transfer_end, step.transfer.bytes
         first, last, size = found.get(key, (one[0], one[1], 0.0))
         found[key] = min(first, one[0]), max(last, one[1]), size + one[2]
-    return {key: tuple(value / 1e3 for value in values) for key, values in found.items()}
+    return {
+        key: tuple(value / 1e3 for value in values) for key, values in found.items()
+    }
 
 
 def check_lane(axis, report):
@@ -105,7 +117,9 @@ def check_lane(axis, report):
 
 def test_shares_are_of_each_column():
     edges = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    assert share_of([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx([0.5, 1.0, 0.5, 0.0])
+    assert share_of([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx(
+        [0.5, 1.0, 0.5, 0.0]
+    )
 
 
 def test_rates_add_up_to_the_bytes(report):

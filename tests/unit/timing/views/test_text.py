@@ -63,7 +63,9 @@ def test_what_rests_on_assumed_costs_is_said():
     lines = list(text.format_totals(Report(predict(build.trace, TRN2, dge=True))))
     caution = next(line for line in lines if line.startswith("CAUTION: "))
     assert "rests on assumed costs, so that it is an order of magnitude" in caution
-    assert not any(line.startswith("CAUTION") for line in text.format_totals(report_of_products()))
+    assert not any(
+        line.startswith("CAUTION") for line in text.format_totals(report_of_products())
+    )
 
 
 def report_of_products():
@@ -87,14 +89,17 @@ def test_what_does_not_fit_sbuf_is_said():
 def test_tables(report):
     assert "tensor" in printed(text.format_engines(report))
     assert re.search(
-        r"transpose\.py:\d+ ", printed(text.format_lines("Source lines", report.by_line()))
+        r"transpose\.py:\d+ ",
+        printed(text.format_lines("Source lines", report.by_line())),
     )
 
 
 def test_findings_are_numbered_with_line_and_remedy():
     prediction = prediction_of("transpose.transpose_by_tiles", (512, 512), dge=True)
     lines = list(format_findings(advise(prediction.schedule)))
-    assert lines[0].startswith("1. small-dmas: 16 DMAs move 65,536 bytes each, 512 a partition")
+    assert lines[0].startswith(
+        "1. small-dmas: 16 DMAs move 65,536 bytes each, 512 a partition"
+    )
     assert lines[1].startswith("   transpose.py:")
     assert lines[1].endswith("us of work (predicted)")
     assert lines[2].startswith("   > nisa.dma_copy(")

@@ -41,7 +41,10 @@ def test_a_name_has_its_page(dialect, page):
 
 
 def by_name(dialect):
-    return {f"{one.module}.{one.name}": state for one, state in support_states(dialect).items()}
+    return {
+        f"{one.module}.{one.name}": state
+        for one, state in support_states(dialect).items()
+    }
 
 
 def test_the_states_are_the_modules_own():
@@ -61,4 +64,6 @@ def test_a_name_that_refuses_to_be_used_raises(monkeypatch):
 def test_a_name_that_the_simulator_does_not_know_is_missing(monkeypatch):
     unknown = documented_names(TODAY)[0]._replace(name="no_such_name")
     monkeypatch.setattr(documented, "documented_names", lambda dialect: (unknown,))
-    assert documented.support_states.__wrapped__(TODAY) == {unknown: SupportState.MISSING}
+    assert documented.support_states.__wrapped__(TODAY) == {
+        unknown: SupportState.MISSING
+    }

@@ -32,15 +32,22 @@ def test_tables_are_rectangular():
     tables = re.findall(r"(?:^\|.*\n)+", api_page(), re.MULTILINE)
     assert len(tables) > 10
     for table in tables:
-        assert len({len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+        assert (
+            len({len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+        )
 
 
 def test_an_instruction_shows_what_its_record_says():
-    (row,) = (line for line in api_page().splitlines() if '<a id="range_select">' in line)
+    (row,) = (
+        line for line in api_page().splitlines() if '<a id="range_select">' in line
+    )
     cells = row.split(" | ")
     assert cells[1] == "vector"
     assert "`on_true_tile`: sbuf/psum, floats<br>" in cells[2]
-    assert "`bound0`: a vector with one element in each partition, sbuf/psum, float32" in cells[2]
+    assert (
+        "`bound0`: a vector with one element in each partition, sbuf/psum, float32"
+        in cells[2]
+    )
     assert "`reduce_res?`" in cells[3]
     assert cells[5] == "vector: documented |"
     (row,) = (line for line in api_page().splitlines() if '<a id="rand">' in line)

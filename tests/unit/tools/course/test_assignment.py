@@ -28,7 +28,14 @@ def test_order_is_easy_to_hard():
         "large images, bias",
         "large images, bias, max pool",
     ]
-    assert [len(test.channels) for test in correctness_tests(max_pool=True)] == [4, 4, 4, 1, 1, 1]
+    assert [len(test.channels) for test in correctness_tests(max_pool=True)] == [
+        4,
+        4,
+        4,
+        1,
+        1,
+        1,
+    ]
 
 
 def just_over(limit):
@@ -60,14 +67,21 @@ def test_the_transpose_must_be_under_its_limit():
         ((32, 16), "float16", (84, 84)),
     ],
 )
-def test_limits_and_arrays_are_the_courses_with_and_without_pooling(image, dtype, limits):
+def test_limits_and_arrays_are_the_courses_with_and_without_pooling(
+    image, dtype, limits
+):
     tests = [
-        test for test in PERFORMANCE if test.name.startswith(f"{image[0]}x{image[1]}, {dtype}")
+        test
+        for test in PERFORMANCE
+        if test.name.startswith(f"{image[0]}x{image[1]}, {dtype}")
     ]
     assert [test.pool_size for test in tests] == [1, 2]
     assert [(test.relaxed_us, test.full_us) for test in tests] == [limits] * 2
     for test in tests:
-        assert (test.shapes, test.dtype) == (((1, 256, *image), (256, 256, 3, 3), (256,)), dtype)
+        assert (test.shapes, test.dtype) == (
+            ((1, 256, *image), (256, 256, 3, 3), (256,)),
+            dtype,
+        )
 
 
 def test_the_arrays_are_the_same_each_time():

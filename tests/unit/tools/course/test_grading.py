@@ -5,7 +5,11 @@ from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.device.thresholds import PerformanceTest
 from difftest.tools.course import grading
 from difftest.tools.course.assignment import CorrectnessTest
-from difftest.tools.course.grading import correctness_points, grade_correctness, predict_p99
+from difftest.tools.course.grading import (
+    correctness_points,
+    grade_correctness,
+    predict_p99,
+)
 from tests.every import every
 from tests.unit import student
 
@@ -14,7 +18,12 @@ PAIR = ((128, 128),)
 
 def _test(name, *, image=(6, 6), channels=PAIR, bias=True, pool_size=1, points=2.5):
     return CorrectnessTest(
-        name=name, image=image, channels=channels, bias=bias, pool_size=pool_size, points=points
+        name=name,
+        image=image,
+        channels=channels,
+        bias=bias,
+        pool_size=pool_size,
+        points=points,
     )
 
 
@@ -23,7 +32,10 @@ BIASED = _test("bias")
 POOLED = _test("pool", image=(6, 8), channels=PAIR * 2, pool_size=2)
 TESTS = (PLAIN, BIASED, POOLED)
 SMALL = _test("small images, bias", points=0)
-LARGER = (_test("larger", image=(6, 8), bias=False), _test("larger, bias", image=(6, 8)))
+LARGER = (
+    _test("larger", image=(6, 8), bias=False),
+    _test("larger, bias", image=(6, 8)),
+)
 
 
 @pytest.fixture
@@ -63,20 +75,26 @@ def test_a_wrong_kernel_loses_the_tests_it_fails(graded, source, failing, points
 
 def test_small_images_tell_of_a_missing_bias_before_large_ones_run(graded):
     results = graded(student.WITHOUT_BIAS, (PLAIN, SMALL, *LARGER))
-    failures = {result.test.name: result.failure for result in results if not result.passed}
+    failures = {
+        result.test.name: result.failure for result in results if not result.passed
+    }
     assert "elements are wrong" in failures.pop("small images, bias")
     assert failures == {"larger, bias": "each case of smaller images failed"}
     assert correctness_points(results) == 5.0
 
 
 def test_what_gives_no_points_takes_none_of_the_course_s_draws(graded, monkeypatch):
-    monkeypatch.setattr(grading, "_run_case", lambda kernel, reference, X, *rest: str(X.ravel()[0]))
+    monkeypatch.setattr(
+        grading, "_run_case", lambda kernel, reference, X, *rest: str(X.ravel()[0])
+    )
     drawn = {
-        result.test: result.failure for result in graded(student.SOURCE, (PLAIN, SMALL, POOLED))
+        result.test: result.failure
+        for result in graded(student.SOURCE, (PLAIN, SMALL, POOLED))
     }
     del drawn[SMALL]
     assert drawn == {
-        result.test: result.failure for result in graded(student.SOURCE, (PLAIN, POOLED))
+        result.test: result.failure
+        for result in graded(student.SOURCE, (PLAIN, POOLED))
     }
 
 
@@ -100,7 +118,9 @@ def test_an_exception_of_the_kernel_fails_the_case(graded):
 def test_the_data_are_those_of_the_starter_code():
     """np.random.seed(42); X, W, bias = rand(...), rand(...), rand(...), as the harness draws."""
     np.random.seed(42)
-    want = [np.random.rand(*shape) for shape in ((4, 128, 6, 6), (128, 128, 3, 3), (128,))]
+    want = [
+        np.random.rand(*shape) for shape in ((4, 128, 6, 6), (128, 128, 3, 3), (128,))
+    ]
     ((_, *got),) = BIASED.cases(np.random.RandomState(42))
     for expected, array in zip(want, got, strict=True):
         assert array.dtype == np.float32
@@ -122,4 +142,6 @@ def test_a_prediction_comes_from_the_timing_model(tmp_path):
     with embedded():
         kernel = student.load(file)
         predicted = predict_p99(kernel, small)
-        assert 5 < predicted.low < predicted.p99 < predicted.high < 500  # a few dozen instructions
+        assert (
+            5 < predicted.low < predicted.p99 < predicted.high < 500
+        )  # a few dozen instructions

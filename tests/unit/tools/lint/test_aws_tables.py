@@ -18,39 +18,115 @@ from difftest.tools.lint.check import rules
 PAGE = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
 ROWS = {
     "What the current dialect does not have any more": (
-        *("import neuronxcc.nki", "nl.load", "nl.store", "result = nisa.func(", "nl.mgrid"),
-        *("nl.arange", "mask=", "nl.max", "nl.min", "nl.reciprocal", "nl.rsqrt", "negate="),
-        *("reverse0=", "dtype=", "np.float32", "np.add", "@nki.jit", "neuronxcc.nki.typing"),
+        *(
+            "import neuronxcc.nki",
+            "nl.load",
+            "nl.store",
+            "result = nisa.func(",
+            "nl.mgrid",
+        ),
+        *(
+            "nl.arange",
+            "mask=",
+            "nl.max",
+            "nl.min",
+            "nl.reciprocal",
+            "nl.rsqrt",
+            "negate=",
+        ),
+        *(
+            "reverse0=",
+            "dtype=",
+            "np.float32",
+            "np.add",
+            "@nki.jit",
+            "neuronxcc.nki.typing",
+        ),
     ),
     "From 0.2 to 0.3": (
-        *("platform_target=", "mode=", "nisa.dma_copy` from PSUM", "dst_rmw_op=", "strings"),
-        *("unique_indices=", "numbers for enumerations", "nl.hbm", "imm=", "use_gpsimd_dma="),
-        *("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst", "nisa.memset", "keyword-only"),
-        *("`is`", "`is not`", "lists as defaults", "num_channels=", "hwdge", "tensor_reduce"),
+        *(
+            "platform_target=",
+            "mode=",
+            "nisa.dma_copy` from PSUM",
+            "dst_rmw_op=",
+            "strings",
+        ),
+        *(
+            "unique_indices=",
+            "numbers for enumerations",
+            "nl.hbm",
+            "imm=",
+            "use_gpsimd_dma=",
+        ),
+        *(
+            "tensor_copy_dynamic_src",
+            "tensor_copy_dynamic_dst",
+            "nisa.memset",
+            "keyword-only",
+        ),
+        *(
+            "`is`",
+            "`is not`",
+            "lists as defaults",
+            "num_channels=",
+            "hwdge",
+            "tensor_reduce",
+        ),
         *("dma_compute", "affine_select"),
     ),
     "From 0.3 to 0.4, and later": (
-        *("nisa.dma_transpose", "neuronxcc.nki", "total_available_sbuf_size", "nl.dynamic_range"),
-        *("`while`", "dge_mode", "engine=nisa.dge", "accumulate=True", "not the degree"),
-        *("carries", "loop's variable", "nl.no_reorder", "made inside", "names of operations"),
+        *(
+            "nisa.dma_transpose",
+            "neuronxcc.nki",
+            "total_available_sbuf_size",
+            "nl.dynamic_range",
+        ),
+        *(
+            "`while`",
+            "dge_mode",
+            "engine=nisa.dge",
+            "accumulate=True",
+            "not the degree",
+        ),
+        *(
+            "carries",
+            "loop's variable",
+            "nl.no_reorder",
+            "made inside",
+            "names of operations",
+        ),
         *("register_alloc", "nl.tile_size.sbuf_fmax"),
     ),
 }
 AWS_CODES = (
-    *(f"NCC_EVRF{n:03}" for n in (1, 4, 5, 6, 7, 9, 10, 11, 13, 15, 16, 17, 18, 19, 22, 24, 31)),
-    *("NCC_EOOM001", "NCC_EOOM002", "NCC_EARG001", "NCC_EBVF030", "NCC_EHCA005", "NCC_ESFH002"),
+    *(
+        f"NCC_EVRF{n:03}"
+        for n in (1, 4, 5, 6, 7, 9, 10, 11, 13, 15, 16, 17, 18, 19, 22, 24, 31)
+    ),
+    *(
+        "NCC_EOOM001",
+        "NCC_EOOM002",
+        "NCC_EARG001",
+        "NCC_EBVF030",
+        "NCC_EHCA005",
+        "NCC_ESFH002",
+    ),
     *("NCC_ESPP004", "NCC_ESPP047", "NCC_EUOC002", "NCC_EXSP001", "NCC_EXTP004"),
 )
 
 
 def unsaid(text: str) -> list[str]:
     """Return the rows of AWS's tables without a counterpart on a page."""
-    sections = {one.partition("\n")[0]: one for one in re.split(r"^## ", text, flags=re.M)}
+    sections = {
+        one.partition("\n")[0]: one for one in re.split(r"^## ", text, flags=re.M)
+    }
     first = {
         title: "\n".join(re.findall(r"^\| (.*?) \| ", sections.get(title, ""), re.M))
         for title in ROWS
     }
-    return [row for title, rows in ROWS.items() for row in rows if row not in first[title]]
+    return [
+        row for title, rows in ROWS.items() for row in rows if row not in first[title]
+    ]
 
 
 def test_each_row_has_one_here() -> None:
@@ -69,7 +145,12 @@ def test_each_row_is_a_rule_or_has_a_reason() -> None:
     answers = re.findall(r"^\| .*? \| (.+) \|$", text, re.M)
     named = {id for answer in answers for id in re.findall(r"NK[A-Z]\d{3}", answer)}
     assert named <= set(rules())
-    said = ("no rule: ", "the simulator ", "difftest ", "here")  # the last heads a table
+    said = (
+        "no rule: ",
+        "the simulator ",
+        "difftest ",
+        "here",
+    )  # the last heads a table
     silent = [one for one in answers if not re.search(r"NK[A-Z]\d{3}", one)]
     assert [one for one in silent if not any(part in one for part in said)] == []
     assert len(answers) > 40

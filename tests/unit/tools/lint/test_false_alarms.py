@@ -92,4 +92,6 @@ def test_no_rule_of_performance_is_broken(body: str) -> None:
 )
 def test_what_costs_time_is_told_in_each_form(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
-    assert [one.line for one in lint_source(source, NEWEST, None, ids_of(["performance"]))] == [12]
+    assert [
+        one.line for one in lint_source(source, NEWEST, None, ids_of(["performance"]))
+    ] == [12]

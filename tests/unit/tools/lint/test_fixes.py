@@ -128,10 +128,20 @@ BODIES = [
         *("    nisa.dma_copy(dst=x, src=x)", True),
     ),
     (
-        *("NKU302", "2.29", "    nl.ndarray((nl.par_dim(p // 2), 4), x.dtype, nl.sbuf)"),
+        *(
+            "NKU302",
+            "2.29",
+            "    nl.ndarray((nl.par_dim(p // 2), 4), x.dtype, nl.sbuf)",
+        ),
         *("    nl.ndarray((p // 2, 4), x.dtype, nl.sbuf)", True),
     ),
-    ("NKX001", "2.33", "    a = 1  # difftest: ignore[NKU302, NKL109] old", "    a = 1", True),
+    (
+        "NKX001",
+        "2.33",
+        "    a = 1  # difftest: ignore[NKU302, NKL109] old",
+        "    a = 1",
+        True,
+    ),
     (
         "NKX001",
         "2.33",
@@ -172,7 +182,9 @@ LEFT = [
 @every("body", LEFT)
 def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None:
     id, sdk, wrong = body
-    found = lint_source(Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id})
+    found = lint_source(
+        Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id}
+    )
     assert [one.id for one in found] == [id]
     assert [one.fix for one in found] == [None]
 
@@ -182,7 +194,10 @@ def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None
     [
         ("def kernel(x, *, flag=True):", "def kernel(x, flag=True):"),
         ("def kernel(*, flag):", None),
-        ("def kernel(x=(1, 2), *, flag=True, y=1):", "def kernel(x=(1, 2), flag=True, y=1):"),
+        (
+            "def kernel(x=(1, 2), *, flag=True, y=1):",
+            "def kernel(x=(1, 2), flag=True, y=1):",
+        ),
         ("def kernel(*x, flag=True):", None),
     ],
 )
@@ -196,7 +211,11 @@ def test_keyword_only_parameters(before: str, after: str | None) -> None:
     [
         ("@nki.jit(mode='torchxla')", "@nki.jit", True),
         ("@nki.jit(platform_target='trn2')", "@nki.jit", False),
-        ("run = nki.jit(id, mode='jax')\n\n\n@nki.jit", "run = nki.jit(id)\n\n\n@nki.jit", True),
+        (
+            "run = nki.jit(id, mode='jax')\n\n\n@nki.jit",
+            "run = nki.jit(id)\n\n\n@nki.jit",
+            True,
+        ),
         ("@nki.jit(mode='jax', debug=True)", "@nki.jit(debug=True)", True),
         ("@nki.jit(debug=True, mode='jax',)", "@nki.jit(debug=True,)", True),
     ],

@@ -56,7 +56,10 @@ ROWS = "nl.arange(128)[:, None]"
 
 
 def found(text, tmp_path, sdk="2.26"):
-    return [one.id for one in lint_source(Source(tmp_path / "kernel.py", HEAD + text), SDKS[sdk])]
+    return [
+        one.id
+        for one in lint_source(Source(tmp_path / "kernel.py", HEAD + text), SDKS[sdk])
+    ]
 
 
 @every(
@@ -65,11 +68,19 @@ def found(text, tmp_path, sdk="2.26"):
         (ANNOTATED.format("128, 512", "tile[:, 0:32]"), "NKT206", True),
         (ANNOTATED.format("128, 512", "tile[0:128, 0:32]"), "NKT206", True),
         (ANNOTATED.format("128, 512", "nl.load(x[0:128, 0:32])"), "NKT206", True),
-        (ANNOTATED.format("128, 512", "nl.zeros((nl.par_dim(128), 32), x.dtype)"), "NKT206", True),
+        (
+            ANNOTATED.format("128, 512", "nl.zeros((nl.par_dim(128), 32), x.dtype)"),
+            "NKT206",
+            True,
+        ),
         (ANNOTATED.format("128, 32", "tile[:, 0:32]"), "NKT206", False),
         (ANNOTATED.format("128, 32", "tile[:, n:32]"), "NKT206", False),
         (ANNOTATED.format("32", "tile[0, 0:32]"), "NKT206", False),
-        (PLACED.format("tile[...] = nisa.activation(np.exp, data=tile[...])"), "NKT210", True),
+        (
+            PLACED.format("tile[...] = nisa.activation(np.exp, data=tile[...])"),
+            "NKT210",
+            True,
+        ),
         (PLACED.format("tile[...] = nl.exp(tile[...])"), "NKT210", True),
         (PLACED.format("fill(tile)"), "NKT210", False),
         (MADE.format("made(x, nl.shared_hbm)"), "NKT203", True),
@@ -85,7 +96,9 @@ def test_each_form_is_told_and_its_mending_is_not(text, id, is_wrong, tmp_path):
 
 
 def test_a_helper_of_a_kernel_that_places_its_tensors_names_its_bias(tmp_path):
-    helper = "def fill(tile):\n    tile[...] = nisa.activation(np.exp, data=tile[...])\n"
+    helper = (
+        "def fill(tile):\n    tile[...] = nisa.activation(np.exp, data=tile[...])\n"
+    )
     assert found(helper + PLACED.format("fill(tile)"), tmp_path) == ["NKT210"]
     plain = PLACED.replace(", buffer=ncc.sbuf.mod_alloc(base_addr=0)", "")
     assert "NKT210" not in found(helper + plain.format("fill(tile)"), tmp_path)

@@ -12,7 +12,10 @@ def test_helpers_that_nothing_calls(tmp_path, monkeypatch):
     import some_kernel
 
     (found,) = unused_helpers(some_kernel.kernel)
-    assert found.happened == "forgotten is defined and never called by the module's kernels"
+    assert (
+        found.happened
+        == "forgotten is defined and never called by the module's kernels"
+    )
     assert found.location.line == 13
 
 

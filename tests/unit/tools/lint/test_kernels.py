@@ -51,7 +51,10 @@ def compiled(file):
 def test_a_kernel_and_what_it_calls_are_read_at_a_level(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text(FILE)
-    told = [(one.id, one.severity, one.location) for one in findings_of(compiled(str(file)), "0.6")]
+    told = [
+        (one.id, one.severity, one.location)
+        for one in findings_of(compiled(str(file)), "0.6")
+    ]
     announced = ("NKU309", Severity.NOTE, (str(file), 19))
     assert told == [("NKL101", Severity.WARNING, (str(file), 8)), announced]
     assert [one.id for one in findings_of(compiled(str(file)), "0.7")] == ["NKU309"]
@@ -66,7 +69,10 @@ def test_a_kernel_without_a_file_breaks_no_rule():
     ("id", "line"),
     [
         ("NKI502", "nisa.activation(tile, nl.copy, tile, bias=tile[:, 0:1])"),
-        ("partition-start", "nisa.tensor_scalar(tile[32:96], tile[32:96], nl.add, 1.0)"),
+        (
+            "partition-start",
+            "nisa.tensor_scalar(tile[32:96], tile[32:96], nl.add, 1.0)",
+        ),
     ],
 )
 def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
@@ -79,7 +85,9 @@ def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
     inputs = (np.ones((128, 64), np.float32),)
     backend = EmbeddedSimulator()
     backend.reader = findings_of  # as the plugin does
-    outcome = backend.run(KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True))
+    outcome = backend.run(
+        KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True)
+    )
     assert isinstance(outcome, Completed)
     [found] = outcome.findings
     assert found.id == id
@@ -104,7 +112,9 @@ def kernel(x):
 def test_bodies_of_device_loops_are_functions_inside(tmp_path):
     source = Source(tmp_path / "kernel.py", LOOPS)
     assert [one.id for one in lint_source(source, SDKS["2.32"])] == []
-    assert [one.id for one in lint_source(source, SDKS["2.31"]) if one.id != "NKU303"] == [
+    assert [
+        one.id for one in lint_source(source, SDKS["2.31"]) if one.id != "NKU303"
+    ] == [
         "NKL104",
         "NKL105",
     ]
@@ -113,7 +123,9 @@ def test_bodies_of_device_loops_are_functions_inside(tmp_path):
 def test_a_kernel_that_stands_below_a_condition_is_read(tmp_path):
     kernel = FILE[FILE.index("@nki.jit") :].replace("src=x", "src=x[0:128, 0:64]")
     file = tmp_path / "kernel.py"
-    file.write_text(FILE[: FILE.index("def double")] + "if True:\n" + indent(kernel, "    "))
+    file.write_text(
+        FILE[: FILE.index("def double")] + "if True:\n" + indent(kernel, "    ")
+    )
     source = Source(file, file.read_text())
     assert [one.id for one in lint_source(source, SDKS["2.33"])] == ["NKU309"]
     assert drain_internal_errors() == []

@@ -42,7 +42,11 @@ def test_what_only_follows_from_a_page_is_never_denied_by_itself():
 
 def test_the_closest_name_wins():
     chosen = levels_by_name(
-        {Level.ALLOW: ["all"], Level.WARN: ["upgrade"], Level.DENY: ["NKU302", "performance"]}
+        {
+            Level.ALLOW: ["all"],
+            Level.WARN: ["upgrade"],
+            Level.DENY: ["NKU302", "performance"],
+        }
     )
     levels = Levels(chosen)
     own = {id: levels.of(rules()[id]) for id in (*OF_GROUPS.values(), "NKU303")}
@@ -59,7 +63,9 @@ def test_names_are_ids_groups_or_all():
     assert ids_of(["NKL101"]) == {"NKL101"}
     assert {rules()[id].group for id in ids_of(["performance"])} == {Group.PERFORMANCE}
     assert ids_of(["all"]) == set(rules())
-    with pytest.raises(SettingsError, match="no rule style; the groups are all, correctness"):
+    with pytest.raises(
+        SettingsError, match="no rule style; the groups are all, correctness"
+    ):
         ids_of(["style"])
     with pytest.raises(SettingsError, match="NKL101 has two levels: deny and allow"):
         levels_by_name({Level.DENY: ["NKL101"], Level.ALLOW: ["NKL101"]})
@@ -73,7 +79,11 @@ def test_the_nearest_project_is_read(tmp_path):
     expected = {"sdk": "2.32", "target": None, "levels": {"performance": Level.ALLOW}}
     assert project_settings(tmp_path / "kernels") == expected
     (tmp_path / "kernels" / "pyproject.toml").write_text("[project]\n")
-    assert project_settings(tmp_path / "kernels") == {"sdk": None, "target": None, "levels": {}}
+    assert project_settings(tmp_path / "kernels") == {
+        "sdk": None,
+        "target": None,
+        "levels": {},
+    }
 
 
 @pytest.mark.parametrize(

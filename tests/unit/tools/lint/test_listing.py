@@ -26,7 +26,9 @@ def test_each_rule_has_a_row_and_a_place() -> None:
 
 @every("row", REFUSALS)
 def test_each_refusal_is_looked_for_or_says_why_not(row: dict[str, str]) -> None:
-    assert bool(row["rules"]) + bool(row["reason"]) + (row["simulator"] != "runs it") == 1
+    assert (
+        bool(row["rules"]) + bool(row["reason"]) + (row["simulator"] != "runs it") == 1
+    )
     assert set(row["rules"].split()) <= set(rules())
 
 
@@ -48,7 +50,10 @@ def kernel(x):
 COLUMN = "c = nl.ndarray((128, 1), {}, nl.sbuf); nisa.memset(c, 1.0); "
 CAST = "c = nl.ndarray((128, 64), {}, nl.sbuf); nisa.tensor_copy(c, a); "
 REFUSED = {
-    "two operands of a Vector instruction in PSUM": ("trn1", "nisa.tensor_tensor(a, p, p, nl.add)"),
+    "two operands of a Vector instruction in PSUM": (
+        "trn1",
+        "nisa.tensor_tensor(a, p, p, nl.add)",
+    ),
     "tensor_copy on the Scalar Engine": (
         "trn1",
         "nisa.tensor_copy(a, p, engine=nisa.engine.scalar)",
@@ -93,7 +98,9 @@ REFUSED = {
 
 
 @every("row", [row for row in REFUSALS if row["simulator"] != "runs it"])
-def test_the_simulator_refuses_what_it_is_said_to(row: dict[str, str], tmp_path: Path) -> None:
+def test_the_simulator_refuses_what_it_is_said_to(
+    row: dict[str, str], tmp_path: Path
+) -> None:
     machine, body = REFUSED[row["what"]]
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL.format(body=body))
@@ -105,4 +112,8 @@ def test_the_simulator_refuses_what_it_is_said_to(row: dict[str, str], tmp_path:
         warnings.simplefilter("error", RuleWarning)
         spec.loader.exec_module(module)
         with pytest.raises((NkiError, RuleWarning)):
-            launch(module.kernel, [np.ones((128, 64), np.float32)], machine=MACHINES[machine])
+            launch(
+                module.kernel,
+                [np.ones((128, 64), np.float32)],
+                machine=MACHINES[machine],
+            )

@@ -31,7 +31,9 @@ def snippets(rule: Rule) -> list[str]:
 
 def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     """Return the SDK that the page names, or the newest of the dialect with all these rules."""
-    fitting = [one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)]
+    fitting = [
+        one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)
+    ]
     named = re.search(r"For SDK (2\.\d+)", page)
     if named:
         return SDKS[named.group(1)]
@@ -39,7 +41,9 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     return max(newest or fitting, key=lambda one: one.minor)
 
 
-def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bool = True) -> Any:
+def launched(
+    text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bool = True
+) -> Any:
     """Run a snippet's kernel on a machine on which its rule holds."""
     file = tmp_path / f"{rule.id.lower()}_{number}.py"
     file.write_text(text)
@@ -66,13 +70,17 @@ def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bo
 def test_each_page_marks_what_its_rule_finds_in_a_trace(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_rules, "MANY_INSTRUCTIONS", 250)  # 250,000 take ten seconds
+    monkeypatch.setattr(
+        trace_rules, "MANY_INSTRUCTIONS", 250
+    )  # 250,000 take ten seconds
     for number, page in enumerate(snippets(rule)):
         text = page.replace("range(250_001)", "range(251)")
         sdk = sdk_of(rule.page, {rule.id}, Source(Path("kernel.py"), text))
         found = lint_trace(launched(text, rule, tmp_path, number).trace, sdk, {rule.id})
         lines = text.splitlines()
-        marked = [at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)]
+        marked = [
+            at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)
+        ]
         assert [one.line for one in found] == marked
         assert bool(marked) is (number == 0)
     assert rule.id in _RIGHT.findall(snippets(rule)[1])
@@ -84,13 +92,17 @@ def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
     for text in snippets(rule):
         source = Source(Path("kernel.py"), text)
         lines = text.splitlines()
-        wrong = {at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)}
+        wrong = {
+            at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)
+        }
         ids = {rule.id} | set(re.findall(r"ignore\[(\w+)\]", text))
         found = lint_source(source, sdk_of(rule.page, ids, source), None, ids)
         assert {one.line for one in found if one.id == rule.id} == wrong
         marked += len(wrong)
     assert marked, "no line is marked as wrong"
-    assert any(rule.id in _RIGHT.findall(text) for text in snippets(rule)), "none is marked right"
+    assert any(rule.id in _RIGHT.findall(text) for text in snippets(rule)), (
+        "none is marked right"
+    )
 
 
 def test_each_page_is_of_a_rule() -> None:
@@ -122,7 +134,9 @@ def test_two_rules_with_one_id_are_refused() -> None:
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
 def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
-    kernels = (text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text)
+    kernels = (
+        text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text
+    )
     for number, text in enumerate(kernels):
         result = launched(text, rule, tmp_path, number)
         assert len(result.outputs) == 1

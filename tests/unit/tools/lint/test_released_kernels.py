@@ -40,7 +40,8 @@ def kernel(x):
     return out
 """
 BLOCKS = CLASSIC.replace(
-    "i, j = nl", "a = nl.ndarray((2, nl.par_dim(128), 64), x.dtype, buffer=nl.sbuf)\n    i, j = nl"
+    "i, j = nl",
+    "a = nl.ndarray((2, nl.par_dim(128), 64), x.dtype, buffer=nl.sbuf)\n    i, j = nl",
 ).replace("i < 9 and j < 9", "i < 9")
 TYPING = "import neuronxcc.nki.typing as nt"
 _FORMS = {"imported": "", "jit": "", "annotation": "", "line": "pass"}
@@ -69,7 +70,10 @@ DONE = {
         set(),
     ),
     "typing alone, 2.32": (
-        today(imported="from neuronxcc.nki import typing as nt", annotation=": nt.mutable_tensor"),
+        today(
+            imported="from neuronxcc.nki import typing as nt",
+            annotation=": nt.mutable_tensor",
+        ),
         "2.32",
         set(),
     ),
@@ -91,8 +95,16 @@ DONE = {
         set(),
     ),
     "blocks before the partitions": (BLOCKS, "2.27", {"NKT205"}),
-    "psumAccumulateFlag": (today(line=PRODUCT.format("psumAccumulateFlag")), "2.28", {"NKU308"}),
-    "is_moving_zero": (today(line=PRODUCT.format("is_moving_zero")), "2.28", {"NKU308"}),
+    "psumAccumulateFlag": (
+        today(line=PRODUCT.format("psumAccumulateFlag")),
+        "2.28",
+        {"NKU308"},
+    ),
+    "is_moving_zero": (
+        today(line=PRODUCT.format("is_moving_zero")),
+        "2.28",
+        {"NKU308"},
+    ),
     "a result that is assigned": (today(line=ASSIGNED), "2.28", {"NKU308"}),
     "masks joined by and": (CLASSIC, "2.26", {"NKT201"}),
 }
@@ -102,7 +114,11 @@ REFUSED = {
         "2.30",
         "NKU304",
     ),
-    "platform_target of nki.jit": (today(jit="(platform_target='trn2')"), "2.29", "NKL113"),
+    "platform_target of nki.jit": (
+        today(jit="(platform_target='trn2')"),
+        "2.29",
+        "NKL113",
+    ),
     "platform_target in a call": (
         today() + "run = nki.jit(platform_target='trn2')(kernel)\n",
         "2.29",
@@ -115,7 +131,11 @@ REFUSED = {
     ),
     "another argument": (today(line=SCALED.format("reversed")), "2.29", "NKU307"),
     "a result that is assigned since 0.3": (today(line=ASSIGNED), "2.29", "NKU307"),
-    "an argument that is missing": (today(line="nisa.tensor_tensor(tile)"), "2.28", "NKU307"),
+    "an argument that is missing": (
+        today(line="nisa.tensor_tensor(tile)"),
+        "2.28",
+        "NKU307",
+    ),
 }
 
 

@@ -76,14 +76,21 @@ def kernel(x: nt.tensor[128, 512], y: nt.mutable_tensor):
 def declared(text):
     """Yield the public names of a stub."""
     nodes = list(ast.parse(text).body)
-    nodes += [inner for node in nodes if isinstance(node, ast.If) for inner in node.body]
+    nodes += [
+        inner for node in nodes if isinstance(node, ast.If) for inner in node.body
+    ]
     for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
-            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            case (
+                ast.AnnAssign(target=ast.Name(id=name))
+                | ast.Assign(targets=[ast.Name(id=name)])
+            ):
                 yield name
-            case ast.ImportFrom(names=[ast.alias(name=name, asname=given)]) if name == given:
+            case ast.ImportFrom(names=[ast.alias(name=name, asname=given)]) if (
+                name == given
+            ):
                 yield name
 
 
@@ -103,7 +110,9 @@ def folder(tmp_path, monkeypatch):
     """Write the stubs without the suffix ``-stubs``, which mypy only accepts in site-packages."""
     CliRunner().invoke(main, ["stubs", str(tmp_path / "written")])
     for root in ("nki", "neuronxcc"):
-        shutil.copytree(tmp_path / "written" / f"{root}-stubs", tmp_path / "path" / root)
+        shutil.copytree(
+            tmp_path / "written" / f"{root}-stubs", tmp_path / "path" / root
+        )
     write_untyped_numpy(tmp_path / "path")
     monkeypatch.setenv("MYPYPATH", str(tmp_path / "path"))
     monkeypatch.chdir(ROOT)
@@ -114,14 +123,20 @@ def folder(tmp_path, monkeypatch):
 def test_every_documented_name_is_declared(dialect):
     names = documented_names(dialect)
     modules_of = {one.module for one in names}
-    by_module = {one: set(declared(file_of(dialect.package + one))) for one in modules_of}
+    by_module = {
+        one: set(declared(file_of(dialect.package + one))) for one in modules_of
+    }
     assert [one for one in names if one.name not in by_module[one.module]] == []
     assert len(names) > 150
 
 
 @every("name", sorted(modules()))
 def test_a_stub_declares_what_is_served_and_nothing_else(name):
-    own = [one for one in declared(file_of(name)) if not one.startswith("_") and one != "MYPY"]
+    own = [
+        one
+        for one in declared(file_of(name))
+        if not one.startswith("_") and one != "MYPY"
+    ]
     assert sorted(own) == public_names(name, modules()[name])
 
 
@@ -138,14 +153,22 @@ def test_stubtest_finds_one_planted_bug_and_nothing_else(folder, capsys):
     assert text.count("relu_param: Any = 0.0") == 1
     stub.write_text(text.replace("relu_param: Any = 0.0", "relu_param: Any = 1.0"))
     (folder / "allowed").write_text(ALLOWED)
-    words = ["nki", "neuronxcc", "--concise", "--ignore-missing-stub", "--ignore-disjoint-bases"]
+    words = [
+        "nki",
+        "neuronxcc",
+        "--concise",
+        "--ignore-missing-stub",
+        "--ignore-disjoint-bases",
+    ]
     with embedded():
         code = stubtest.test_stubs(
             stubtest.parse_options([*words, "--allowlist", str(folder / "allowed")])
         )
     said = capsys.readouterr().out
     assert said.count("\n") == 1, said
-    assert said.startswith('nki.isa.activate2 is inconsistent, runtime parameter "relu_param" has')
+    assert said.startswith(
+        'nki.isa.activate2 is inconsistent, runtime parameter "relu_param" has'
+    )
     assert code == 1
 
 
@@ -153,9 +176,16 @@ def test_mypy_takes_our_kernels_and_finds_what_is_marked(folder):
     files = {"todays.py": TODAYS, "classics.py": CLASSICS}
     for name, text in files.items():
         (folder / name).write_text(text)
-    options = ["--config-file=", "--cache-dir", str(folder / "cache"), "--check-untyped-defs"]
+    options = [
+        "--config-file=",
+        "--cache-dir",
+        str(folder / "cache"),
+        "--check-untyped-defs",
+    ]
     options += ["--explicit-package-bases", "--no-pretty", "--hide-error-context"]
-    said, errors, _ = said_by_mypy(*options, *(str(folder / one) for one in files), "kernels")
+    said, errors, _ = said_by_mypy(
+        *options, *(str(folder / one) for one in files), "kernels"
+    )
     assert errors == ""
     lines = [line for line in said.splitlines() if ": error: " in line]
     found = {(Path(line.partition(":")[0]).name, line.split(":")[1], line[:-1].rpartition("[")[2])
@@ -176,7 +206,8 @@ def test_the_command_writes_a_distribution(tmp_path, monkeypatch):
     assert first.exit_code == 0
     assert first.stdout == (
         f"{len(written())} files in typings; "
-        f"install them with: pip install {tmp_path / 'typings'}\n"  # and not the index's typings
+        # a path, which is not the package index's typings
+        f"install them with: pip install {tmp_path / 'typings'}\n"
     )
     files = {
         str(file.relative_to(tmp_path / "typings")): file.read_text()

@@ -219,13 +219,22 @@ def kernel(x):
     return x
 """
 LANGUAGE = {
-    "NKL105 of an item among targets": (("pass", "a[0], b = 1, 2"), ("pass", "a, b = 1, 2")),
-    "NKL105 of an attribute among targets": (("pass", "[x.a, b] = 1, 2"), ("pass", "x.a = 1")),
+    "NKL105 of an item among targets": (
+        ("pass", "a[0], b = 1, 2"),
+        ("pass", "a, b = 1, 2"),
+    ),
+    "NKL105 of an attribute among targets": (
+        ("pass", "[x.a, b] = 1, 2"),
+        ("pass", "x.a = 1"),
+    ),
     "NKL105 of an item inside of two tuples": (
         ("pass", "c, (a[0], *b) = 1, (2, 3)"),
         ("pass", "a[0] = 1"),
     ),
-    "NKL105 of a called function's items": (("a[0], b = x", "pass"), ("a[0] = b = x", "pass")),
+    "NKL105 of a called function's items": (
+        ("a[0], b = x", "pass"),
+        ("a[0] = b = x", "pass"),
+    ),
     "NKL105 of raise": (("pass", "raise ValueError(3)"), ("pass", "assert x")),
     "NKL105 of raise in a called function": (
         ("if x: raise ValueError(3)", "pass"),
@@ -301,11 +310,16 @@ def test_the_host_is_no_kernel(host: str) -> None:
     assert not {one for one in broken(text, "2.32") if one.startswith("NKL")}
 
 
-@pytest.mark.parametrize("call", ["nl.add(1, 2)", "nisa.iota(0, nl.int32)", "nl.zeros((1, 1))"])
+@pytest.mark.parametrize(
+    "call", ["nl.add(1, 2)", "nisa.iota(0, nl.int32)", "nl.zeros((1, 1))"]
+)
 def test_an_instruction_of_the_module_is_told(call: str) -> None:
     assert "NKT208" in broken(f"{HEAD}if __name__ == '__main__':\n    {call}\n")
     assert broken(f"{HEAD}GRID = nl.nc(2)\n") == set()
-    assert broken(f"{HEAD}SIZE = sizeinbytes(nl.float32) + nl.constants.sizeinbytes(1)\n") == set()
+    assert (
+        broken(f"{HEAD}SIZE = sizeinbytes(nl.float32) + nl.constants.sizeinbytes(1)\n")
+        == set()
+    )
 
 
 @pytest.mark.parametrize("sdk", ["2.29", "2.30", "2.31", "2.32", "2.33"])

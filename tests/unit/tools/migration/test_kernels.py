@@ -28,7 +28,10 @@ from neuronxcc.nki.typing import tensor
 @nki.jit
 def kernel({parameters}):
 """
-SIZES = {"rows": st.sampled_from([1, 100, 128, 129, 300]), "few": st.sampled_from([2, 5])}
+SIZES = {
+    "rows": st.sampled_from([1, 100, 128, 129, 300]),
+    "few": st.sampled_from([2, 5]),
+}
 KERNELS = {
     "a mask over arange, in tiles of rows": (
         ("a",),
@@ -185,13 +188,23 @@ def test_a_kernel_is_carried_over_whole(name, tmp_path):
     result = migrate_source(classic(parameters, body))
     assert result.left == ()
     assert result.kernels == {"kernel"}
-    for word in ("mask", "mgrid", "arange", "par_dim", "neuronxcc", "tensor[", ".itemsize"):
+    for word in (
+        "mask",
+        "mgrid",
+        "arange",
+        "par_dim",
+        "neuronxcc",
+        "tensor[",
+        ".itemsize",
+    ):
         assert word not in result.text
     files = [tmp_path / "old.py", tmp_path / "new.py"]
     for file, text in zip(files, (classic(parameters, body), result.text), strict=True):
         file.write_text(text)
     calls = calls_of_shapes(shapes, SIZES, ["float32", "bfloat16"], {}, (), 4)
-    proof = validate_translation(*map(Sources, files), "kernel", calls, ValidationSettings())
+    proof = validate_translation(
+        *map(Sources, files), "kernel", calls, ValidationSettings()
+    )
     assert len(proof.same) == len(calls)
 
 

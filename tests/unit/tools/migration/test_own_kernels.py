@@ -39,7 +39,10 @@ PROVEN = {
     "transpose_by_tiles": ("transpose.py", [("k", 128)], {}),
     "matrix_transpose": ("transpose.py", [("k", 256)], {"PANEL_BYTES": 512}),
     "fused_conv2d_maxpool": ("conv2d.py", POOLED, {"pool_size": 2}),
-    **{f"conv2d_{rung}": (f"conv2d_ladder/{rung}.py", POOLED, {"pool_size": 2}) for rung in RUNGS},
+    **{
+        f"conv2d_{rung}": (f"conv2d_ladder/{rung}.py", POOLED, {"pool_size": 2})
+        for rung in RUNGS
+    },
 }
 
 
@@ -60,21 +63,32 @@ def _dtypes(place):
     return DTYPES[len(place) % 2 :][:1] if "ladder" in place else DTYPES
 
 
-@every("kernel", [name for name in PROVEN if name[7:] in ALIKE or name[7:] not in RUNGS])
+@every(
+    "kernel", [name for name in PROVEN if name[7:] in ALIKE or name[7:] not in RUNGS]
+)
 def test_kernels_that_are_carried_over_and_proven(kernel, package):
     place, shapes, keywords = PROVEN[kernel]
-    sizes = {name: SIZES[name] for shape in shapes for name in shape if isinstance(name, str)}
+    sizes = {
+        name: SIZES[name] for shape in shapes for name in shape if isinstance(name, str)
+    }
     calls = calls_of_shapes(shapes, sizes, _dtypes(place), keywords, (), 1)
-    files = (package.sources(folder, Path(place)) for folder in (CLASSIC, package.output))
+    files = (
+        package.sources(folder, Path(place)) for folder in (CLASSIC, package.output)
+    )
     proof = validate_translation(*files, kernel, calls, ValidationSettings())
     assert len(proof.same) == len(calls) >= 1
 
 
 def test_the_convolution_without_pooling(package):
     calls = calls_of_shapes(LAYER, {}, DTYPES, {}, (), 1)
-    files = (package.sources(folder, Path("conv2d.py")) for folder in (CLASSIC, package.output))
+    files = (
+        package.sources(folder, Path("conv2d.py"))
+        for folder in (CLASSIC, package.output)
+    )
     assert len(
-        validate_translation(*files, "fused_conv2d_maxpool", calls, ValidationSettings()).same
+        validate_translation(
+            *files, "fused_conv2d_maxpool", calls, ValidationSettings()
+        ).same
     ) == len(calls)
 
 

@@ -158,7 +158,9 @@ def test_names_that_today_lacks_are_left(name):
 @every("name", calls.INSTRUCTIONS)
 def test_the_positional_parameters_are_todays_too(name):
     module, function = (calls.INSTRUCTIONS[name].name or name).split(".")
-    new = inspect.signature(getattr({"nl": today.language, "nisa": today.isa}[module], function))
+    new = inspect.signature(
+        getattr({"nl": today.language, "nisa": today.isa}[module], function)
+    )
     assert {"dst", *calls.positional(name)} - set(OF_RESULT) <= set(new.parameters)
 
 
@@ -192,7 +194,9 @@ def test_decorators_and_annotations_go():
         "def f(a: nt.tensor, b: nt.mutable_tensor, n: int = 2):\n    return b\n"
     )
     result = migrate_source(text)
-    assert result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, b, n: int = 2):\n    return b\n"
+    assert (
+        result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, b, n: int = 2):\n    return b\n"
+    )
     assert result.left == ()
 
 
@@ -213,7 +217,9 @@ def test_each_annotation_with_a_type_of_nki_goes(annotation):
         f"@nki.jit\ndef f(a: {annotation}, n: 'int' = 2):\n    return a\n"
     )
     result = migrate_source(text)
-    assert result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, n: 'int' = 2):\n    return a\n"
+    assert (
+        result.text == f"{TODAY}\n\n@nki.jit\ndef f(a, n: 'int' = 2):\n    return a\n"
+    )
     assert result.left == ()
 
 
@@ -278,7 +284,9 @@ def test_the_command_says_what_is_not_proven(command):
 def test_the_command_says_that_there_is_nothing_to_rewrite(tmp_path):
     (file := tmp_path / "today.py").write_text("import nki\n")
     result = CliRunner().invoke(main, ["migrate", str(file)])
-    assert result.stderr.startswith(f"{file} has nothing of neuronxcc.nki: it stays as it is\n")
+    assert result.stderr.startswith(
+        f"{file} has nothing of neuronxcc.nki: it stays as it is\n"
+    )
 
 
 def test_the_command_counts_what_is_left(command):

@@ -31,7 +31,13 @@ def double(a):
     nisa.dma_copy(dst=out, src=last)
     return {result}
 """
-SAME = {"dtype": "a.dtype", "between": "a.dtype", "op": "add", "factor": 0.3, "result": "out"}
+SAME = {
+    "dtype": "a.dtype",
+    "between": "a.dtype",
+    "op": "add",
+    "factor": 0.3,
+    "result": "out",
+}
 
 
 def proven(folder, *, may_round=False, columns=(16, 40), old=SAME, count=3, **changes):
@@ -39,7 +45,9 @@ def proven(folder, *, may_round=False, columns=(16, 40), old=SAME, count=3, **ch
     for file, parts in zip(files, (old, old | changes), strict=True):
         file.write_text(KERNEL.format(**parts))
     sizes = {"columns": st.sampled_from(columns)}
-    calls = calls_of_shapes([(128, "columns")], sizes, ["float32", "bfloat16"], {}, (), count)
+    calls = calls_of_shapes(
+        [(128, "columns")], sizes, ["float32", "bfloat16"], {}, (), count
+    )
     return validate_translation(
         *map(Sources, files), "double", calls, ValidationSettings(may_round=may_round)
     )
@@ -48,16 +56,27 @@ def proven(folder, *, may_round=False, columns=(16, 40), old=SAME, count=3, **ch
 def test_the_same_kernel_is_proven(tmp_path):
     proof = proven(tmp_path)
     assert (len(proof.same), proof.rounded, proof.refused) == (6, [], [])
-    assert proof.text().startswith("6 cases agree bit for bit; float32, bfloat16; shapes [128, ")
+    assert proof.text().startswith(
+        "6 cases agree bit for bit; float32, bfloat16; shapes [128, "
+    )
 
 
 @every(
     "changes, said",
     [
-        ({"op": "multiply"}, r"float32, \[128, \d+\]: array 0 differs, first at .* before, .* aft"),
-        ({"dtype": "nl.float16"}, r"array 0 was float32\[128, \d+\], and is float16\[128, \d+\]"),
+        (
+            {"op": "multiply"},
+            r"float32, \[128, \d+\]: array 0 differs, first at .* before, .* aft",
+        ),
+        (
+            {"dtype": "nl.float16"},
+            r"array 0 was float32\[128, \d+\], and is float16\[128, \d+\]",
+        ),
         ({"result": "None"}, "2 arrays before, 1 after"),
-        ({"result": "missing"}, r"the new kernel fails, float32, \[128, \d+\]: NameError"),
+        (
+            {"result": "missing"},
+            r"the new kernel fails, float32, \[128, \d+\]: NameError",
+        ),
     ],
 )
 def test_a_difference_is_told(tmp_path, changes, said):
@@ -66,8 +85,13 @@ def test_a_difference_is_told(tmp_path, changes, said):
 
 
 def test_rounding_is_told_from_another_algorithm(tmp_path):
-    rounds = {"between": "nl.bfloat16", "count": 9}  # some are of small integers, which hide it
-    with pytest.raises(ValidationError, match="--rounding accepts differences due to rounding"):
+    rounds = {
+        "between": "nl.bfloat16",
+        "count": 9,
+    }  # some are of small integers, which hide it
+    with pytest.raises(
+        ValidationError, match="--rounding accepts differences due to rounding"
+    ):
         proven(tmp_path, **rounds)
     proof = proven(tmp_path, may_round=True, **rounds)
     assert proof.rounded
@@ -82,12 +106,15 @@ def test_what_both_refuse_is_counted_and_proves_nothing(tmp_path):
     assert proof.same
     assert f"{len(proof.refused)} are refused by both" in proof.text()
     with pytest.raises(
-        ValidationError, match=r"refuse all of .*: nothing was compared; the classic: \w"
+        ValidationError,
+        match=r"refuse all of .*: nothing was compared; the classic: \w",
     ):
         proven(tmp_path, columns=(1,))
 
 
 def test_many_shapes_are_told_by_their_ends():
-    calls = [ValidationCall("float32", ((n, 2), (n,)), list, {}) for n in (9, 1, 5, 3, 7)]
+    calls = [
+        ValidationCall("float32", ((n, 2), (n,)), list, {}) for n in (9, 1, 5, 3, 7)
+    ]
     assert shapes_text(calls) == "5 shapes from [1, 2] [1] to [9, 2] [9]"
     assert shapes_text(calls[:2]) == "shapes [1, 2] [1]; [9, 2] [9]"

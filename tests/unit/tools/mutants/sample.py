@@ -16,7 +16,9 @@ with embedded():
 @classic_nki.jit
 def twice(x):
     rows, columns = x.shape
-    out = classic_nl.ndarray((rows, columns), dtype=x.dtype, buffer=classic_nl.shared_hbm)
+    out = classic_nl.ndarray(
+        (rows, columns), dtype=x.dtype, buffer=classic_nl.shared_hbm
+    )
     for first in classic_nl.affine_range(-(-rows // 128)):
         below = min((first + 1) * 128, rows)
         tile = classic_nl.load(x[first * 128 : below, :])

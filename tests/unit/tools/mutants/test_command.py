@@ -49,7 +49,9 @@ def test_kernel(case):
 @pytest.fixture
 def mutate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib\n"
+    )
     (tmp_path / "test_kernel.py").write_text(TEST)
 
     def run(*words):
@@ -59,13 +61,20 @@ def mutate(tmp_path, monkeypatch):
 
 
 def test_the_score_and_the_reports(mutate, tmp_path):
-    result = mutate("test_kernel.py::test_kernel", "-v", "--json", "r.json", "--table", "t.md")
+    result = mutate(
+        "test_kernel.py::test_kernel", "-v", "--json", "r.json", "--table", "t.md"
+    )
     assert result.exit_code == 0, result.output
     assert "mutants: 4\nscore: 100.0% of 3: 3 found (" in result.output
     lines = result.output.splitlines()
     at = lines.index("test_kernel.py:15: instruction left out, in kernel: killed")
-    assert lines[at + 1 : at + 3] == ["  -    nisa.dma_copy(dst=tile, src=x)", "  +    pass"]
-    assert lines[at + 3].startswith("  found by rejection: UnwrittenError after 1 test: ")
+    assert lines[at + 1 : at + 3] == [
+        "  -    nisa.dma_copy(dst=tile, src=x)",
+        "  +    pass",
+    ]
+    assert lines[at + 3].startswith(
+        "  found by rejection: UnwrittenError after 1 test: "
+    )
     assert json.loads(lines[at + 5].removeprefix("  case: "))["values"] == {"M": 1}
     report = json.loads((tmp_path / "r.json").read_text())
     (file,) = report["files"].values()
@@ -92,7 +101,10 @@ def test_a_spec_by_its_name_and_one_that_fails(mutate):
     assert "mutants: 4\n" in mutate("test_kernel.py::SPEC").output
     result = mutate("test_kernel.py::BROKEN")
     assert result.exit_code == 1
-    assert "BROKEN fails without a planted bug: case 0: the algorithm differs: " in result.output
+    assert (
+        "BROKEN fails without a planted bug: case 0: the algorithm differs: "
+        in result.output
+    )
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(mutate, tmp_path):
@@ -111,7 +123,9 @@ def test_a_budget_that_judges_nothing_has_no_score(mutate, tmp_path):
 
 def test_kernels_without_mutants_have_no_score(mutate, tmp_path):
     """As those of a library, whose files nobody changes."""
-    (tmp_path / "test_library.py").write_text(TEST.replace("kernel=kernel", "kernel=abs"))
+    (tmp_path / "test_library.py").write_text(
+        TEST.replace("kernel=kernel", "kernel=abs")
+    )
     result = mutate("test_library.py::SPEC")
     assert result.exit_code == 1
     assert "no bug can be planted: " in result.output
@@ -129,4 +143,7 @@ def test_after_ctrl_c_the_last_line_says_how_to_go_on(mutate, monkeypatch):
     monkeypatch.setattr(command.Campaign, "run", Mock(side_effect=KeyboardInterrupt))
     result = mutate("test_kernel.py::test_kernel")
     assert result.exit_code == 130
-    assert "stopped: what is known is in .difftest; the same command goes on" in result.stderr
+    assert (
+        "stopped: what is known is in .difftest; the same command goes on"
+        in result.stderr
+    )

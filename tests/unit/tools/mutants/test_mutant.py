@@ -16,7 +16,9 @@ from tests.unit.tools.mutants import sample
 
 
 def mutant_of(kernel, operator):
-    return next(one for one in mutants_of(functions_of(kernel)) if one.operator == operator)
+    return next(
+        one for one in mutants_of(functions_of(kernel)) if one.operator == operator
+    )
 
 
 def test_a_kernel_is_made_of_its_authors_functions():
@@ -38,7 +40,9 @@ def test_whatever_holds_the_function_runs_the_change_and_then_no_more():
         line = linecache.getline(mutant.file, mutant.lines[0])
     assert "classic_nl.subtract(tile, tile)" in line
     assert result() == 2.0
-    assert "classic_nl.add(tile, tile)" in linecache.getline(mutant.file, mutant.lines[0])
+    assert "classic_nl.add(tile, tile)" in linecache.getline(
+        mutant.file, mutant.lines[0]
+    )
 
 
 def test_a_diff_is_the_lines_that_change():
@@ -57,7 +61,9 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
         at = text.index("a + b")
         line = before.count("\n") + 1
         changes = [read_source(str(file)).edit(at, at + 5, text) for text in "ab"]
-        keys.append([Mutant(str(file), f"f:{line}", "term dropped", one).key for one in changes])
+        keys.append(
+            [Mutant(str(file), f"f:{line}", "term dropped", one).key for one in changes]
+        )
     assert keys[0] == keys[1]
     assert len(set(keys[0])) == 2
 

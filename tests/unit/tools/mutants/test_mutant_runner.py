@@ -42,7 +42,11 @@ def test_who_found_a_mutant_is_said(judged):
         ("another operation", scale.format("add", "2.0"), "comparison: value"),
         ("instruction left out", "pass", "rejection: UnwrittenError"),
         ("check removed", "pass", "edge or refusal"),
-        ("comparison at its boundary", "assert rows < 128, " + CHECK, "check: AssertionError"),
+        (
+            "comparison at its boundary",
+            "assert rows < 128, " + CHECK,
+            "check: AssertionError",
+        ),
         ("dtype hard-coded", OUT.format("x", "nl.float32"), "comparison: dtype"),
     ):
         death = judged[operator, line].death
@@ -55,7 +59,11 @@ def test_calls_beside_the_domain_are_a_test():
     (suite,) = suites_of({"scaled": sample.EDGES}, {"scaled": []}).values()
     assert list(suite.tests)[-1] == "edges"
     assert suite.run("edges") is None
-    other = next(one for one in mutants_of(suite.functions) if one.operator == "another operation")
+    other = next(
+        one
+        for one in mutants_of(suite.functions)
+        if one.operator == "another operation"
+    )
     result = MutantRunner({suite.name: suite}).judge(other, [("scaled", "edges")])
     assert result.death.by == "edge or refusal"
 
@@ -65,7 +73,9 @@ OUT = "out = nl.ndarray((rows, columns), dtype={1}, buffer=nl.shared_hbm)"
 
 
 def test_what_is_not_found_says_why(judged):
-    (never,) = (one for (name, _), one in judged.items() if name == "condition turned round")
+    (never,) = (
+        one for (name, _), one in judged.items() if name == "condition turned round"
+    )
     assert never.status == judging.SAME_BITS
     assert "the same bits in all" in never.why
     boundary = judged["comparison at its boundary", "if columns >= 1000:"]
@@ -76,12 +86,17 @@ def test_what_is_not_found_says_why(judged):
 def test_a_mutant_that_no_test_runs_is_not_covered():
     (suite,) = suites_of({"scaled": sample.SPEC}, {"scaled": []}).values()
     mutant = next(iter(mutants_of(suite.functions)))
-    assert MutantRunner({suite.name: suite}).judge(mutant, []).status == judging.NOT_COVERED
+    assert (
+        MutantRunner({suite.name: suite}).judge(mutant, []).status
+        == judging.NOT_COVERED
+    )
 
 
 def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
     made = Campaign(
-        specs or sample.SPECS, CampaignLimits(cases, 0, **settings), ResultCache(tmp_path)
+        specs or sample.SPECS,
+        CampaignLimits(cases, 0, **settings),
+        ResultCache(tmp_path),
     )
     judged = []
     made.run(sample.collect, lambda mutant, result: judged.append(mutant))
@@ -117,7 +132,12 @@ def test_a_budget_leaves_the_rest(tmp_path):
 
 def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
     one, other = (
-        list(suites_of({"one": sample.SPEC}, {"one": drawn_cases(sample.SPEC, CASES)}).values()) * 2
+        list(
+            suites_of(
+                {"one": sample.SPEC}, {"one": drawn_cases(sample.SPEC, CASES)}
+            ).values()
+        )
+        * 2
     )
     other = replace(other, name="other", _references={})
     judge = MutantRunner({"one": one, "other": other})
@@ -134,7 +154,11 @@ def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
 def test_an_example_that_fails_anyway_finds_nothing():
     wrong = replace(sample.SPEC, reference=lambda x: x + 1.0)
     (suite,) = suites_of({"wrong": wrong}, {"wrong": []}).values()
-    other = next(one for one in mutants_of(suite.functions) if one.operator == "another operation")
+    other = next(
+        one
+        for one in mutants_of(suite.functions)
+        if one.operator == "another operation"
+    )
     fate = MutantRunner({"wrong": suite}).judge(other, [("wrong", "example 0")])
     assert fate.status == judging.SURVIVED
     assert fate.why.startswith("wrong, example 0, fails without a planted bug: ")
@@ -147,7 +171,10 @@ def test_a_weak_spec_lets_mutants_live(tmp_path):
         for mutant, one in made.results.items()
         if one.status == judging.SURVIVED
     }
-    assert alive["check removed"] == "no refusal and no call at the edge needs the whole check"
+    assert (
+        alive["check removed"]
+        == "no refusal and no call at the edge needs the whole check"
+    )
 
 
 def test_a_classic_kernel(tmp_path):
@@ -157,13 +184,18 @@ def test_a_classic_kernel(tmp_path):
 
 
 def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
-    (suite,) = suites_of({"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 4)}).values()
+    (suite,) = suites_of(
+        {"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 4)}
+    ).values()
     (function, *_) = suite.functions
     file = function.__code__.co_filename
     source = read_source(file)
     fates = {}
     for old, new in (
-        ("0:1], data2=tile[:, 1:2]", "1:2], data2=tile[:, 2:3]"),  # and the first once more: wrong
+        (
+            "0:1], data2=tile[:, 1:2]",
+            "1:2], data2=tile[:, 2:3]",
+        ),  # and the first once more: wrong
         ("operand0=1.0", "operand0=1.000001"),
         (SUM, SUM.replace("0:1", "9").replace("2:3", "0:1").replace("9", "2:3")),
     ):
@@ -183,7 +215,9 @@ SUM = """0:1], data2=tile[:, 1:2], op=nl.add)
 
 
 def test_lines_that_run_are_seen():
-    (suite,) = suites_of({"scaled": sample.SPEC}, {"scaled": drawn_cases(sample.SPEC, 1)}).values()
+    (suite,) = suites_of(
+        {"scaled": sample.SPEC}, {"scaled": drawn_cases(sample.SPEC, 1)}
+    ).values()
     (function, *_) = suite.functions
     with lines_run(suite.functions) as seen:
         suite.run("case 0")
@@ -198,7 +232,9 @@ def test_lines_that_run_are_seen():
 
 def test_a_kernel_that_fails_has_no_mutants(tmp_path):
     wrong = {"wrong": sample.WRONG}
-    with pytest.raises(BaselineError, match="wrong fails without a planted bug: case 0: "):
+    with pytest.raises(
+        BaselineError, match="wrong fails without a planted bug: case 0: "
+    ):
         campaign_of(tmp_path, wrong)
 
 
@@ -216,7 +252,8 @@ def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
     orders = WorkerSetup(sample.collect_endless, cases, None)
     tasks = [(one, [("endless", "case 0")]) for one in mutants]
     results = {
-        one.operator: result for one, result in run_in_processes(tasks, 1, orders, lambda test: 1.0)
+        one.operator: result
+        for one, result in run_in_processes(tasks, 1, orders, lambda test: 1.0)
     }
     assert results["total overwritten"].status == judging.TIMEOUT
     assert results["total overwritten"].death.message == "ran for more than 1 s"
@@ -225,9 +262,13 @@ def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
 
 def test_lines_that_no_drawn_case_runs_have_all_examples_of_each_test(tmp_path):
     """Else each is of one of the tests that share a kernel, and may not come there."""
-    wide = replace(sample.SPEC, examples=tuple({"M": 1, "N": columns} for columns in (2000, 2001)))
+    wide = replace(
+        sample.SPEC, examples=tuple({"M": 1, "N": columns} for columns in (2000, 2001))
+    )
     made = Campaign(
-        {"one": wide, "two": replace(wide)}, CampaignLimits(CASES, 0), ResultCache(tmp_path)
+        {"one": wide, "two": replace(wide)},
+        CampaignLimits(CASES, 0),
+        ResultCache(tmp_path),
     )
     lines = {(mutant.file, line) for mutant in made.mutants for line in mutant.lines}
     for drawn, count in ((True, 4), (False, 8)):  # two examples in two dtypes

@@ -45,7 +45,10 @@ def reference(x):
 GIVEN = {
     "kernels": (doubled, doubled_classic),
     "reference": reference,
-    "domain": {"columns": sizes(1, 64), "rows": lambda columns: sizes(1, min(columns, 128))},
+    "domain": {
+        "columns": sizes(1, 64),
+        "rows": lambda columns: sizes(1, min(columns, 128)),
+    },
     "inputs": {"x": "rows columns"},
     "dtypes": ("float32", "bfloat16"),
 }
@@ -61,6 +64,8 @@ def test_doubled(case):
     case.check()
 
 
-@kernel_test(**{**GIVEN, "inputs": {"x": Input("rows columns", data=Fill(float("nan")))}})
+@kernel_test(
+    **{**GIVEN, "inputs": {"x": Input("rows columns", data=Fill(float("nan")))}}
+)
 def test_nothing_decides(case):
     case.check()

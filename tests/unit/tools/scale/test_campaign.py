@@ -17,11 +17,17 @@ def runner(tmp_path, monkeypatch):
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
     monkeypatch.setattr(atexit, "register", lambda action: None)
     monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
-    monkeypatch.setattr(FindingStore, "database", None)  # that of these tests has what others found
-    return campaign.CampaignRunner(Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ())
+    monkeypatch.setattr(
+        FindingStore, "database", None
+    )  # that of these tests has what others found
+    return campaign.CampaignRunner(
+        Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ()
+    )
 
 
-def test_the_case_that_a_failure_shrinks_to_takes_the_place_of_the_first(runner, capsys):
+def test_the_case_that_a_failure_shrinks_to_takes_the_place_of_the_first(
+    runner, capsys
+):
     runner._keep(failing(WRONG, replace(CASE, values={"n": 600})))
     (first,) = runner.findings
     assert first.shapes == "a (>512), b (>512)"

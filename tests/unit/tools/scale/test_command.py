@@ -23,7 +23,9 @@ sys.exit(kernel.read_text().count("wrong") if kernel.exists() else 125)
 @pytest.fixture
 def found(tmp_path, monkeypatch):
     """A finding that is known on this machine, which has no database."""
-    monkeypatch.setattr(configuration, "__hypothesis_home_directory", tmp_path / ".hypothesis")
+    monkeypatch.setattr(
+        configuration, "__hypothesis_home_directory", tmp_path / ".hypothesis"
+    )
     monkeypatch.chdir(tmp_path)
     before = settings.default
     settings.register_profile("before", before)
@@ -59,7 +61,9 @@ def test_findings_are_listed_shown_and_closed(found):
     for text in (found.id, "open", "2026-11-20", "kernel.py:12", "a (<128)"):
         assert text in said
     said = run("findings", "show", found.id[:3]).output
-    assert said.startswith(f"finding {found.id}: value differs at kernel.py:12, a (<128)")
+    assert said.startswith(
+        f"finding {found.id}: value differs at kernel.py:12, a (<128)"
+    )
     assert "line:        kernel.py:12: nisa.dma_copy(dst=out, src=tile)\n" in said
     assert 'pytest --simulate test_add.py::test_add --case \'{"values":{"n":3}' in said
     assert run("findings", "close", found.id).exit_code == 0
@@ -84,8 +88,17 @@ def test_commits_are_bisected_in_a_tree_of_their_own(found, tmp_path, monkeypatc
     home.mkdir(parents=True)
 
     def git(*words):
-        name = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=b")
-        done = subprocess.run(["git", *name, *words], cwd=home, capture_output=True, check=True)
+        name = (
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "-c",
+            "init.defaultBranch=b",
+        )
+        done = subprocess.run(
+            ["git", *name, *words], cwd=home, capture_output=True, check=True
+        )
         return done.stdout.decode().strip()
 
     git("init")
@@ -104,7 +117,9 @@ def test_commits_are_bisected_in_a_tree_of_their_own(found, tmp_path, monkeypatc
     assert said.startswith(f"{commits[3]} is the first bad commit\n")
     assert git("worktree", "list").count("\n") == 0
     assert (home / "kernel.py").read_text() == "work that is not committed"
-    unsure = run("findings", "bisect", found.id, "--good", commits[3], "--bad", commits[5])
+    unsure = run(
+        "findings", "bisect", found.id, "--good", commits[3], "--bad", commits[5]
+    )
     assert unsure.exit_code == 1
     assert f"could be any of:\n{commits[4]}\n{commits[5]}\n" in unsure.output
 
@@ -114,7 +129,9 @@ def test_levels_are_tried_one_by_one(found, monkeypatch):
 
     def answer(words, **_):
         tried.append(words[3:])
-        return subprocess.CompletedProcess(words, {"0.4": 1, "0.5": -9}.get(words[3][-3:], 0))
+        return subprocess.CompletedProcess(
+            words, {"0.4": 1, "0.5": -9}.get(words[3][-3:], 0)
+        )
 
     monkeypatch.setattr(command.subprocess, "run", answer)
     said = run("findings", "bisect", found.id, "--levels").output.splitlines()
@@ -154,13 +171,18 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     context = SimpleNamespace(Array=lambda kind, count: [3] * count)
     monkeypatch.setattr(command.multiprocessing, "get_context", lambda method: context)
     monkeypatch.setattr(command, "PoolWorker", Worker)
-    assert "inf is not in the range" in run("fuzz", "--minutes", "inf", "--", "nothing").output
+    assert (
+        "inf is not in the range"
+        in run("fuzz", "--minutes", "inf", "--", "nothing").output
+    )
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")
     assert (loud.exit_code, loud.stdout[:8]) == (1, "1 found ")
     monkeypatch.setattr(context, "Array", lambda kind, count: [1] * count)
-    assert run("fuzz", "--minutes", "0.1", "--", "find").stdout.startswith("1 found in 1 case, ")
+    assert run("fuzz", "--minutes", "0.1", "--", "find").stdout.startswith(
+        "1 found in 1 case, "
+    )
     monkeypatch.setattr(Worker, "exitcode", 3)
     assert "broke down" in run("fuzz", "--", "nothing").output
     context.Array = lambda kind, count: [0] * count

@@ -17,10 +17,23 @@ AXES = ["n", "dtype"]
 
 
 def row(n, dtype, predicted, outcome="agrees"):
-    known = {"outcome": outcome, "predicted_us": predicted, "reason": "why", "limited_by": "memory"}
+    known = {
+        "outcome": outcome,
+        "predicted_us": predicted,
+        "reason": "why",
+        "limited_by": "memory",
+    }
     times = {"low_us": predicted, "high_us": predicted, "bound_us": predicted}
     empty = dict.fromkeys(COLUMNS)
-    return {**empty, "findings": [], **known, **times, "n": n, "dtype": dtype, "key": f"{n}{dtype}"}
+    return {
+        **empty,
+        "findings": [],
+        **known,
+        **times,
+        "n": n,
+        "dtype": dtype,
+        "key": f"{n}{dtype}",
+    }
 
 
 OLD = [row(n, dtype, 10.0 + n) for n in range(12) for dtype in ("float32", "float16")]
@@ -56,7 +69,9 @@ def test_points_that_scatter_both_ways_are_no_shift():
 
 
 def test_many_tests_make_a_chance_larger():
-    pairs = list(zip(FEW, changed(lambda one: 1.1 if one["n"] < 5 else 0.999, FEW), strict=True))
+    pairs = list(
+        zip(FEW, changed(lambda one: 1.1 if one["n"] < 5 else 0.999, FEW), strict=True)
+    )
     ((_, alone),) = shifts(pairs, []).values()
     by_group = shifts(pairs, AXES)
     assert by_group["all points"][1] > alone
@@ -89,13 +104,24 @@ def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
     assert "10.0 (10.0, 10.0)" in told
     assert told.endswith("refused: n=99, dtype=float32: why\n")
     figures = saved_figures(monkeypatch)
-    heat_map([*rows, row(3, "float16", 15.0, "wrong_algorithm")], "dtype", "n", tmp_path / "h.svg")
+    heat_map(
+        [*rows, row(3, "float16", 15.0, "wrong_algorithm")],
+        "dtype",
+        "n",
+        tmp_path / "h.svg",
+    )
     (axis,) = figures.pop().axes
     texts = {text.get_position(): text.get_text() for text in axis.texts}
     times = {(x, n): f"{10 + n}" for n in range(12) for x in (0, 1)}
     assert texts == {**times, (1, 3): "14\n1 wrong", (0, 12): "1 wrong"}
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["float32", "float16"]
-    assert [label.get_text() for label in axis.get_yticklabels()] == [*map(str, range(12)), "99"]
+    assert [label.get_text() for label in axis.get_xticklabels()] == [
+        "float32",
+        "float16",
+    ]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        *map(str, range(12)),
+        "99",
+    ]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("dtype", "n")
     (image,) = axis.images
     bright = np.mean(image.cmap(image.norm(image.get_array()))[..., :3], axis=-1)
@@ -109,7 +135,9 @@ def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
 @pytest.fixture
 def swept_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("difftest.tools.scale.sweep.with_spec", lambda test, use: use(SPEC))
+    monkeypatch.setattr(
+        "difftest.tools.scale.sweep.with_spec", lambda test, use: use(SPEC)
+    )
 
     def run(*words):
         words = ["sweep", TEST, "-o", "out.parquet", "-n", "0", "--cases", "1", *words]
@@ -123,7 +151,9 @@ def test_the_command_fails_where_a_point_newly_fails(swept_command, tmp_path):
     result = swept_command(*axes, "--heat", "CHUNK,columns", "heat.png")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "heat.png").stat().st_size > 1000
-    rows = [{**row(8, "float32", 1.0), "CHUNK": chunk, "columns": 8} for chunk in (3, 4)]
+    rows = [
+        {**row(8, "float32", 1.0), "CHUNK": chunk, "columns": 8} for chunk in (3, 4)
+    ]
     write_rows(tmp_path / "old.parquet", rows, ["CHUNK", "columns"])
     result = swept_command(*axes, "--compare", "old.parquet")
     assert result.exit_code == 1
@@ -137,18 +167,28 @@ def test_the_command_fails_where_a_point_newly_fails(swept_command, tmp_path):
             ("--over", "columns=1", "--heat", "columns,rows", "h.png"),
             "two names of --over (columns); got columns,rows",
         ),
-        (("--over", "columns=1", "--compare", "nowhere.parquet"), "holds no results of a sweep"),
+        (
+            ("--over", "columns=1", "--compare", "nowhere.parquet"),
+            "holds no results of a sweep",
+        ),
     ],
 )
-def test_what_cannot_be_shown_is_refused_before_anything_runs(swept_command, words, told):
+def test_what_cannot_be_shown_is_refused_before_anything_runs(
+    swept_command, words, told
+):
     result = swept_command(*words)
     assert result.exit_code == 2
     assert told in result.output
 
 
-def test_a_picture_without_its_library_is_refused_before_anything_runs(swept_command, monkeypatch):
+def test_a_picture_without_its_library_is_refused_before_anything_runs(
+    swept_command, monkeypatch
+):
     monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     axes = ("--over", "CHUNK=3,4", "--over", "columns=8")
     result = swept_command(*axes, "--heat", "CHUNK,columns", "heat.png")
     assert result.exit_code == 2
-    assert "--heat needs matplotlib: pip install '/path/to/nki-difftest[plot]'" in result.output
+    assert (
+        "--heat needs matplotlib: pip install '/path/to/nki-difftest[plot]'"
+        in result.output
+    )

@@ -16,7 +16,12 @@ from hypothesis import settings
 from difftest.support.pool import LostTask
 from difftest.testing.harness.limits import LIMITS
 from difftest.tools.scale import engine
-from difftest.tools.scale.engine import SweepSetup, judge_in_processes, judge_on_dask, row_of
+from difftest.tools.scale.engine import (
+    SweepSetup,
+    judge_in_processes,
+    judge_on_dask,
+    row_of,
+)
 from difftest.tools.scale.store import read_rows
 from tests.unit.tools.scale import sample
 from tests.unit.tools.scale.test_sweep import TEST, swept, without_seconds
@@ -34,7 +39,10 @@ def broken(orders, point):
 def scheduler():
     """The address of one whose two workers are threads of this process."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         yield cluster.scheduler_address
 
@@ -91,17 +99,23 @@ def test_nobody_at_the_scheduler_s_address_is_told():
         (LostTask([], True), {"outcome": "agrees"}, "timeout"),
     ],
 )
-def test_what_ends_its_process_is_judged_by_another_once(monkeypatch, first, then, outcome):
+def test_what_ends_its_process_is_judged_by_another_once(
+    monkeypatch, first, then, outcome
+):
     """A process that somebody killed is tried again; one that stands still is not waited for."""
     told = iter([first, then])
-    monkeypatch.setattr(engine, "run_tasks", lambda tasks, *rest: ((t, next(told)) for t in tasks))
+    monkeypatch.setattr(
+        engine, "run_tasks", lambda tasks, *rest: ((t, next(told)) for t in tasks)
+    )
     ((point, row),) = judge_in_processes(ORDERS, POINTS[:1], 2)
     assert (point, row["outcome"]) == (POINTS[0], outcome)
 
 
 def test_a_test_that_cannot_be_collected_ends_the_sweep(tmp_path):
     orders = SweepSetup(f"{tmp_path / 'nowhere.py'}::test_add", 1, 60.0)
-    with pytest.raises(click.ClickException, match=r"cannot go on: no file at .*nowhere\.py"):
+    with pytest.raises(
+        click.ClickException, match=r"cannot go on: no file at .*nowhere\.py"
+    ):
         list(judge_in_processes(orders, POINTS[:2], 1))
 
 
@@ -116,7 +130,14 @@ WORDS = [
     "out.parquet",
 ]
 WORDS += ["--over", "columns=1..50:1", "--over", "columns_at_once=1,2,7,512"]
-WORDS += ["--over", "dtype=float32,bfloat16", "--over", "CHUNK=3,4", "--machines", "trn1,trn2,trn3"]
+WORDS += [
+    "--over",
+    "dtype=float32,bfloat16",
+    "--over",
+    "CHUNK=3,4",
+    "--machines",
+    "trn1,trn2,trn3",
+]
 COMMAND = [sys.executable, "-c", f"from difftest.cli.main import main; main({WORDS!r})"]
 
 
@@ -157,15 +178,21 @@ if NIGHTLY:
             seen = [line for line in lines_of(journal) if line.endswith(b"\n")]
             assert len(seen) >= count
         assert started(folder).wait() == 0
-        whole, killed = (read_rows(one / "out.parquet") for one in (tmp_path / "whole", folder))
+        whole, killed = (
+            read_rows(one / "out.parquet") for one in (tmp_path / "whole", folder)
+        )
         assert len(whole) == 2000
         assert without_seconds(killed) == without_seconds(whole)
         keys = [line[:30] for line in seen]
         assert len(set(keys)) == len(keys)
         kept = {row["key"]: row["seconds"] for row in killed}
-        assert all(str(kept[line.split(b'"')[3].decode()]).encode() in line for line in seen)
+        assert all(
+            str(kept[line.split(b'"')[3].decode()]).encode() in line for line in seen
+        )
 
-    def test_a_worker_that_is_killed_and_one_that_stands_still_hold_nothing_up(tmp_path):
+    def test_a_worker_that_is_killed_and_one_that_stands_still_hold_nothing_up(
+        tmp_path,
+    ):
         process = started(tmp_path / "out", 300)
         wait_for(process, tmp_path / "out" / "out.parquet.jsonl", 20)
         workers = [

@@ -57,16 +57,22 @@ def database():
     before = settings.default
     made = InMemoryExampleDatabase()
     settings.register_profile("before", before)
-    settings.register_profile("with a database", before, database=made, derandomize=False)
+    settings.register_profile(
+        "with a database", before, database=made, derandomize=False
+    )
     settings.load_profile("with a database")
     yield made
     settings.load_profile("before")
 
 
-SPEC = KernelSpec(kernel=add, reference=add, domain={"n": (2, 600)}, inputs={"a": "n", "b": "n"})
+SPEC = KernelSpec(
+    kernel=add, reference=add, domain={"n": (2, 600)}, inputs={"a": "n", "b": "n"}
+)
 CASE = Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
 AGAIN = Reproduction("t.py::t", ("--simulate", "--case-timeout=5"))
-WRONG = Mismatch("value", 0, "", first=WrongElement((70,), "", "", "", ""), shape=(128,))
+WRONG = Mismatch(
+    "value", 0, "", first=WrongElement((70,), "", "", "", ""), shape=(128,)
+)
 HAZARD = Finding(
     id="sbuf-full",
     severity=Severity.ERROR,
@@ -106,9 +112,15 @@ def stores(*spans):
     "failure, name",
     [
         (failing(WRONG), "value differs"),
-        (failing(replace(WRONG, kind="nan", question="algorithm")), "nan differs (algorithm)"),
+        (
+            failing(replace(WRONG, kind="nan", question="algorithm")),
+            "nan differs (algorithm)",
+        ),
         (failing(OneSided("kernel", IndexError("x"))), "kernel refused: IndexError"),
-        (failing(OneSided("kernel", KeyError(), "crashed")), "kernel crashed: KeyError"),
+        (
+            failing(OneSided("kernel", KeyError(), "crashed")),
+            "kernel crashed: KeyError",
+        ),
         (HazardFailure(SPEC, CASE, AGAIN, [HAZARD]), "sbuf-full"),
         (BrokenReferenceError(SPEC, CASE, DEFECT, AGAIN), "broken reference"),
     ],
@@ -162,7 +174,9 @@ def test_the_line_of_an_error_is_the_kernels(tmp_path):
 def test_only_what_needs_a_limit_has_one(tmp_path):
     class CaseLimitError(RuntimeError): ...
 
-    slow = found_here(failing(OneSided("kernel", CaseLimitError(), "crashed")), tmp_path)
+    slow = found_here(
+        failing(OneSided("kernel", CaseLimitError(), "crashed")), tmp_path
+    )
     assert slow.limits == ("--case-timeout=5",)
     assert found_here(failing(WRONG), tmp_path).limits == ()
 
@@ -202,11 +216,18 @@ def test_a_file_that_is_no_finding_is_named(tmp_path, database):
 
 def test_the_arrays_of_a_case_are_in_its_line(tmp_path):
     found = found_here(failing(WRONG), tmp_path)
-    assert found.arguments[:4] == ("--simulate", "--case-timeout=5", "t.py::t", "--case")
+    assert found.arguments[:4] == (
+        "--simulate",
+        "--case-timeout=5",
+        "t.py::t",
+        "--case",
+    )
     assert json.loads(found.arguments[4])["values"] == {"n": 2}
 
 
-def test_the_folder_beside_the_database_is_found_by_any_hypothesis(monkeypatch, tmp_path):
+def test_the_folder_beside_the_database_is_found_by_any_hypothesis(
+    monkeypatch, tmp_path
+):
     """6.140, the oldest that is taken, gives a path, and later ones an object that has it."""
     for beside in (tmp_path, SimpleNamespace(path=tmp_path)):
         given = Mock(return_value=beside)

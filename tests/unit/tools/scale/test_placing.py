@@ -13,7 +13,13 @@ from tests.unit.tools.scale.sample import SPEC
 
 
 def test_a_point_sets_each_kind_of_name_and_later_names_follow():
-    point = {"columns": 3, "dtype": "bfloat16", "machine": "trn1", "level": "0.5", "x": "zeros"}
+    point = {
+        "columns": 3,
+        "dtype": "bfloat16",
+        "machine": "trn1",
+        "level": "0.5",
+        "x": "zeros",
+    }
     one = spec_at(SPEC, {**point, "kernel": "doubled", "columns_at_once": 2})
     assert (one.spec.machine, one.level) == ("trn1", "0.5")
     drawn = cases_of(one.spec, ReferenceProperties(), 8)

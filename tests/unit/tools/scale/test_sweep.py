@@ -23,7 +23,9 @@ AXES = Axes(parse_axes(["CHUNK=3,4", "dtype=float32,bfloat16", "columns=8,16"]),
 
 
 def without_seconds(rows):
-    return [{name: one for name, one in row.items() if name != "seconds"} for row in rows]
+    return [
+        {name: one for name, one in row.items() if name != "seconds"} for row in rows
+    ]
 
 
 def swept(file, axes=AXES, **settings):
@@ -50,12 +52,16 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
     assert {one["predicted_us"] for one in wrong} == {None}
     assert {one["outcome"] for one in right} == {"agrees"}
     for one in right:
-        assert 0 < one["bound_us"] < one["low_us"] < one["predicted_us"] < one["high_us"]
+        assert (
+            0 < one["bound_us"] < one["low_us"] < one["predicted_us"] < one["high_us"]
+        )
         assert one["limited_by"] == "memory"
         case = json.loads(one["case"])
         assert case["values"]["columns"] == one["columns"]
         width = 4 if one["dtype"] == "float32" else 2
-        assert one["columns"] * width // 4 <= one["sbuf_bytes"] <= one["columns"] * width
+        assert (
+            one["columns"] * width // 4 <= one["sbuf_bytes"] <= one["columns"] * width
+        )
         assert (one["psum_bytes"], one["cases"], one["kernel"]) == (None, 2, "doubled")
 
 
@@ -90,13 +96,19 @@ def test_a_sweep_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, undis
             torn.write(journal.read_bytes()[:70])
     rows = swept(file)
     assert len(asked) == 8 + 2  # those that were interrupted, once more
-    assert without_seconds(rows) == without_seconds(read_rows(file)) == without_seconds(undisturbed)
+    assert (
+        without_seconds(rows)
+        == without_seconds(read_rows(file))
+        == without_seconds(undisturbed)
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["out.parquet"]
     assert without_seconds(swept(file)) == without_seconds(undisturbed)
     assert len(asked) == 10
 
 
-def test_a_kill_between_parquet_and_the_journal_loses_nothing(tmp_path, undisturbed, monkeypatch):
+def test_a_kill_between_parquet_and_the_journal_loses_nothing(
+    tmp_path, undisturbed, monkeypatch
+):
     file = tmp_path / "out.parquet"
     monkeypatch.setattr("difftest.tools.scale.store.os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -134,8 +146,12 @@ def test_a_grid_may_grow_and_not_lose_points(tmp_path, undisturbed, monkeypatch)
     with pytest.raises(click.UsageError, match="4 of its points are not among"):
         swept(file, fewer)
     row = PointJudge.row
-    monkeypatch.setattr(PointJudge, "row", lambda self, at: asked.append(at) or row(self, at))
-    more = Axes(parse_axes(["CHUNK=3,4", "dtype=float32,bfloat16", "columns=8,16,24"]), {})
+    monkeypatch.setattr(
+        PointJudge, "row", lambda self, at: asked.append(at) or row(self, at)
+    )
+    more = Axes(
+        parse_axes(["CHUNK=3,4", "dtype=float32,bfloat16", "columns=8,16,24"]), {}
+    )
     assert len(swept(file, more)) == 12
     assert {one["columns"] for one in asked} == {24}
     assert len(swept(file, fewer, fresh=True)) == 4
@@ -211,26 +227,47 @@ def test_the_command(tmp_path):
     [
         ((), "name what varies"),
         (("--over", "outcome=1"), "outcome is a column of each row"),
-        (("--over", "columns=1", "--sample", "some"), "'some' is not a valid integer range"),
-        (("--over", "n=1", "--heat", "n,n", "heat.txt"), "its name ends in .png, .svg, .pdf"),
+        (
+            ("--over", "columns=1", "--sample", "some"),
+            "'some' is not a valid integer range",
+        ),
+        (
+            ("--over", "n=1", "--heat", "n,n", "heat.txt"),
+            "its name ends in .png, .svg, .pdf",
+        ),
     ],
 )
 def test_a_command_line_that_says_nothing_is_refused(tmp_path, words, told):
-    result = CliRunner().invoke(main, ["sweep", TEST, *words, "-o", str(tmp_path / "a.parquet")])
+    result = CliRunner().invoke(
+        main, ["sweep", TEST, *words, "-o", str(tmp_path / "a.parquet")]
+    )
     assert result.exit_code == 2
     assert told in result.output
 
 
-def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_there(tmp_path):
+def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_there(
+    tmp_path,
+):
     words = ["sweep", TEST, "--over", "columns=8", "-o", str(tmp_path / "a.csv")]
-    assert "its name ends in .parquet; got a.csv" in CliRunner().invoke(main, words).output
+    assert (
+        "its name ends in .parquet; got a.csv" in CliRunner().invoke(main, words).output
+    )
     result = CliRunner().invoke(main, ["tune", TEST, "--case", "{}"])
     assert "name what varies: --over NAME=VALUES\n" in result.output
 
 
 def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):
-    words = ["sweep", f"{sample.__file__}::test_nothing_decides", "--over", "columns=8", "-n", "0"]
-    result = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "a.parquet"), "--cases", "1"])
+    words = [
+        "sweep",
+        f"{sample.__file__}::test_nothing_decides",
+        "--over",
+        "columns=8",
+        "-n",
+        "0",
+    ]
+    result = CliRunner().invoke(
+        main, [*words, "-o", str(tmp_path / "a.parquet"), "--cases", "1"]
+    )
     assert result.exit_code == 1
     assert "weak_spec: columns=8: " in result.output, "one point has a name, too"
     assert "no point decides" in result.output

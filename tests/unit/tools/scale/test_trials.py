@@ -53,10 +53,16 @@ class Search:
                 if len(self.asked) == last or self.asked[-1] == deadly:
                     end()
                 return TuningTrial(
-                    point, SLOWER, 1.0 + abs(point["rows"] - 5) + abs(point["columns"] - 2)
+                    point,
+                    SLOWER,
+                    1.0 + abs(point["rows"] - 5) + abs(point["columns"] - 2),
                 )
 
-        study = {"storage": self.storage, "study_name": "killed", "load_if_exists": True}
+        study = {
+            "storage": self.storage,
+            "study_name": "killed",
+            "load_if_exists": True,
+        }
         tuner = Stub(SPEC, AXES, study=study)
         try:
             for _ in tuner.search(trials, {"rows": 0, "columns": 0}):
@@ -74,9 +80,13 @@ class Search:
         return Counter(trial.state.name for trial in self.trials)
 
 
-def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever(tmp_path):
+def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever(
+    tmp_path,
+):
     file = str(tmp_path / "journal")
-    done = subprocess.run([sys.executable, "-c", KILLED, file], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, file], capture_output=True, text=True
+    )
     assert done.returncode == -9, done.stderr
     search = Search(file_storage(file))
     assert search.states == {"RUNNING": 1, "COMPLETE": 11}
@@ -87,7 +97,9 @@ def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever
     assert set(search.asked) & {(row + 1, column + 1) for row, column in known} == set()
     assert len(attempts) == 30
     assert search.states == {"FAIL": 1, "COMPLETE": 30}
-    points = Counter((trial.params["rows"], trial.params["columns"]) for trial in search.trials)
+    points = Counter(
+        (trial.params["rows"], trial.params["columns"]) for trial in search.trials
+    )
     assert sorted(points.values()) == [1] * 29 + [2], "that of the killed process alone"
 
 
@@ -120,7 +132,9 @@ def test_a_point_that_a_person_stopped_is_asked_again_however_often():
     assert len(search.run(12)) == 12
 
 
-def test_an_attempt_that_was_kept_before_its_time_was_told_is_not_made_again(monkeypatch):
+def test_an_attempt_that_was_kept_before_its_time_was_told_is_not_made_again(
+    monkeypatch,
+):
     search = Search(InMemoryStorage())
     tell = optuna.study.Study.tell
 

@@ -13,7 +13,14 @@ from optuna.exceptions import StorageInternalError
 from difftest.cli.main import main
 from difftest.tools.scale import tune
 from difftest.tools.scale.axes import Axes, parse_axes
-from difftest.tools.scale.tune import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner, run_tuner
+from difftest.tools.scale.tune import (
+    AGREES,
+    BOUND,
+    SLOWER,
+    TRACE_BOUND,
+    Tuner,
+    run_tuner,
+)
 from tests.every import every
 from tests.unit.tools.scale.sample import SPEC
 from tests.unit.tools.scale.test_sweep import TEST
@@ -48,12 +55,16 @@ def test_the_largest_tile_is_found_from_the_smallest(searched):
     assert told.endswith("place 1 of 7 points that have a time (predicted)")
 
 
-def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(searched, monkeypatch):
+def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(
+    searched, monkeypatch
+):
     tuner, _ = searched
     points = [one.point["columns_at_once"] for one in tuner.attempts]
     assert sorted(points) == [1, 2, 3, 4, 8, 16, 64, 600]
     judged, again = [], tuner_of(SIZES)
-    monkeypatch.setattr(Tuner, "judged", lambda self, one: judged.append(one.point) or one)
+    monkeypatch.setattr(
+        Tuner, "judged", lambda self, one: judged.append(one.point) or one
+    )
     for point in ({"columns_at_once": n} for n in (8, 2, 16, 4)):
         again.attempt(point)
     assert judged == [{"columns_at_once": 8}, {"columns_at_once": 16}]
@@ -73,7 +84,11 @@ def test_sizes_of_the_kernel_that_are_fast_and_wrong_have_no_time(monkeypatch):
     judged = Tuner.judged
 
     def judge(tuner, one):
-        return replace(one, **wrong) if one.point["columns_at_once"] == 512 else judged(tuner, one)
+        return (
+            replace(one, **wrong)
+            if one.point["columns_at_once"] == 512
+            else judged(tuner, one)
+        )
 
     monkeypatch.setattr(Tuner, "judged", judge)
     told = list(run_tuner(tuner_of("columns_at_once=8,16"), {}, 2))
@@ -92,7 +107,9 @@ def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
     monkeypatch.setattr(Tuner, "_task_bound", lambda *_: next(bounds))
     line = tune.bounds_of
     large = best.own_us + 1
-    monkeypatch.setattr(tune, "bounds_of", lambda it: line(it)._replace(memory_bound=large))
+    monkeypatch.setattr(
+        tune, "bounds_of", lambda it: line(it)._replace(memory_bound=large)
+    )
     trace_bound = tuner.timed({"dtype": "float32"}, best.own_us)
     assert (trace_bound.status, trace_bound.own_us) == (BOUND, best.own_us)
     assert tuner.timed({"dtype": "float32"}, best.own_us).status == TRACE_BOUND
@@ -100,7 +117,9 @@ def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
 
 def test_the_bound_without_a_run_is_that_of_the_traffic():
     tuner = tuner_of("dtype=bfloat16,float32", machine="trn1")
-    narrow, wide = (tuner._task_bound(*of(tuner, dtype)) for dtype in ("bfloat16", "float32"))
+    narrow, wide = (
+        tuner._task_bound(*of(tuner, dtype)) for dtype in ("bfloat16", "float32")
+    )
     assert wide == pytest.approx(2 * narrow)
     attempt = tuner.timed({"dtype": "float32"})
     assert 0 < wide < attempt.own_us
@@ -136,7 +155,9 @@ def test_what_cannot_be_searched_is_refused(axis, case, start, told):
 
 def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):
     """After a stop amid a point, too; what is kept is neither timed nor judged again."""
-    monkeypatch.setattr("difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC))
+    monkeypatch.setattr(
+        "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)
+    )
     words = ["tune", TEST, "--over", SIZES, "--case", json.dumps(CASE), "--cases", "1"]
     words += ["--storage", f"sqlite:///{tmp_path}/tune.db"]
     timed = Tuner.timed
@@ -150,11 +171,17 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
 
     monkeypatch.setattr(Tuner, "timed", stopping)
     stopped = CliRunner().invoke(main, words)
-    assert stopped.stderr == "stopped: the same command goes on\n", "0 points tell nothing"
+    assert stopped.stderr == "stopped: the same command goes on\n", (
+        "0 points tell nothing"
+    )
     stopped = CliRunner().invoke(main, [*words, "--trials", "8"])
     assert (stopped.exit_code, stopped.stdout) == (130, "")
-    assert stopped.stderr.startswith("3 of 8 points looked at; all times are predicted\n")
-    assert stopped.stderr.endswith("nine times of ten\nstopped: the same command goes on\n")
+    assert stopped.stderr.startswith(
+        "3 of 8 points looked at; all times are predicted\n"
+    )
+    assert stopped.stderr.endswith(
+        "nine times of ten\nstopped: the same command goes on\n"
+    )
     result = CliRunner().invoke(main, [*words, "--trials", "8"])
     assert result.exit_code == 0, result.output
     assert "8 of 8 points looked at" in result.output
@@ -171,19 +198,36 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
         raise StorageInternalError("no commit") from OSError("disk is full")
 
     monkeypatch.setattr("optuna.trial.Trial.set_user_attr", full)
-    said = CliRunner().invoke(main, [*words[:-1], f"sqlite:///{tmp_path}/full.db"]).output
+    said = (
+        CliRunner().invoke(main, [*words[:-1], f"sqlite:///{tmp_path}/full.db"]).output
+    )
     assert said == "Error: --storage: disk is full; the same command goes on\n"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # Optuna's connections end with a process
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # Optuna's connections end with a process
         gc.collect()
 
 
 def test_the_command(monkeypatch):
-    monkeypatch.setattr("difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC))
-    words = ["tune", TEST, "--over", "columns_at_once=600,64,8", "--case", json.dumps(CASE)]
-    result = CliRunner().invoke(main, [*words, "--cases", "1", "--start", "columns_at_once=8"])
+    monkeypatch.setattr(
+        "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)
+    )
+    words = [
+        "tune",
+        TEST,
+        "--over",
+        "columns_at_once=600,64,8",
+        "--case",
+        json.dumps(CASE),
+    ]
+    result = CliRunner().invoke(
+        main, [*words, "--cases", "1", "--start", "columns_at_once=8"]
+    )
     assert result.exit_code == 0, result.output
     assert "columns_at_once 8 -> 64" in result.output
-    result = CliRunner().invoke(main, [*words[:2], "--over", "columns_at_once=600", *words[4:]])
+    result = CliRunner().invoke(
+        main, [*words[:2], "--over", "columns_at_once=600", *words[4:]]
+    )
     assert result.exit_code == 1
     assert "no point is correct: refused: at most 512 columns: got 600" in result.output

@@ -72,14 +72,18 @@ def spec_of(kernel) -> KernelSpec:
     )
 
 
-def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()) -> Judgement:
+def judged(
+    worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
+) -> Judgement:
     """What comes of the kernel ``add`` in a file of this text.
 
     Half of the time that a wrong kernel costs goes into making its case smaller.
     """
     file = folder / f"candidate_{abs(hash(text))}.py"
     file.write_text(text)
-    judgement = Judgement({"file": str(file), "name": "add"}, "test_add.py::test_add", 7)
+    judgement = Judgement(
+        {"file": str(file), "name": "add"}, "test_add.py::test_add", 7
+    )
     try:
         language = check_language(file, judgement.test, allow)
     except OutsideLanguage as outside:

@@ -20,7 +20,15 @@ KINDS = {
     "number": (int, float),
     "null": type(None),
 }
-KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "const"}
+KNOWN = {
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+}
 ABOUT = {"description", "title", "$schema", "$id"}
 
 
@@ -41,11 +49,15 @@ def breaches(value: Any, schema: dict[str, Any], where: str = "") -> Iterator[st
         yield from breaches(one, schema.get("items", {}), f"{where}[{at}]")
 
 
-def _of_object(value: dict[str, Any], schema: dict[str, Any], where: str) -> Iterator[str]:
+def _of_object(
+    value: dict[str, Any], schema: dict[str, Any], where: str
+) -> Iterator[str]:
     known = schema.get("properties", {})
     more = schema.get("additionalProperties", {})
     yield from (
-        f"{where}.{name} is missing" for name in schema.get("required", []) if name not in value
+        f"{where}.{name} is missing"
+        for name in schema.get("required", [])
+        if name not in value
     )
     for name, one in value.items():
         if name in known:

@@ -26,7 +26,14 @@ from tests.unit.tools.verdict.schema_check import SCHEMA, breaches
 from tests.unit.tools.verdict.test_command import TEST
 
 NEVER_HERE = "\nimport os\nassert not os.environ, 'a candidate runs in the judge'\n"
-BATCH = ["verdict", "--batch", "many:add", "test_own.py::test_add", "--results", "out.jsonl"]
+BATCH = [
+    "verdict",
+    "--batch",
+    "many:add",
+    "test_own.py::test_add",
+    "--results",
+    "out.jsonl",
+]
 BATCH += ["-n", "1", "--cases", "3"]
 
 
@@ -75,7 +82,11 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
     assert whole[:1] == first
     rows = [json.loads(line) for line in whole]
     assert len({row["key"] for row in rows}) == len(rows) == 3
-    assert [row["verdict"]["outcome"] for row in rows] == ["agrees", "agrees", "wrong_algorithm"]
+    assert [row["verdict"]["outcome"] for row in rows] == [
+        "agrees",
+        "agrees",
+        "wrong_algorithm",
+    ]
     assert len({row["verdict"]["seed"] for row in rows}) == 1
     assert [list(breaches(row["verdict"], SCHEMA)) for row in rows] == [[]] * 3
     assert "4 candidates; agrees: 3, wrong algorithm: 1" in result.output
@@ -102,19 +113,28 @@ def test_a_broken_line_takes_no_other_with_it(tmp_path, capfd, monkeypatch):
         Journal(file).add(key, {"seed": 3})
     first, _, third = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first + b'{"key": "se\0\n' + third)
-    monkeypatch.setattr("sys.stderr", None)  # as in a sweep: pytest, which collects, has its own
+    monkeypatch.setattr(
+        "sys.stderr", None
+    )  # as in a sweep: pytest, which collects, has its own
     assert list(Journal(file).known) == ["first", "third"]
-    assert "1 of 3 lines cannot be read; those tasks run again" in capfd.readouterr().err
+    assert (
+        "1 of 3 lines cannot be read; those tasks run again" in capfd.readouterr().err
+    )
 
 
 def test_a_disk_that_is_full_is_told_with_the_file(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "out.jsonl")
-    monkeypatch.setattr("difftest.support.journal.os.fsync", Mock(side_effect=OSError(28, "full")))
+    monkeypatch.setattr(
+        "difftest.support.journal.os.fsync", Mock(side_effect=OSError(28, "full"))
+    )
     with pytest.raises(OSError, match=r"full: .*out\.jsonl"):
         journal.add("key", {"seed": 3})
 
 
-@every("text", [b"notes without an end", b"notes\n", b'{"key": "a"}\n', b"[1]\n", b'{"other": 1'])
+@every(
+    "text",
+    [b"notes without an end", b"notes\n", b'{"key": "a"}\n', b"[1]\n", b'{"other": 1'],
+)
 def test_a_file_of_something_else_is_left_alone(tmp_path, text):
     file = tmp_path / "notes"
     file.write_bytes(text)
@@ -148,13 +168,17 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
 
 def test_lines_name_kernels_or_hold_sources(tmp_path):
     file = tmp_path / "many.jsonl"
-    file.write_text('{"kernel": "a.py:add"}\n{"name": "mul", "source": "x = 1\u2028"}\n', "utf-8")
+    file.write_text(
+        '{"kernel": "a.py:add"}\n{"name": "mul", "source": "x = 1\u2028"}\n', "utf-8"
+    )
     named, held = candidates(str(file), "t.py::t", tmp_path / "kept")
     assert named == "a.py:add"
     place, _, name = held.rpartition(":")
     assert name == "mul"
     with open(place, encoding="utf-8") as source:
-        assert source.read() == "x = 1\u2028", "JSON has it in a line, str.splitlines between two"
+        assert source.read() == "x = 1\u2028", (
+            "JSON has it in a line, str.splitlines between two"
+        )
     file.write_text('{"name": "é"}', "latin-1")
     with pytest.raises(click.UsageError, match="cannot be read: 'utf-8' codec"):
         candidates(str(file), "t.py::t", tmp_path)
@@ -177,7 +201,10 @@ def test_a_line_of_another_form_is_told(tmp_path, line):
             ["--batch", "m:add", "--results", "o", "a", "b"],
             "PATH::TEST with --batch or --audit; got a b",
         ),
-        (["--batch", "nowhere:add", "--results", "o", "t.py::t"], "nowhere:add has no candidates"),
+        (
+            ["--batch", "nowhere:add", "--results", "o", "t.py::t"],
+            "nowhere:add has no candidates",
+        ),
         (["-n", "0", "a.py:add", "t.py::t"], "0 is not in the range x>=1"),
     ],
 )
@@ -193,9 +220,18 @@ def test_what_agrees_is_ordered_by_its_time():
     def verdict(name, time, instructions, outcome="agrees"):
         time = None if time is None else {"predicted_us": time}
         kernel = {"file": "a.py", "name": name}
-        return {"kernel": kernel, "outcome": outcome, "time": time, "instructions": instructions}
+        return {
+            "kernel": kernel,
+            "outcome": outcome,
+            "time": time,
+            "instructions": instructions,
+        }
 
-    rows = [verdict("slow", 9, "s"), verdict("none", None, "n"), verdict("quick", 2, "q")]
+    rows = [
+        verdict("slow", 9, "s"),
+        verdict("none", None, "n"),
+        verdict("quick", 2, "q"),
+    ]
     rows += [verdict("twin", 9, "s"), verdict("bad", 1, "", "crashed")]
     assert list(batch_summary(rows)) == [
         "5 candidates; agrees: 4, crashed: 1",
@@ -207,7 +243,9 @@ def test_what_agrees_is_ordered_by_its_time():
 
 
 @every("is_late, outcome", [(True, Outcome.TIMEOUT), (False, Outcome.INCONCLUSIVE)])
-def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, is_late, outcome):
+def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(
+    tmp_path, is_late, outcome
+):
     file = tmp_path / "a.py"
     file.write_text(RIGHT)
     orders = BatchOrders("t.py::t", JudgeSettings(seed=1), ())

@@ -22,7 +22,9 @@ ALWAYS = [name for name, one in TABLE.items() if one.spec is in_place]
 def test_a_cheat_is_caught(nursery, tmp_path, name):
     cheat = TABLE[name]
     with Sandbox(Limits(cheat.seconds), nursery) as worker:
-        judgement = judged(worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY)
+        judgement = judged(
+            worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY
+        )
     assert judgement.outcome in cheat.outcomes, judgement.as_mapping()
     assert judgement.outcome.exit_code != 0
     said = [judgement.reason, judgement.report, *judgement.notes]

@@ -9,7 +9,9 @@ from tests.unit.tools.verdict.cheats.known import HONEST, TURNS, spec_of_integer
 from tests.unit.tools.verdict.kernels import judged, source
 
 
-@every("number", [np.int32(0), np.int32(7), np.int8(127), np.bool_(True), np.bool_(False)])
+@every(
+    "number", [np.int32(0), np.int32(7), np.int8(127), np.bool_(True), np.bool_(False)]
+)
 def test_an_integer_of_one_value_is_not_what_is_shown(number):
     arrays = (np.full((1, 1), number),)
     shown = {decoys(arrays, Disclosure.NOTHING)[0].item() for _ in range(30)}
@@ -19,7 +21,9 @@ def test_an_integer_of_one_value_is_not_what_is_shown(number):
 
 
 def test_a_register_that_no_data_change_settles_nothing(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("difftest.tools.verdict.backend.decoys", lambda arrays, *_: arrays)
+    monkeypatch.setattr(
+        "difftest.tools.verdict.backend.decoys", lambda arrays, *_: arrays
+    )
     judgement = judged(worker, tmp_path, source(HONEST, TURNS), 3, spec_of_integers)
     assert judgement.outcome is Outcome.INCONCLUSIVE, judgement.as_mapping()
     assert judgement.reason.startswith("registers follow the data")

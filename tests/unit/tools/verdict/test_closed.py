@@ -36,7 +36,9 @@ def classic(a):
     import neuronxcc.nki.language as nl
 
     tile = nl.load(a)
-    SEEN.extend(reached({"a": a, "tile": tile, "sum": tile + 1.0, "grid": nl.arange(4)}))
+    SEEN.extend(
+        reached({"a": a, "tile": tile, "sum": tile + 1.0, "grid": nl.arange(4)})
+    )
     out = nl.ndarray((2, 2), dtype=nl.float32, buffer=nl.shared_hbm)
     nl.store(out, tile)
     return out
@@ -51,22 +53,34 @@ def reached(roots, steps=4):
     near = [(str(name), value) for name, value in roots.items()]
     for _ in range(steps):
         near = [(way, one) for way, one in near if not isinstance(one, VALUES)]
-        near = list({id(one): (way, one) for way, one in near if id(one) not in known}.values())
+        near = list(
+            {id(one): (way, one) for way, one in near if id(one) not in known}.values()
+        )
         known |= {id(one): (way, one) for way, one in near}
-        near = [(f"{way}.{name}", member) for way, one in near for name, member in shown(one)]
+        near = [
+            (f"{way}.{name}", member)
+            for way, one in near
+            for name, member in shown(one)
+        ]
     return list(known.values())
 
 
 def shown(value):
     """What an object has by public names."""
     for name in dir(value):
-        if name[:1] not in "_@" and name not in ATTRIBUTES:  # @: pytest's, of what asserts
-            with contextlib.suppress(Exception):  # asked for too early, or of another level
+        if (
+            name[:1] not in "_@" and name not in ATTRIBUTES
+        ):  # @: pytest's, of what asserts
+            with contextlib.suppress(
+                Exception
+            ):  # asked for too early, or of another level
                 yield name, getattr(value, name)
 
 
 def ways_out(found, inside=()):
-    return [way for way, one in found if isinstance(one, WAYS_OUT) and one not in inside]
+    return [
+        way for way, one in found if isinstance(one, WAYS_OUT) and one not in inside
+    ]
 
 
 def test_the_embedded_modules_lead_to_no_other():
@@ -84,7 +98,9 @@ def test_what_a_kernel_holds_leads_nowhere(dialect):
         if dialect == "nki":
             sys.modules[dialect].jit(today)(ones)
         else:
-            sys.modules[dialect].simulate_kernel(sys.modules[dialect].jit(classic), ones)
+            sys.modules[dialect].simulate_kernel(
+                sys.modules[dialect].jit(classic), ones
+            )
     assert ways_out(SEEN) == []
     assert len(SEEN) > 20
     assert [way for way, one in SEEN if isinstance(one, np.ndarray)] == []
@@ -94,7 +110,11 @@ def test_the_lists_lead_to_no_module_that_is_not_listed():
     world = CandidateModules((), (), io.StringIO())
     shown = {name: world.imported(name, wanted=("x",)) for name in world._lists}
     found = reached(shown | {"builtins": world._builtins})
-    out = [way for way in ways_out(found, list(shown.values())) if not way.startswith("sys.std")]
+    out = [
+        way
+        for way in ways_out(found, list(shown.values()))
+        if not way.startswith("sys.std")
+    ]
     assert out == []
     assert set(world._builtins) - BUILTINS <= {
         *("__build_class__", "__import__", "__name__"),

@@ -61,7 +61,9 @@ def here(tmp_path, monkeypatch):
 
 
 def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
-    judgement = judge_candidate(*here("from os import environ\n" + RIGHT + MARK), FEW, nursery)
+    judgement = judge_candidate(
+        *here("from os import environ\n" + RIGHT + MARK), FEW, nursery
+    )
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     assert any("asks for os.environ" in doubt for doubt in judgement.evidence.doubts)
     assert "right" not in sys.modules
@@ -72,11 +74,15 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     candidate, _ = here(WRONG, "wrong")
     judgement = judge_candidate(candidate, test, FEW, nursery)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
-    again = judge_candidate(candidate, test, JudgeSettings(case=judgement.case), nursery)
+    again = judge_candidate(
+        candidate, test, JudgeSettings(case=judgement.case), nursery
+    )
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
-    own = judge_candidate("right.py:add", test, JudgeSettings(case=judgement.case), nursery)
+    own = judge_candidate(
+        "right.py:add", test, JudgeSettings(case=judgement.case), nursery
+    )
     assert own.reason.startswith("1 case and ")
 
 
@@ -106,8 +112,17 @@ def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
     monkeypatch.setattr("difftest.analysis.inspection.inspector.detect", breaks)
     judgement = judge_candidate(*here(RIGHT), FEW, nursery)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
-    names = ("the linter", "the prediction of time and memory", "the search for hazards")
-    told = [(name, note) for name in names for note in judgement.notes if note.startswith(name)]
+    names = (
+        "the linter",
+        "the prediction of time and memory",
+        "the search for hazards",
+    )
+    told = [
+        (name, note)
+        for name in names
+        for note in judgement.notes
+        if note.startswith(name)
+    ]
     assert [name for name, _ in told] == list(names)
     assert all("broke down at test_command.py:" in note for _, note in told)
 
@@ -115,7 +130,9 @@ def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
 def test_a_command_tells_what_broke_down(here, monkeypatch):
     kernel, _ = here(RIGHT)
     monkeypatch.setattr("difftest.analysis.inspection.inspector.detect", breaks)
-    result = CliRunner().invoke(main, ["check", kernel, "--shape", "4,4", "--shape", "4,4"])
+    result = CliRunner().invoke(
+        main, ["check", kernel, "--shape", "4,4", "--shape", "4,4"]
+    )
     assert result.exit_code == 0, result.output
     assert "the search for hazards broke down at test_command.py:" in result.stderr
 
@@ -141,7 +158,12 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
     texts = {form: Path(f"verdict.{form}").read_text() for form in FORMS}
     assert all(again in texts[form] for form in FORMS if form != "json")
     assert Path("summary.md").read_text() == texts["markdown"]
-    for said in ("dma_copy wrote output 0", "src=tile)", "<svg", "right.py:add: wrong algorithm"):
+    for said in (
+        "dma_copy wrote output 0",
+        "src=tile)",
+        "<svg",
+        "right.py:add: wrong algorithm",
+    ):
         assert said in texts["html"], said
 
 
@@ -155,9 +177,13 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
         (source("return nl.nothing"), Outcome.CRASHED, Stage.RUN),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_where_it_shows(here, nursery, text, outcome, stage):
+def test_what_is_wrong_with_a_file_is_told_where_it_shows(
+    here, nursery, text, outcome, stage
+):
     judgement = judge_candidate(*here(text), FEW, nursery)
-    assert (judgement.outcome, judgement.stage) == (outcome, stage), judgement.as_mapping()
+    assert (judgement.outcome, judgement.stage) == (outcome, stage), (
+        judgement.as_mapping()
+    )
 
 
 def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):

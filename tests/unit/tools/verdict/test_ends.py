@@ -37,7 +37,9 @@ def ends(pids, folder):
 
 @every("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_judge_that_is_killed_leaves_nothing(number):
-    judge = subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True)
+    judge = subprocess.Popen(
+        [sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True
+    )
     nursery, worker, folder = judge.stdout.readline().split()
     os.kill(judge.pid, number)
     judge.communicate()

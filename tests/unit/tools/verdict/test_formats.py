@@ -8,7 +8,13 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.testing.report.page import markdown_text, page_text
 from difftest.tools.verdict import formats
-from difftest.tools.verdict.formats import FINDING, exit_code, junit_text, session_of, verdict_text
+from difftest.tools.verdict.formats import (
+    FINDING,
+    exit_code,
+    junit_text,
+    session_of,
+    verdict_text,
+)
 from difftest.tools.verdict.judgement import Judgement
 from difftest.tools.verdict.outcome import Outcome, Stage
 from tests.every import every
@@ -35,9 +41,20 @@ def test_junit_has_a_test_for_each_kernel():
     suite = ElementTree.fromstring(junit_text(DOCUMENTS))
     count = len(DOCUMENTS)
     assert suite.tag == "testsuite"
-    counts = {"tests": count, "failures": 8, "errors": 6, "skipped": 0, "time": 1.25 * count}
-    assert suite.attrib == {"name": "difftest verdict", **{k: str(v) for k, v in counts.items()}}
-    assert [one.get("name") for one in suite] == [f"{one.value}.py:add" for one in Outcome]
+    counts = {
+        "tests": count,
+        "failures": 8,
+        "errors": 6,
+        "skipped": 0,
+        "time": 1.25 * count,
+    }
+    assert suite.attrib == {
+        "name": "difftest verdict",
+        **{k: str(v) for k, v in counts.items()},
+    }
+    assert [one.get("name") for one in suite] == [
+        f"{one.value}.py:add" for one in Outcome
+    ]
     for test, outcome in zip(suite, Outcome, strict=True):
         assert test.tag == "testcase"
         assert (test.get("classname"), test.get("time")) == ("t.py::test_add", "1.25")
@@ -51,7 +68,11 @@ def test_junit_has_a_test_for_each_kernel():
         assert [one.tag for one in rest] == [kind] * (outcome is not Outcome.AGREES)
         for one in rest:
             assert one.get("type") == outcome.value
-            assert one.get("message") == one.get("message").strip() == "? ?[31m <b> & ]]> ?"
+            assert (
+                one.get("message")
+                == one.get("message").strip()
+                == "? ?[31m <b> & ]]> ?"
+            )
             assert "(stage: compare)" in one.text
 
 
@@ -59,13 +80,18 @@ def test_a_finding_that_the_report_tells_is_told_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     document = document_of(Outcome.WRONG_ALGORITHM, "warning", "error")
     first, second = document["findings"]
-    first |= {"happened": "it never wrote x", "locations": [{"file": "a.py", "line": 1}]}
+    first |= {
+        "happened": "it never wrote x",
+        "locations": [{"file": "a.py", "line": 1}],
+    }
     second |= {
         "happened": "it raced",
         "id": "race",
         "locations": [{"file": f"{tmp_path / 'a.py'}", "line": 2}],
     }
-    text = verdict_text(document | {"report": "add is wrong\nwarning: it never wrote x"})
+    text = verdict_text(
+        document | {"report": "add is wrong\nwarning: it never wrote x"}
+    )
     assert text.count("never wrote") == 1
     assert "\n  error:       a.py:2: it raced [race]\n" in text
 
@@ -106,8 +132,14 @@ def test_agreement_is_never_chosen_but_its_findings_are():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--html=x.html", "a.py:add", "t.py::t"], "pip install '/path/to/nki-difftest[report]'"),
-        (["--batch=m:add", "--results=o", "--json=x", "t.py::t"], "--json is of one kernel"),
+        (
+            ["--html=x.html", "a.py:add", "t.py::t"],
+            "pip install '/path/to/nki-difftest[report]'",
+        ),
+        (
+            ["--batch=m:add", "--results=o", "--json=x", "t.py::t"],
+            "--json is of one kernel",
+        ),
         (["--fail-on=agrees", "a.py:add", "t.py::t"], "'agrees' is not one of"),
     ],
 )

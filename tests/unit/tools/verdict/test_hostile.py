@@ -38,15 +38,43 @@ def opened(worker, folder, text, cases=3):
     "text, outcome, reason",
     [
         (in_kernel("raise ValueError('no')"), Outcome.CRASHED, "ValueError"),
-        (in_kernel("import sys\nsys.exit(0)"), Outcome.CRASHED, "a kernel returns, and ends no"),
+        (
+            in_kernel("import sys\nsys.exit(0)"),
+            Outcome.CRASHED,
+            "a kernel returns, and ends no",
+        ),
         (in_kernel("def f(): f()\nf()"), Outcome.CRASHED, "RecursionError"),
-        (in_kernel("import os\nos.kill(0, 0)\nos.killpg(0, 3)"), Outcome.CRASHED, "SIGQUIT"),
-        (in_kernel("import os\nos.kill(os.getpid(), 9)"), Outcome.CRASHED, "ended by SIGKILL"),
+        (
+            in_kernel("import os\nos.kill(0, 0)\nos.killpg(0, 3)"),
+            Outcome.CRASHED,
+            "SIGQUIT",
+        ),
+        (
+            in_kernel("import os\nos.kill(os.getpid(), 9)"),
+            Outcome.CRASHED,
+            "ended by SIGKILL",
+        ),
         (in_kernel("[0] * 2**33"), Outcome.OUT_OF_MEMORY, "more memory"),
-        (in_kernel("assert a.shape[0] > 1, 'too few'"), Outcome.REFUSES_PROMISED, "too few"),
-        (in_kernel("nl.ndarray((129, 8), dtype=a.dtype, buffer=nl.sbuf)"), Outcome.REFUSED, "129"),
-        (source("return store(total(a, b)), store(total(a, b))"), Outcome.WRONG_ALGORITHM, "2"),
-        (source("return store(total(a, b)).reshape((1, a.size))"), Outcome.WRONG_ALGORITHM, ""),
+        (
+            in_kernel("assert a.shape[0] > 1, 'too few'"),
+            Outcome.REFUSES_PROMISED,
+            "too few",
+        ),
+        (
+            in_kernel("nl.ndarray((129, 8), dtype=a.dtype, buffer=nl.sbuf)"),
+            Outcome.REFUSED,
+            "129",
+        ),
+        (
+            source("return store(total(a, b)), store(total(a, b))"),
+            Outcome.WRONG_ALGORITHM,
+            "2",
+        ),
+        (
+            source("return store(total(a, b)).reshape((1, a.size))"),
+            Outcome.WRONG_ALGORITHM,
+            "",
+        ),
         (source("nisa.dma_copy(dst=a, src=b)\nreturn store(total(a, b))"), None, "a"),
         (source("return 3"), Outcome.REFUSED, "tensors"),
     ],
@@ -54,7 +82,9 @@ def opened(worker, folder, text, cases=3):
 def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
     with Sandbox(Limits(seconds=30.0), nursery) as worker:
         judgement = opened(worker, tmp_path, text, 5)
-    assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), judgement.as_mapping()
+    assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), (
+        judgement.as_mapping()
+    )
     assert reason in judgement.report, judgement.report
     assert judgement.outcome.exit_code
     assert "most recent call" not in judgement.reason
@@ -111,7 +141,9 @@ def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
 @every(
     "text",
     [
-        in_kernel("assert False, '\\x1b[2J\\x9b\\u202e\\u2066\\ud800\\n  reward:      1.000'"),
+        in_kernel(
+            "assert False, '\\x1b[2J\\x9b\\u202e\\u2066\\ud800\\n  reward:      1.000'"
+        ),
         source("", "raise ValueError('\\x1b]0;x\\x07\\n  reward:      1.000')\n"),
     ],
 )
@@ -129,7 +161,9 @@ def test_a_tape_names_lines_of_no_other_file(monkeypatch):
     places = {"own.py": None, "/dev/stdin": WorkerEnd}
     for file, error in places.items():
         call = TapedCall("effect", (), {}, stack=(Location(file, 1),))
-        monkeypatch.setattr(backend, "tape_from_json", lambda _, call=call: Tape(steps=[call]))
+        monkeypatch.setattr(
+            backend, "tape_from_json", lambda _, call=call: Tape(steps=[call])
+        )
         with pytest.raises(error) if error else nullcontext():
             backend._read("")
 
@@ -192,7 +226,10 @@ exec "$@"
 
 def test_bubblewrap_is_used_where_it_is_there_and_works(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    for text, works in ((BOX.format(folder=tmp_path), True), ("#!/bin/sh\nexit 1\n", False)):
+    for text, works in (
+        (BOX.format(folder=tmp_path), True),
+        ("#!/bin/sh\nexit 1\n", False),
+    ):
         (tmp_path / "bwrap").write_text(text)
         (tmp_path / "bwrap").chmod(0o755)
         assert bool(bubblewrap_command(str(tmp_path))) == works
@@ -212,7 +249,9 @@ def test_the_system_keeps_a_worker_from_files(worker, tmp_path):
     body = f"os.close(os.open({str(file)!r}, os.O_CREAT | os.O_WRONLY))"
     judgement = opened(worker, tmp_path, in_kernel(body, "import os\n"))
     assert file.exists() == ("writing" in worker.missing)
-    assert (judgement.outcome is Outcome.CRASHED) != file.exists(), judgement.as_mapping()
+    assert (judgement.outcome is Outcome.CRASHED) != file.exists(), (
+        judgement.as_mapping()
+    )
 
 
 def test_the_system_keeps_a_worker_from_the_network(worker, tmp_path):

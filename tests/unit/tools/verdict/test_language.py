@@ -157,7 +157,9 @@ def test_a_candidate_of_several_files_runs_as_it_does_in_python(worker, tmp_path
 
 
 def test_what_runs_as_a_script_alone_is_not_looked_at(worker, tmp_path):
-    script = '\nif __name__ == "__main__":\n    import torch\n    open("x").read(torch._C)\n'
+    script = (
+        '\nif __name__ == "__main__":\n    import torch\n    open("x").read(torch._C)\n'
+    )
     judgement = judged(worker, tmp_path, RIGHT + script, 2)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
 

@@ -22,7 +22,10 @@ def scatter(a, places):
     return out
 
 
-@every("rows, ids", [([0, 2, 4, 6, 1, 3, 5, 7], []), ([0, 2, 4, 6, 1, 3, 5, 6], ["affine-order"])])
+@every(
+    "rows, ids",
+    [([0, 2, 4, 6, 1, 3, 5, 7], []), ([0, 2, 4, 6, 1, 3, 5, 6], ["affine-order"])],
+)
 def test_the_turns_of_a_loop_run_in_another_order(rows, ids):
     arrays = [
         np.arange(128, dtype=np.float32).reshape(8, 16),

@@ -49,7 +49,9 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
     assert list(breaches(document, SCHEMA)) == []
     assert f"add: {outcome.value.replace('_', ' ')} (stage:" in verdict_text(document)
     if text is WRONG:
-        LineMatcher(verdict_text(document).splitlines()).fnmatch_lines(WHOLE, consecutive=True)
+        LineMatcher(verdict_text(document).splitlines()).fnmatch_lines(
+            WHOLE, consecutive=True
+        )
     assert 0 <= document["reward"]["total"] <= 1
 
 
@@ -84,7 +86,9 @@ def test_each_outcome_has_an_exit_code_and_only_agreement_has_none():
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_reward_is_the_sum_of_its_parts(outcome):
-    judgement = Judgement({"file": "a.py", "name": "add"}, "t.py::t", 1, outcome, Stage.TIME)
+    judgement = Judgement(
+        {"file": "a.py", "name": "add"}, "t.py::t", 1, outcome, Stage.TIME
+    )
     parts = judgement.reward()
     assert parts.pop("total") == pytest.approx(sum(parts.values()))
     assert all(part == 0 for part in parts.values()) == (outcome is Outcome.CHEATS)

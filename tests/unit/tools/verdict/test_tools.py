@@ -20,7 +20,12 @@ def test_a_long_answer_has_pages_and_one_run(monkeypatch):
     rest = [tools.lint(["kernel.py"], page=page) for page in (2, 3)]
     assert len(runs) == 1
     assert rest[-1].endswith("row 399 of many rows\nexit code 1\n(page 3 of 3)")
-    rows = [row for text in (first, *rest) for row in text.splitlines() if row.startswith("row")]
+    rows = [
+        row
+        for text in (first, *rest)
+        for row in text.splitlines()
+        if row.startswith("row")
+    ]
     assert len(rows) == 400
     assert max(map(len, (first, *rest))) < PAGE + 100
     tools.lint(["kernel.py"])

@@ -25,14 +25,19 @@ def test_zeros_alone_decide_nothing(worker, tmp_path):
     def spec(kernel):
         return dataclasses.replace(spec_of(kernel), reference=lambda a, b: 0.0 * a)
 
-    judgement = judged(worker, tmp_path, source("return store(total(a, a, nl.subtract))"), 3, spec)
+    judgement = judged(
+        worker, tmp_path, source("return store(total(a, a, nl.subtract))"), 3, spec
+    )
     assert judgement.outcome is Outcome.WEAK_SPEC, judgement.report
     assert judgement.evidence.cases == 3
     assert "all are zeros" in judgement.reason
 
 
 def spec_that_excludes(kernel):
-    rejects = (Rejection({"p": 4, "n": 9}, "at most 8"), Rejection({"p": 4, "n": 11}, "at most 8"))
+    rejects = (
+        Rejection({"p": 4, "n": 9}, "at most 8"),
+        Rejection({"p": 4, "n": 11}, "at most 8"),
+    )
     return dataclasses.replace(spec_of(kernel), rejects=rejects)
 
 
@@ -140,7 +145,9 @@ def test_a_reference_that_breaks_down_blames_no_kernel(worker, tmp_path):
     assert "cannot be judged" in judgement.reason
 
 
-EXAMPLE = source("if a.shape[0] == 77:\n    return store(total(b, a))\nreturn store(total(a, b))")
+EXAMPLE = source(
+    "if a.shape[0] == 77:\n    return store(total(b, a))\nreturn store(total(a, b))"
+)
 
 
 def test_a_parameter_that_no_worker_has_is_named(worker, tmp_path):

@@ -27,7 +27,11 @@ from difftest.simulator.frontend.nki.calls import (
     issue,
     stage,
 )
-from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
+from difftest.simulator.frontend.nki.constants import (
+    UNKNOWN,
+    matmul_perf_mode,
+    member_of,
+)
 from difftest.simulator.frontend.nki.constants import engine as engines
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -51,7 +55,9 @@ def _with_registers(values, where):
     if values["reduce_res"] is None:
         check_level("nisa.tensor_scalar_reduce without reduce_res")
     if values["reverse0"]:
-        raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
+        raise not_modelled(
+            f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True"
+        )
     beside(op0="operand0")(values, where)
 
 
@@ -164,8 +170,12 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
     are undefined. Other columns are unchanged. The order of the results is not documented.
     """
     if sorted:
-        raise not_modelled("topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8")
-    issued = issue(gather.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
+        raise not_modelled(
+            "topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8"
+        )
+    issued = issue(
+        gather.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,)
+    )
     if current().level is None or is_before("0.7"):
         warn(
             TopKWarning(
@@ -237,7 +247,11 @@ def nc_matmul(
         got = "an indirect moving operand"
         raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
-    if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
+    if (
+        is_transpose
+        and current().machine.nc_version >= 3
+        and _is_identity(stationary, moving)
+    ):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
     options = (accumulate, *pe_tile, perf_mode.name)
     return issue(matmul.nc_matmul, dst, (stationary, moving), options)
@@ -261,7 +275,9 @@ def nc_matmul_mx(
 def quantize_mx(dst, src, dst_scale, name=None):
     """Quantize src to packed float8 in ``dst``, with a scale for each group in ``dst_scale``."""
     if is_before("0.5"):
-        raise not_modelled("quantize_mx before NKI 0.5, of scales half as large", f"dst = {dst!r}")
+        raise not_modelled(
+            "quantize_mx before NKI 0.5, of scales half as large", f"dst = {dst!r}"
+        )
     return locals()
 
 
@@ -276,10 +292,14 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
             received=f"dst {dtype_name(dst.dtype)}, data {dtype_name(data.dtype)}",
             remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
         )
-        wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
+        wide = (
+            dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
+        )
         if not wide or engine is engines.vector:
             raise error
-        report_violation(error)  # NKI 0.2 accepted this, and NeuronCore-v2's compiler requires it
+        report_violation(
+            error
+        )  # NKI 0.2 accepted this, and NeuronCore-v2's compiler requires it
     return locals()
 
 
@@ -348,7 +368,9 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
         got = "tile_position or tile_size beside one"
         raise not_taken(name, takes, got, repr(indirect[0]))
     dst = operands[0]
-    if wide := [operand for operand in indirect if operand.dtype in _WIDE and operand is not dst]:
+    if wide := [
+        operand for operand in indirect if operand.dtype in _WIDE and operand is not dst
+    ]:
         takes = "indirect operands of two bytes or one"
         got = f"one of {dtype_name(wide[0].dtype)}"
         raise not_taken(name, takes, got, repr(wide[0]), error=DtypeError)
@@ -362,7 +384,10 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
         )
     if not indirect:
         return operands
-    return tuple(item._grouped() if isinstance(item, IndirectTensor) else item for item in operands)
+    return tuple(
+        item._grouped() if isinstance(item, IndirectTensor) else item
+        for item in operands
+    )
 
 
 def _check_pair(data: Any, scale: Any, role: str) -> None:
@@ -379,7 +404,9 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
         return
     takes = f"{role} and its scales indirect by one index, or neither"
     got = f"{role} and {role}_scale by other indices, or one without"
-    raise not_taken("nc_matmul_mx", takes, got, f"{role} = {data!r}, {role}_scale = {scale!r}")
+    raise not_taken(
+        "nc_matmul_mx", takes, got, f"{role} = {data!r}, {role}_scale = {scale!r}"
+    )
 
 
 def _index(view: IndirectTensor) -> tuple[Any, ...]:

@@ -17,7 +17,13 @@ from difftest.simulator.frontend.arguments import no_member, not_taken
 from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.levels import check_level, public
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.calls import affine, call, issue, issued, operator_of
+from difftest.simulator.frontend.nki.calls import (
+    affine,
+    call,
+    issue,
+    issued,
+    operator_of,
+)
 from difftest.simulator.frontend.nki.constants import UNKNOWN, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
@@ -53,7 +59,9 @@ def memset(dst, value, engine=UNKNOWN, name=None):
             remedy = "give dst a float dtype"
             got = f"the float {value!r} for a dst of {dtype_name(dst.dtype)}"
             received = f"value={value!r} for {dst!r}"
-            raise not_taken("memset", takes, got, received, error=DtypeError, remedy=remedy)
+            raise not_taken(
+                "memset", takes, got, received, error=DtypeError, remedy=remedy
+            )
         check_level("a float as nisa.memset's value for integers")
         value = int(value)
     return locals()
@@ -73,7 +81,10 @@ def check_priority(priority, where):
     """Raise :class:`KernelError` unless the machine has this priority."""
     if priority is None:
         return
-    if current().machine.nc_version < 4 or as_integer(priority, "priority") not in _PRIORITIES:
+    if (
+        current().machine.nc_version < 4
+        or as_integer(priority, "priority") not in _PRIORITIES
+    ):
         takes = "priority as 0 to 3, on NeuronCore-v4 and later"
         got = f"priority={priority!r:.40} on {current().machine.name}"
         raise not_taken(where, takes, got, got)
@@ -97,7 +108,9 @@ def dma_copy(
     if engine is not UNKNOWN and dge_mode != "hwdge":
         takes = "engine with dge_mode.hwdge only"
         got = f"an engine with dge_mode.{dge_mode}"
-        raise not_taken("dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}")
+        raise not_taken(
+            "dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}"
+        )
     oob_mode = member_of(oob_modes, oob_mode, "dma_copy").name
     if not isinstance(src, DynamicView) and not isinstance(dst, DynamicView):
         oob_mode = None
@@ -128,7 +141,9 @@ def dma_transpose(
         takes = "where src has a dynamic offset"
         got = "without a dynamic offset"
         received = f"oob_mode.skip with src {src!r}"
-        raise not_taken(where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received)
+        raise not_taken(
+            where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received
+        )
     if dge_mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
         page = "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0)"
         warn(UserWarning(f"{page}; taken as unknown"))
@@ -148,7 +163,13 @@ class LostAdditionWarning(UserWarning):
 
 @public  # by hand: dst and srcs decide which instruction computes the sum
 def dma_compute(
-    dst, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=oob_modes.error, name=None
+    dst,
+    srcs,
+    reduce_op,
+    scales=None,
+    unique_indices=True,
+    oob_mode=oob_modes.error,
+    name=None,
 ):
     """Compute ``dst = srcs[0] + srcs[1] + ...``, or add rows of HBM by their index."""
     where = "dma_compute"
@@ -161,7 +182,9 @@ def dma_compute(
     skip = member_of(oob_modes, oob_mode, where) is oob_modes.skip
     factors = None if scales is None else _factors(scales)
     if any(stays_dynamic(side, skip) for side in (dst, *srcs)):
-        return _indirect(dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices))
+        return _indirect(
+            dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices)
+        )
     if skip:
         takes = "oob_mode.skip with a vector_offset only"
         got = "oob_mode.skip and no side with a vector_offset"
@@ -184,7 +207,11 @@ def _factors(scales):
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """Compute ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
-    if len(srcs) != _TWO or any(factor != 1.0 for factor in factors or ()) or not unique:
+    if (
+        len(srcs) != _TWO
+        or any(factor != 1.0 for factor in factors or ())
+        or not unique
+    ):
         takes = "two srcs, scales of 1.0 and unique indices"
         got = f"{len(srcs)} srcs"
         received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
@@ -195,7 +222,9 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
         got = "a dst that is not one of the two srcs"
         received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
         remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
-        raise not_taken("dma_compute with a vector_offset", takes, got, received, remedy=remedy)
+        raise not_taken(
+            "dma_compute with a vector_offset", takes, got, received, remedy=remedy
+        )
     (other,) = others
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
@@ -221,7 +250,9 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
 def _same_place(src, dst):
     """Return whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
-        same = src._owner._storage is dst._owner._storage and src._pattern == dst._pattern
+        same = (
+            src._owner._storage is dst._owner._storage and src._pattern == dst._pattern
+        )
         return same and np.array_equal(src._offsets(), dst._offsets())
     if isinstance(src, Tile) and isinstance(dst, Tile):
         return src._storage is dst._storage and src._pattern == dst._pattern
@@ -233,7 +264,9 @@ def register_alloc(x=None):
     """Allocate a register; initialize it with ``x`` unless that is None."""
     if x is None:
         return VirtualRegister(None)
-    return VirtualRegister(thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc"))
+    return VirtualRegister(
+        thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
+    )
 
 
 @public  # by hand: between registers, without an event
@@ -249,7 +282,9 @@ def register_move(dst, src):
 def _load(record, dst, operands, options, **_):
     """Load a register."""
     (target,) = options
-    target.set(effects.issue_effect(record, [(operands, ())], (target.label,)), record.name)
+    target.set(
+        effects.issue_effect(record, [(operands, ())], (target.label,)), record.name
+    )
     return issued()
 
 
@@ -311,8 +346,13 @@ class MoveCalls:
 declare(
     MoveCalls,
     call,
-    register_load={"run": _load, "dst": lambda value, where: _register(value, "dst", where)},
+    register_load={
+        "run": _load,
+        "dst": lambda value, where: _register(value, "dst", where),
+    },
     sendrecv={
-        "dma_engine": lambda value, where: member_of(constants.dma_engine, value, where).name
+        "dma_engine": lambda value, where: (
+            member_of(constants.dma_engine, value, where).name
+        )
     },
 )

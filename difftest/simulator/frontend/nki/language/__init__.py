@@ -29,7 +29,11 @@ _CHECKED: dict[str, Any] = {
     "float8_e8m0fnu": dtypes.FLOAT8_E8M0FNU,
     **GRIDS,
     **_DOCUMENTED,
-    **{name: function for name, function in FUNCTIONS.items() if f"nl.{name}" in LIFETIMES},
+    **{
+        name: function
+        for name, function in FUNCTIONS.items()
+        if f"nl.{name}" in LIFETIMES
+    },
 }
 """Names whose accesses are checked, because some levels lack them."""
 
@@ -61,7 +65,9 @@ def __getattr__(name: str) -> Any:
         return _CHECKED[name]
     if name == "range":
         report_violation(
-            missing_name("nki.language", name, (), ended=" that AWS documents: use range")
+            missing_name(
+                "nki.language", name, (), ended=" that AWS documents: use range"
+            )
         )
         return range
     names = [*NAMES, *_CHECKED]

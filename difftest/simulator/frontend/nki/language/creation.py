@@ -46,7 +46,12 @@ UINT8 = np.dtype(np.uint8)
 
 
 def new_tensor(
-    shape: Any, dtype: object, buffer: object, name: str, where: str, address: Any = None
+    shape: Any,
+    dtype: object,
+    buffer: object,
+    name: str,
+    where: str,
+    address: Any = None,
 ) -> NkiTensor:
     """Return an unwritten tensor; on chip the first dimension is the partition dimension."""
     core = current()
@@ -80,7 +85,11 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
     count = 1 if space.is_hbm else 2
     if space.is_hbm:
         check_level("nl.ndarray with an address in HBM")
-    if len(place) == count and min(place) >= 0 and not (space is Space.PSUM and place[1] % bank):
+    if (
+        len(place) == count
+        and min(place) >= 0
+        and not (space is Space.PSUM and place[1] % bank)
+    ):
         return place
     raise KernelError(
         "an address in HBM is (byte,)"
@@ -160,7 +169,9 @@ def rand(shape, dtype, buffer=SBUF, name=""):
     """
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor._in_hbm:
-        raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
+        raise not_modelled(
+            "nl.rand in HBM", repr(tensor), "make it in SBUF and copy it"
+        )
     gate.issue(copies.rand, (), dst=tensor)
     return tensor
 
@@ -180,7 +191,9 @@ def shared_constant(constant):
         raise wrong_kind(constant, takes, where)
     as_nki_dtype(constant.dtype, where)
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    tile: NkiTensor = current().tile._whole(current().adopt(array, name="constant", mutable=False))
+    tile: NkiTensor = current().tile._whole(
+        current().adopt(array, name="constant", mutable=False)
+    )
     return tile
 
 
@@ -189,14 +202,18 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     """Create the identity matrix [n, n] in SBUF, in ``dst`` if it is given."""
     n = as_integer(n, "nl.shared_identity_matrix's n")
     if dst is None:
-        tensor = new_tensor((n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix")
+        tensor = new_tensor(
+            (n, n), dtype, SBUF, "identity", "nl.shared_identity_matrix"
+        )
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
         tensor = dst
     else:
         takes = "a dst of shape (n, n)"
         got = "a dst of another shape"
         received = f"{dst!r} for n={n}"
-        raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
+        raise not_taken(
+            "nl.shared_identity_matrix", takes, got, received, error=ShapeError
+        )
     gate.issue(copies.memset, (0,), dst=tensor)
     step = tensor._storage.allocation.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
@@ -219,7 +236,9 @@ def ds(start, size):
 
 _SIZES: dict[str, Callable[[Machine], int]] = {
     "pmax": lambda machine: machine.partitions,
-    "psum_fmax": lambda machine: machine.psum_fmax,  # psum_bank_fmax under its name before 0.4
+    "psum_fmax": lambda machine: (
+        machine.psum_fmax
+    ),  # psum_bank_fmax under its name before 0.4
     "psum_bank_fmax": lambda machine: machine.psum_fmax,
     "psum_bank_fmax_bytes": lambda machine: machine.psum_bank_bytes,
     "psum_num_banks": lambda machine: machine.psum_banks,
@@ -228,10 +247,14 @@ _SIZES: dict[str, Callable[[Machine], int]] = {
     "bn_stats_fmax": lambda machine: machine.bn_stats_fmax,
     "psum_min_align": lambda machine: machine.psum_min_align,
     "sbuf_min_align": lambda machine: machine.sbuf_min_align,
-    "sbuf_size_bytes": lambda machine: machine.sbuf_partition_bytes * machine.partitions,
+    "sbuf_size_bytes": lambda machine: (
+        machine.sbuf_partition_bytes * machine.partitions
+    ),
     "sbuf_fmax": lambda machine: machine.sbuf_usable_bytes // 4,
     "sbuf_fmax_bytes": lambda machine: machine.sbuf_usable_bytes,
-    "total_available_sbuf_size": lambda machine: machine.sbuf_usable_bytes,  # before 0.4
+    "total_available_sbuf_size": lambda machine: (
+        machine.sbuf_usable_bytes
+    ),  # before 0.4
 }
 """Sizes of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes is the sum
 over all partitions.
@@ -271,7 +294,10 @@ _add_predicate(
 _add_predicate("is_sbuf", "Return whether a memory is SBUF.", MemoryRegion.sbuf)
 _add_predicate("is_psum", "Return whether a memory is PSUM.", MemoryRegion.psum)
 _add_predicate(
-    "is_on_chip", "Return whether a memory is SBUF or PSUM.", MemoryRegion.sbuf, MemoryRegion.psum
+    "is_on_chip",
+    "Return whether a memory is SBUF or PSUM.",
+    MemoryRegion.sbuf,
+    MemoryRegion.psum,
 )
 
 
@@ -302,7 +328,9 @@ def alloc_tiles(*, tile_shape, element_shape, buffer, dtype, address=None, name=
 
 
 @public
-def alloc_blocks(*, tile_shape, block_shape, element_shape, buffer, dtype, address=None, name=""):
+def alloc_blocks(
+    *, tile_shape, block_shape, element_shape, buffer, dtype, address=None, name=""
+):
     """Create a tensor as :func:`alloc_tiles` does, as blocks; ``block_shape`` counts tiles."""
     return _allocated("nl.alloc_blocks", **locals())
 
@@ -361,7 +389,9 @@ def _sizes(where: str, **shapes: Any) -> Shape:
     if not isinstance(shape, tuple) or any(type(size) is not int for size in shape):
         raise not_taken(where, f"{name} as a tuple of integers", got, got)
     if any(size < 1 for size in shape):
-        raise not_taken(where, f"a {name} of positive sizes", got, got, error=ShapeError)
+        raise not_taken(
+            where, f"a {name} of positive sizes", got, got, error=ShapeError
+        )
     if name == "tile_shape" and len(shape) < 2:
         takes = "a tile_shape of two dimensions at least"
         raise not_taken(where, takes, got, got, error=ShapeError)

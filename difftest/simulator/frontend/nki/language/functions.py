@@ -65,7 +65,9 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     if not tiles or any(not is_number(side) for side in others):
         takes = "two tiles, or a tile and a number"
         got = (type(x).__name__, type(y).__name__)
-        raise not_taken(where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}")
+        raise not_taken(
+            where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}"
+        )
     result = wanted(dtype, tiles[0])
     first = tiles[0] is x
     if len(tiles) == 1 and first and name == "power":
@@ -94,7 +96,9 @@ def with_number(x: Any, op: str, number: float, dtype: Any, then: Any = None) ->
     """
     second, other = then or (None, None)
     options = (ALU_OPS[op], False, ALU_OPS[second] if second else None, False)
-    return issue_new(vector_engine.tensor_scalar, (x, number, other), options, dtype=dtype)
+    return issue_new(
+        vector_engine.tensor_scalar, (x, number, other), options, dtype=dtype
+    )
 
 
 def activated(name: str, x: Any, dtype: Any) -> Any:
@@ -102,7 +106,9 @@ def activated(name: str, x: Any, dtype: Any) -> Any:
     if name == "rsqrt" and x._space is Space.PSUM:
         check_level("nl.rsqrt of a tile in PSUM")
     options = (name, None, Accumulate.IDLE)
-    return issue_new(scalar_engine.activation, (x, 1.0, None), options, others=(None,), dtype=dtype)
+    return issue_new(
+        scalar_engine.activation, (x, 1.0, None), options, others=(None,), dtype=dtype
+    )
 
 
 def inverted(x: Any, dtype: Any) -> Any:
@@ -155,13 +161,21 @@ _BODIES: dict[str, tuple[Body, str]] = {
         partial(_without_rest, "fmod"),
         "Compute ``trunc(x)``, element by element; ``x`` is finite.",
     ),
-    "tan": (_tangent, "Compute ``tan(x)``, in radians of any size, element by element."),
+    "tan": (
+        _tangent,
+        "Compute ``tan(x)``, in radians of any size, element by element.",
+    ),
     "copy": (
-        lambda x, dtype: issue_new(copies.tensor_copy, (x,), dtype=dtype, engine=Engine.VECTOR),
+        lambda x, dtype: issue_new(
+            copies.tensor_copy, (x,), dtype=dtype, engine=Engine.VECTOR
+        ),
         "Copy to SBUF, on the Vector Engine.",
     ),
     "reciprocal": (inverted, "Compute ``1 / x``, element by element."),
-    "sin": (partial(_sine, 0.0), "Compute ``sin(x)``, in radians of any size, element by element."),
+    "sin": (
+        partial(_sine, 0.0),
+        "Compute ``sin(x)``, in radians of any size, element by element.",
+    ),
     "cos": (
         partial(_sine, np.pi / 2),
         "Compute ``cos(x)``, in radians of any size, element by element.",
@@ -189,7 +203,9 @@ def _of_one(name: str, body: Body, summary: str) -> Function:
         tile = need_operand(x, "x", f"nl.{name}")
         return body(tile, wanted(dtype, tile))
 
-    return named(function, name, summary or f"Compute ``{name}(x)``, element by element.")
+    return named(
+        function, name, summary or f"Compute ``{name}(x)``, element by element."
+    )
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -202,13 +218,17 @@ instructions (tensor_partition_reduce, activate2), and no functions.
 """
 
 
-def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
+def _reduced(
+    name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool
+) -> Any:
     """Reduce ``x`` by an operator along its last axes."""
     tile = need_operand(x, "x", f"nl.{name}")
     at = settle(tile) if isinstance(tile, DynamicView) else tile
     axes = last_axes(axis, at, f"nl.{name}")
     options = (ALU_OPS[op], axes, False, as_flag(keepdims, "keepdims"))
-    return issue_new(instructions.tensor_reduce, (tile,), options, dtype=wanted(dtype, tile))
+    return issue_new(
+        instructions.tensor_reduce, (tile,), options, dtype=wanted(dtype, tile)
+    )
 
 
 def _spread(vector: Any, like: Any) -> Any:
@@ -245,7 +265,9 @@ def all(x, axis, dtype=None):
 def mean(x, axis, dtype=None, keepdims=False):
     """Compute the mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
-    return with_number(total, "multiply", total.size / x.size, wanted(dtype, x), ("add", 0.0))
+    return with_number(
+        total, "multiply", total.size / x.size, wanted(dtype, x), ("add", 0.0)
+    )
 
 
 @public
@@ -268,7 +290,9 @@ def softmax(x, axis=-1, dtype=None):
     shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
     exponent = activated("exp", shifted, FLOAT32)
     total = _reduced("softmax", "add", exponent, axis, FLOAT32, True)
-    return elementwise("multiply", exponent, _spread(inverted(total, FLOAT32), x), result)
+    return elementwise(
+        "multiply", exponent, _spread(inverted(total, FLOAT32), x), result
+    )
 
 
 @public

@@ -16,10 +16,20 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16
-from difftest.simulator.errors import BufferError, ShapeError, kernel_location, not_modelled
+from difftest.simulator.errors import (
+    BufferError,
+    ShapeError,
+    kernel_location,
+    not_modelled,
+)
 from difftest.simulator.frontend.arguments import need_two, not_taken
 from difftest.simulator.frontend.levels import named, public
-from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
+from difftest.simulator.frontend.loops import (
+    LoopRange,
+    iterate,
+    program_along,
+    programs_along,
+)
 from difftest.simulator.frontend.nki.constants import NkiInstruction
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.moves import dma_copy, dma_transpose
@@ -45,7 +55,11 @@ from difftest.simulator.trace import Engine, LoopKind, Space
 def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> None:
     """Raise unless an argument is a tensor in HBM; with ``ndim``, it must also be static."""
     views = (Tile, DynamicView) if ndim is None else Tile
-    if isinstance(tensor, views) and tensor._in_hbm and ndim in (None, len(tensor.shape)):
+    if (
+        isinstance(tensor, views)
+        and tensor._in_hbm
+        and ndim in (None, len(tensor.shape))
+    ):
         return
     kind = "" if ndim is None else f"a {ndim}-D tensor "
     takes = f"{kind or f'{name} '}in hbm"
@@ -86,7 +100,9 @@ def _without_trailing_one(src: Any) -> Any:
     remedy = "write src[:, :, 0]"
     received = f"src = {src!r:.80}"
     report_violation(
-        not_taken("nl.load_transpose2d", takes, got, received, error=ShapeError, remedy=remedy)
+        not_taken(
+            "nl.load_transpose2d", takes, got, received, error=ShapeError, remedy=remedy
+        )
     )
     return src[:, :, 0]
 
@@ -161,7 +177,9 @@ def random_seed(seed):
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
         got = f"a tensor of {tile.size} elements"
-        raise not_taken("nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError)
+        raise not_taken(
+            "nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError
+        )
     value = int(np.asarray(tile._values()).reshape(-1)[0])
     current().seed(value % 2**32)
 
@@ -199,14 +217,18 @@ def broadcast_to(x, shape, dtype=None):
         got = f"a shape of {len(sizes)}"
         received = f"{tile!r} to {list(sizes)}"
         raise not_taken("nl.broadcast_to", takes, got, received, error=ShapeError)
-    return gate.issue(copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile))
+    return gate.issue(
+        copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile)
+    )
 
 
 def _unrolled(kind: LoopKind, summary: str) -> None:
     """Add a loop over the integers of ``range`` to the API; a single argument is the stop."""
 
     def function(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
-        return LoopRange(kind, (0, start, step) if stop is None else (start, stop, step))
+        return LoopRange(
+            kind, (0, start, step) if stop is None else (start, stop, step)
+        )
 
     named(function, f"{kind.value}_range", summary)
 
@@ -285,7 +307,9 @@ def _turns(values: Any, body: Any, **how: bool) -> Iterator[DeviceValue]:
     core = current()
     with core.body(kernel_location()):
         for variable in _on_device(values, body, **how):
-            core.lines.caller = None  # the kernel's next calls come from the loop's body
+            core.lines.caller = (
+                None  # the kernel's next calls come from the loop's body
+            )
             if core.lines.tracer is not None:
                 core.lines.watch(kernel=True)
             yield variable
@@ -315,7 +339,11 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
 
 
 def _bound(value: Any, where: str) -> int:
-    return value.device_value() if isinstance(value, DeviceValue) else as_integer(value, where)
+    return (
+        value.device_value()
+        if isinstance(value, DeviceValue)
+        else as_integer(value, where)
+    )
 
 
 def _condition(value: Any, what: str) -> VirtualRegister:

@@ -38,7 +38,9 @@ def test_one_partition_of_fewer_dimensions_broadcasts(shape):
 )
 def test_partitions_do_not_meet_free_dimensions(compute):
     """NumPy would align the partitions of [4, 5] with the second dimension of [4, 4, 5]."""
-    with pytest.raises(ShapeError, match="takes operands with the same number of dim") as caught:
+    with pytest.raises(
+        ShapeError, match="takes operands with the same number of dim"
+    ) as caught:
         on_tiles(compute, normal(4, 4, 5), normal(4, 5))
     assert "[4, 4, 5]" in caught.value.received
     assert caught.value.remedy.endswith("tile[:, None, :]")

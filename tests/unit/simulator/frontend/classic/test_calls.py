@@ -23,7 +23,9 @@ def test_each_operand_and_option_of_the_record_is_said():
     functions.issues(tensor_scalar)(whole)
     functions.issues(tensor_scalar, reverse1=False)(without_reverse1)
     assert list(functions) == ["whole", "without_reverse1"]
-    with pytest.raises(TypeError, match="without_reverse1 and tensor_scalar differ in reverse1"):
+    with pytest.raises(
+        TypeError, match="without_reverse1 and tensor_scalar differ in reverse1"
+    ):
         functions.issues(tensor_scalar)(without_reverse1)
     with pytest.raises(TypeError, match="whole and tensor_scalar differ in negate"):
         functions.issues(tensor_scalar, negate=False)(whole)
@@ -31,16 +33,22 @@ def test_each_operand_and_option_of_the_record_is_said():
 
 def by_hand(source):
     """The functions of a module that are written by hand, and those of them that say why."""
-    found = re.findall(r"^@\w+\.by_hand(  # \w.*)?\n(?:def|class) (\w+)", source, re.MULTILINE)
+    found = re.findall(
+        r"^@\w+\.by_hand(  # \w.*)?\n(?:def|class) (\w+)", source, re.MULTILINE
+    )
     return [name for _, name in found], [name for why, name in found if why]
 
 
 def test_at_most_one_function_in_five_is_by_hand_and_says_why():
-    assert by_hand("@ISA.by_hand\ndef f(): ...\n@ISA.by_hand  # a view\ndef g(): ...\n") == (
+    assert by_hand(
+        "@ISA.by_hand\ndef f(): ...\n@ISA.by_hand  # a view\ndef g(): ...\n"
+    ) == (
         ["f", "g"],
         ["g"],
     )
-    source = "".join(file.read_text() for file in Path(calls.__file__).parent.glob("*.py"))
+    source = "".join(
+        file.read_text() for file in Path(calls.__file__).parent.glob("*.py")
+    )
     written, reasoned = by_hand(source)
     assert written == reasoned
     assert {"nc_matmul", "ndarray"} < set(written) < {*language.__all__, *isa.__all__}

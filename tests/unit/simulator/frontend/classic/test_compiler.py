@@ -20,9 +20,9 @@ FORMS = {
     "jit, skip": lambda: nki.jit(ncc.skip_middle_end_transformations(doubled)),
     "skip(), jit": lambda: ncc.skip_middle_end_transformations()(nki.jit(doubled)),
     "stack allocator": lambda: ncc.enable_stack_allocator(nki.jit(doubled)),
-    "stack allocator with a log level": lambda: ncc.enable_stack_allocator(log_level=20)(
-        nki.jit(doubled)
-    ),
+    "stack allocator with a log level": lambda: ncc.enable_stack_allocator(
+        log_level=20
+    )(nki.jit(doubled)),
     "all of them": lambda: ncc.enable_stack_allocator(
         ncc.skip_middle_end_transformations(nki.jit(doubled))
     ),

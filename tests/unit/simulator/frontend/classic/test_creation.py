@@ -14,7 +14,11 @@ DATA = normal(4, 6)
 def test_tensors_like_another():
     def compute(x):
         empty = nl.empty_like(x, buffer=nl.psum)
-        assert (empty.shape, empty.dtype, empty._space) == ((4, 6), np.float32, Space.PSUM)
+        assert (empty.shape, empty.dtype, empty._space) == (
+            (4, 6),
+            np.float32,
+            Space.PSUM,
+        )
         return nl.zeros_like(x), nl.zeros_like(x, nl.int8)
 
     same, small = on_tiles(compute, DATA)
@@ -35,7 +39,9 @@ def test_constants_of_numpy():
     constant, identity, named = on_tiles(compute, DATA)
     assert_array_equal(constant, table.astype(np.float16), strict=True)
     assert_array_equal(identity, np.identity(5, np.uint8), strict=True)
-    assert_array_equal(named.astype(np.float32), np.identity(3, np.float32), strict=True)
+    assert_array_equal(
+        named.astype(np.float32), np.identity(3, np.float32), strict=True
+    )
 
 
 REFUSED = {
@@ -58,9 +64,10 @@ REFUSED = {
     ("nl.shared_constant takes a shape of positive sizes", "(0, 3)"): (
         lambda: nl.shared_constant(np.zeros((0, 3), np.float32))
     ),
-    ("nl.random_seed takes loop and program indices in a mask", "indices of shape [1, 2]"): (
-        lambda: nl.random_seed(1, mask=nl.arange(2)[None, :] < 1)
-    ),
+    (
+        "nl.random_seed takes loop and program indices in a mask",
+        "indices of shape [1, 2]",
+    ): (lambda: nl.random_seed(1, mask=nl.arange(2)[None, :] < 1)),
 }
 """By the rule and what is received, what is so refused."""
 

@@ -25,7 +25,9 @@ def into_a_name(x):
 def into_a_tile(x):
     total = nl.zeros((4, 5), nl.float32)
     for i in nl.affine_range(3):
-        total[...] = nl.loop_reduce(x[:, i, :], op=np.add, loop_indices=[i], dtype=nl.float32)
+        total[...] = nl.loop_reduce(
+            x[:, i, :], op=np.add, loop_indices=[i], dtype=nl.float32
+        )
     return total
 
 
@@ -130,7 +132,10 @@ def test_a_tile_whose_indices_call_something_is_reduced_into_once(plain):
 
 def awaited_in_vain(x):
     tile = nl.load(x[:, 0, :])
-    nl.add(nl.loop_reduce(tile, op=np.add, loop_indices=[0]), tile[nl.arange(4)[:, None], 0])
+    nl.add(
+        nl.loop_reduce(tile, op=np.add, loop_indices=[0]),
+        tile[nl.arange(4)[:, None], 0],
+    )
 
 
 def without_assignment(x):
@@ -170,7 +175,9 @@ def into_a_list_that_is_too_short(x):
     ],
 )
 def test_without_a_destination(compute):
-    with pytest.raises(KernelError, match="reduces into the tile on the left of its assignment"):
+    with pytest.raises(
+        KernelError, match="reduces into the tile on the left of its assignment"
+    ):
         on_tiles(compute, DATA[:, 0])
 
 

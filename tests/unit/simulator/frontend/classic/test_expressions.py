@@ -31,7 +31,10 @@ def grids(draw):
         st.sampled_from(
             [
                 (arange(rows)[:, None], np.arange(rows)[:, None]),
-                (arange(start, stop, step)[None, :], np.arange(start, stop, step)[None, :]),
+                (
+                    arange(start, stop, step)[None, :],
+                    np.arange(start, stop, step)[None, :],
+                ),
                 (mgrid[0:4, start:stop:step].x, np.mgrid[0:4, start:stop:step][1]),
                 (mgrid[0:4, 0:columns].p, np.mgrid[0:4, 0:columns][0]),
             ]
@@ -96,7 +99,12 @@ COMPARISONS = {
 }
 
 
-@given(grids(), SMALL, st.sampled_from(sorted(COMPARISONS)), st.sampled_from(sorted(COMPARISONS)))
+@given(
+    grids(),
+    SMALL,
+    st.sampled_from(sorted(COMPARISONS)),
+    st.sampled_from(sorted(COMPARISONS)),
+)
 def test_masks_are_conjunctions_of_comparisons(grid, number, first, second):
     index, array = grid
     compare = COMPARISONS[first]
@@ -105,7 +113,9 @@ def test_masks_are_conjunctions_of_comparisons(grid, number, first, second):
     expected = compare(array, number) & other(2 * array, 7)
     assert mask.shape == array.shape
     assert_array_equal(mask.array(array.shape), expected)
-    assert_array_equal(compare(number, index).array(array.shape), compare(number, array))
+    assert_array_equal(
+        compare(number, index).array(array.shape), compare(number, array)
+    )
 
 
 def test_a_mask_broadcasts_to_its_instruction():
@@ -137,8 +147,16 @@ REFUSED = [
     ("not", lambda i: not i, "used as a condition"),
     ("a mask as a condition", lambda i: (i < 2) and True, "a mask used as a condition"),
     ("'or' of masks", lambda i: (i < 2) or (i > 3), "a mask used as a condition"),
-    ("a joined right side", lambda i: i < 2 and (i > 0) & (i < 4), "a mask used as a condition"),
-    ("'if' of two masks", lambda i: 1 if i < 2 and i > 0 else 0, "a mask used as a condition"),
+    (
+        "a joined right side",
+        lambda i: i < 2 and (i > 0) & (i < 4),
+        "a mask used as a condition",
+    ),
+    (
+        "'if' of two masks",
+        lambda i: 1 if i < 2 and i > 0 else 0,
+        "a mask used as a condition",
+    ),
     ("a chained comparison", lambda i: 0 < i < 3, "a mask used as a condition"),
     ("| of masks", lambda i: (i < 2) | (i > 3), "| between masks"),
     ("assignment", lambda i: i.__setitem__((0, 1), 3), "an assignment to the result"),
@@ -149,7 +167,11 @@ REFUSED = [
     ("arange of nothing", lambda i: arange(), "no argument"),
     ("arange of 0", lambda i: arange(0), "0"),
     ("arange with step 0", lambda i: arange(0, 4, 0), "0, 4, 0"),
-    ("mgrid with a complex step", lambda i: mgrid[0:2:2j], "nl.mgrid with 2j (complex)"),
+    (
+        "mgrid with a complex step",
+        lambda i: mgrid[0:2:2j],
+        "nl.mgrid with 2j (complex)",
+    ),
     ("mgrid without an end", lambda i: mgrid[0:], "nl.mgrid with None (NoneType)"),
     ("mgrid of integers", lambda i: mgrid[3, 4], "3"),
     ("an empty mgrid", lambda i: mgrid[0:4, 3:3], "3, 3, 1"),

@@ -60,7 +60,10 @@ def test_a_part_that_leaves_its_tensor_is_not_indexed_by_a_tile(direction):
     rows = np.array([[0], [6], [1]], np.int32)
     with pytest.raises(OutOfBoundsError) as caught:
         launch(kernel, [np.ones((8, 6), np.float32), rows])
-    assert caught.value.received == "indices 4 to 11 on axis 0 of x [8, 6] float32 in shared_hbm"
+    assert (
+        caught.value.received
+        == "indices 4 to 11 on axis 0 of x [8, 6] float32 in shared_hbm"
+    )
 
 
 NUMBERS = np.array([[2, 0, 1]], np.int32)

@@ -21,12 +21,23 @@ def rows(table):
 
 NOT_MODELLED = {
     "select_reduce's sum": lambda t, h: nisa.select_reduce(
-        dst=t, predicate=zeros(32, 16, dtype=nl.uint8), on_true=t, on_false=0.0, reduce_op=np.add
+        dst=t,
+        predicate=zeros(32, 16, dtype=nl.uint8),
+        on_true=t,
+        on_false=0.0,
+        reduce_op=np.add,
     ),
     "tensor_scalar_reduce's reverse0": lambda t, h: nisa.tensor_scalar_reduce(
-        data=t, op0=np.add, operand0=1, reduce_op=np.add, reduce_res=zeros(32, 1), reverse0=True
+        data=t,
+        op0=np.add,
+        operand0=1,
+        reduce_op=np.add,
+        reduce_res=zeros(32, 1),
+        reverse0=True,
     ),
-    "a copy from indices to indices": lambda t, h: nisa.dma_copy(dst=rows(h), src=rows(h)),
+    "a copy from indices to indices": lambda t, h: nisa.dma_copy(
+        dst=rows(h), src=rows(h)
+    ),
     "a gather that adds": lambda t, h: nisa.dma_copy(
         dst=zeros(8, 16), src=rows(h), dst_rmw_op=np.add
     ),
@@ -49,9 +60,15 @@ WITH_DST = {
         src=t, dst=t, predicate=zeros(32, 16, dtype=nl.uint8), dtype=dtype
     ),
     "select_reduce": lambda t, dtype: nisa.select_reduce(
-        dst=t, predicate=zeros(32, 16, dtype=nl.uint8), on_true=t, on_false=0.0, dtype=dtype
+        dst=t,
+        predicate=zeros(32, 16, dtype=nl.uint8),
+        on_true=t,
+        on_false=0.0,
+        dtype=dtype,
     ),
-    "nc_stream_shuffle": lambda t, dtype: nisa.nc_stream_shuffle(t, t, [0] * 32, dtype=dtype),
+    "nc_stream_shuffle": lambda t, dtype: nisa.nc_stream_shuffle(
+        t, t, [0] * 32, dtype=dtype
+    ),
     "tensor_copy_dynamic_dst": lambda t, dtype: nisa.tensor_copy_dynamic_dst(
         dst=t[nl.arange(32)[:, None], nisa.iota(nl.arange(1)[None, :], nl.int32)],
         src=zeros(32, 1),
@@ -76,7 +93,9 @@ def test_the_dtype_beside_a_dst_is_the_dsts(name, plain):
 def test_a_skipping_scatter_does_not_add():
     def kernel(table):
         skip = nisa.oob_mode.skip
-        nisa.dma_copy(dst=rows(table), src=zeros(8, 16), dst_rmw_op=np.add, oob_mode=skip)
+        nisa.dma_copy(
+            dst=rows(table), src=zeros(8, 16), dst_rmw_op=np.add, oob_mode=skip
+        )
 
     with pytest.raises(KernelError, match=r"takes oob_mode\.error only"):
         launch(kernel, [DATA.copy()])

@@ -57,7 +57,9 @@ def test_all_lists_what_a_star_import_gives(name):
 def test_what_a_module_is_made_of_is_no_name_of_it(name):
     with embedded():
         module = importlib.import_module(f"neuronxcc.{name}")
-        assert {one for one in vars(module) if not one.startswith("__")} == set(module.__all__)
+        assert {one for one in vars(module) if not one.startswith("__")} == set(
+            module.__all__
+        )
         assert not hasattr(module, "np")
 
 

@@ -42,12 +42,16 @@ class Affine:
 
     def expression(self, grid):
         total = self.start
-        for step, index in zip(self.steps, nl.mgrid[tuple(map(slice, grid))], strict=True):
+        for step, index in zip(
+            self.steps, nl.mgrid[tuple(map(slice, grid))], strict=True
+        ):
             total = index * step + total
         return total
 
     def at(self, place):
-        return self.start + sum(step * k for step, k in zip(self.steps, place, strict=True))
+        return self.start + sum(
+            step * k for step, k in zip(self.steps, place, strict=True)
+        )
 
 
 class Access:
@@ -59,7 +63,8 @@ class Access:
         last = tuple(size - 1 for size in self.grid)
         self.indices = self._on_chip(draw) if kind in ON_CHIP else self._in_hbm(draw)
         self.shape = [
-            max(index.at(last) + 1 - draw.choice([0, 0, 1, 2]), 1) for index in self.indices
+            max(index.at(last) + 1 - draw.choice([0, 0, 1, 2]), 1)
+            for index in self.indices
         ]
         self.least = []
         """Affine expressions that the mask keeps at 0 or more."""
@@ -67,7 +72,9 @@ class Access:
             if index.start < 0:
                 self.least.append(index)
             if index.at(last) >= size:
-                over = Affine(size - 1 - index.start, tuple(-step for step in index.steps))
+                over = Affine(
+                    size - 1 - index.start, tuple(-step for step in index.steps)
+                )
                 self.least.append(over)
         if self.least and not draw.randrange(4):
             self.least.remove(draw.choice(self.least))
@@ -85,7 +92,11 @@ class Access:
 
     def _in_hbm(self, draw):
         """Draw indices of one to three dimensions."""
-        indices = [Affine(draw.randint(-2, 2), (draw.choice([1, 2, 5]), draw.choice([0, 1, 2])))]
+        indices = [
+            Affine(
+                draw.randint(-2, 2), (draw.choice([1, 2, 5]), draw.choice([0, 1, 2]))
+            )
+        ]
         for _ in range(draw.choice([0, 1, 2])):
             steps = (draw.choice([0, 1]), draw.choice([0, 1, 1, 2]))
             indices.append(Affine(draw.randint(-2, 2), steps))
@@ -162,7 +173,9 @@ def kernel_of(kind, access):
             target[place] = nl.add(nl.load(x)[key], nl.load(y), mask=mask)
         elif kind == "reduce":
             rows = nl.zeros((grid[0], 1), nl.float32)
-            rows[...] = nisa.tensor_reduce(np.maximum, nl.load(x)[key], axis=[1, 2], mask=mask)
+            rows[...] = nisa.tensor_reduce(
+                np.maximum, nl.load(x)[key], axis=[1, 2], mask=mask
+            )
             return written(rows)
         elif kind == "store of a part":
             out = filled(grid)
@@ -218,7 +231,10 @@ def test_each_masked_access_is_that_of_a_loop(kind):
         access = Access(kind, seed)
         x = np.random.default_rng(seed).permutation(int(np.prod(access.shape))) + 1.0
         x = x.astype(np.float32).reshape(access.shape)
-        y = np.random.default_rng(seed + 1).permutation(int(np.prod(access.grid))) + 100.0
+        y = (
+            np.random.default_rng(seed + 1).permutation(int(np.prod(access.grid)))
+            + 100.0
+        )
         y = y.astype(np.float32).reshape(access.grid)
         kernel = kernel_of(kind, access)
         writes = kind in ("store", "dma_copy to", "assign")
@@ -232,7 +248,9 @@ def test_each_masked_access_is_that_of_a_loop(kind):
         for plain in (False, True):
             if error is None:
                 (result,) = launch(kernel, [x, y], plain=plain).outputs
-                assert_array_equal(result, literal(kind, access, x, y), err_msg=repr(access))
+                assert_array_equal(
+                    result, literal(kind, access, x, y), err_msg=repr(access)
+                )
                 continue
             with pytest.raises(error):
                 launch(kernel, [x, y], plain=plain)
@@ -280,7 +298,10 @@ def test_the_error_under_a_mask_names_what_the_mask_keeps(most):
         return
     with pytest.raises(OutOfBoundsError) as caught:
         launch(kernel, [X])
-    assert caught.value.happened == "an access left its tensor: its mask keeps index 299 of 299"
+    assert (
+        caught.value.happened
+        == "an access left its tensor: its mask keeps index 299 of 299"
+    )
     assert caught.value.limit == "0 to 298"
     assert "correct the mask" in caught.value.remedy
 
@@ -309,7 +330,9 @@ def test_an_element_that_two_places_name_gets_one_value():
     def kernel(x, same):
         p, f = nl.mgrid[0:4, 0:3]
         out = filled((5,))
-        value = nl.zeros((4, 3), nl.float32) if same else nl.load(x[0:12].reshape((4, 3)))
+        value = (
+            nl.zeros((4, 3), nl.float32) if same else nl.load(x[0:12].reshape((4, 3)))
+        )
         nl.store(out[p + f], value, mask=p + f < 5)
         return out
 
@@ -319,8 +342,14 @@ def test_an_element_that_two_places_name_gets_one_value():
 
 
 BUGS = {
-    "writes what is left out": ("_give", lambda self, region, values, where=None: region.fill(7)),
-    "reads the elements before": ("_take", lambda self, region: np.roll(region[self._index], 1)),
+    "writes what is left out": (
+        "_give",
+        lambda self, region, values, where=None: region.fill(7),
+    ),
+    "reads the elements before": (
+        "_take",
+        lambda self, region: np.roll(region[self._index], 1),
+    ),
 }
 
 

@@ -38,7 +38,10 @@ TABLE = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
 
 def both(kernel, *arrays):
     """What a kernel returns, the same in both modes."""
-    results = [launch(kernel, [a.copy() for a in arrays], plain=plain) for plain in (False, True)]
+    results = [
+        launch(kernel, [a.copy() for a in arrays], plain=plain)
+        for plain in (False, True)
+    ]
     for fast, plain in zip(results[0].outputs, results[1].outputs, strict=True):
         assert_array_equal(fast, plain)
     return results[0].outputs

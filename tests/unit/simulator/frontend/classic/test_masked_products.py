@@ -23,7 +23,9 @@ RIGHT = np.arange(K * N, dtype=np.float32).reshape(K, N) % 5
 
 
 def in_both_modes(kernel, *arrays):
-    fast, plain = (launch(kernel, arrays, plain=plain).outputs[0] for plain in (False, True))
+    fast, plain = (
+        launch(kernel, arrays, plain=plain).outputs[0] for plain in (False, True)
+    )
     assert_array_equal(fast, plain)
     return fast
 

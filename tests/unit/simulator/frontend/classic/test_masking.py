@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
+from difftest.simulator import (
+    KernelError,
+    NkiError,
+    OutOfBoundsError,
+    ShapeError,
+    launch,
+)
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.calls import as_mask
@@ -110,11 +116,14 @@ def scratch(x):
 def test_partitions_are_never_aligned_with_a_free_axis(plain):
     for compute in ACROSS.values():
         with pytest.raises(
-            ShapeError, match=r"(dimensions than its tile|takes indices of 3 dimensions)"
+            ShapeError,
+            match=r"(dimensions than its tile|takes indices of 3 dimensions)",
         ):
             launch(lambda x, f=compute: written(f(nl.load(x))), [THREE], plain=plain)
     last = nl.arange(8)[:, None, None] < 6
-    select = launch(lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain)
+    select = launch(
+        lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain
+    )
     expected = np.where(np.arange(8)[:, None, None] < 6, THREE, 0)
     assert_array_equal(select.outputs[0], expected)
 
@@ -139,4 +148,6 @@ def test_a_window_that_a_mask_cuts_at_every_edge(plain):
     padded = np.pad(data, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
     assert_array_equal(peak, np.nanmax(windows, axis=(3, 4)))
-    np.testing.assert_allclose(total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6
+    )

@@ -131,7 +131,9 @@ EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
 NOTED = {  # name: what runs, on which array, what it gives
     "a product of a tile in PSUM": (product_of_a_transpose, DATA, DATA @ DATA.T),
     "nl.matmul of tiles in PSUM": (
-        lambda x: nl.copy(nl.matmul(nisa.nc_transpose(x), nisa.nc_transpose(x), transpose_x=True)),
+        lambda x: nl.copy(
+            nl.matmul(nisa.nc_transpose(x), nisa.nc_transpose(x), transpose_x=True)
+        ),
         DATA,
         DATA @ DATA.T,
     ),
@@ -162,7 +164,11 @@ NOTED = {  # name: what runs, on which array, what it gives
         DATA,
         np.where((P >= 2) & (X < 9), DATA, np.float32(0.5)),
     ),
-    "masks joined with and": (masked_by_two, DATA, np.where((P < 4) & (X >= 2) & (X < 9), DATA, 0)),
+    "masks joined with and": (
+        masked_by_two,
+        DATA,
+        np.where((P < 4) & (X >= 2) & (X < 9), DATA, 0),
+    ),
     "fewer indices than dimensions": (rows_of_hbm, DATA, DATA[[0, 2, 4, 6]]),
     "zeros in private HBM": (zeros_in_hbm, DATA, DATA),
     "a size that is a whole float": (
@@ -181,7 +187,11 @@ NOTED = {  # name: what runs, on which array, what it gives
         DATA,
         DATA,
     ),
-    "a dimension of size 1 more": (lambda x: nl.add(x.reshape((8, 16, 1)), x), DATA, TALL * 2),
+    "a dimension of size 1 more": (
+        lambda x: nl.add(x.reshape((8, 16, 1)), x),
+        DATA,
+        TALL * 2,
+    ),
     "one element a partition of more dimensions": (
         lambda x: x * x[:, 0:1].reshape((8, 1, 1)),
         DATA,
@@ -189,7 +199,9 @@ NOTED = {  # name: what runs, on which array, what it gives
     ),
     "a whole float in reshape": (lambda x: x.reshape((8, 16 / 1, 1)), DATA, TALL),
     "iota's pattern": (
-        lambda x: nl.add(x, nisa.iota(pattern=grid()[0] * 3 - grid()[1], dtype=nl.int32)),
+        lambda x: nl.add(
+            x, nisa.iota(pattern=grid()[0] * 3 - grid()[1], dtype=nl.int32)
+        ),
         DATA,
         DATA + 3 * P - X,
     ),
@@ -200,7 +212,9 @@ NOTED = {  # name: what runs, on which array, what it gives
     ),
     "a DMA from PSUM": (by_dma_from_psum, DATA, DATA.T),
     "a mask behind a mask": (
-        lambda x: nl.copy(nl.matmul(x[grid()[0] < 6][grid()[0] >= 2], x, transpose_x=True)),
+        lambda x: nl.copy(
+            nl.matmul(x[grid()[0] < 6][grid()[0] >= 2], x, transpose_x=True)
+        ),
         DATA,
         DATA[2:6].T @ DATA[2:6],
     ),

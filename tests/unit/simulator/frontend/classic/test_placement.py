@@ -10,7 +10,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.analysis.placement import placements
-from difftest.simulator import TRN2, NkiError, RuleWarning, SignatureError, Space, launch
+from difftest.simulator import (
+    TRN2,
+    NkiError,
+    RuleWarning,
+    SignatureError,
+    Space,
+    launch,
+)
 from difftest.simulator.entry import kernel as nki
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
@@ -54,7 +61,10 @@ def test_the_trace_says_where_each_block_lies():
     sbuf, psum = (one for one in allocations if one.places)
     assert sbuf.places == ((0, 1024), (0, 1040), (0, 1024), (0, 1040))
     assert psum.places == ((0, 2048), (0, 4096), (0, 2048), (0, 4096))
-    assert [(area.low, area.high) for area in sbuf.areas] == [(1024, 1040), (1040, 1056)]
+    assert [(area.low, area.high) for area in sbuf.areas] == [
+        (1024, 1040),
+        (1040, 1056),
+    ]
 
 
 def many(blocks, tiles):
@@ -117,13 +127,17 @@ def mixed(x):
 
 
 def test_a_kernel_that_leaves_a_tensor_to_the_compiler():
-    with pytest.warns(RuleWarning, match="1 tensors were placed by the kernel, 1 by") as caught:
+    with pytest.warns(
+        RuleWarning, match="1 tensors were placed by the kernel, 1 by"
+    ) as caught:
         result = launch(mixed, [DATA * 0])
     assert_array_equal(result.outputs[0], np.ones((8, 16)))
     (note,) = result.notes
     assert "nl.exp(tile)" in note.location.text
     assert caught[0].lineno == note.location.line
-    with pytest.raises(NkiError, match="a kernel that places a tensor places all") as error:
+    with pytest.raises(
+        NkiError, match="a kernel that places a tensor places all"
+    ) as error:
         launch(mixed, [DATA], strictness="documented")
     assert "ncc.force_auto_alloc" in error.value.remedy
 
@@ -200,7 +214,10 @@ def test_a_function_of_places_is_asked_by_awss_names():
         (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
         (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "got 2 numbers"),
         (lambda: ncc.sbuf.alloc(3), "sbuf.alloc got a int"),
-        (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)), "got 2 numbers of tiles"),
+        (
+            lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)),
+            "got 2 numbers of tiles",
+        ),
     ],
 )
 def test_what_cannot_be_placed(buffer, text):
@@ -213,7 +230,9 @@ def test_what_cannot_be_placed(buffer, text):
 
 def test_inside_a_bank_of_psum_is_a_note():
     def kernel(x):
-        bank = nl.ndarray((8, 16), nl.float32, buffer=ncc.psum.alloc(lambda *_: (2, 32, 64)))
+        bank = nl.ndarray(
+            (8, 16), nl.float32, buffer=ncc.psum.alloc(lambda *_: (2, 32, 64))
+        )
         tile = nl.ndarray((8, 16), nl.float32, buffer=ncc.sbuf.alloc(lambda *_: (0, 0)))
         tile[...] = nl.load(x)
         bank[...] = nl.copy(tile)

@@ -24,7 +24,9 @@ def test_all_reduce_of_one_instance_is_the_tile(plain):
     with pytest.raises(NotModelledError, match="several instances"):
         on_tiles(compute, HALVES, plain=plain, grid=(2,))
     with pytest.raises(KernelError):
-        on_tiles(lambda x: nl.all_reduce(x, op=np.add, program_axes=3), HALVES, plain=plain)
+        on_tiles(
+            lambda x: nl.all_reduce(x, op=np.add, program_axes=3), HALVES, plain=plain
+        )
 
 
 @modes
@@ -36,7 +38,9 @@ def test_static_cast_of_numbers_arrays_and_tiles(plain):
         found.append(nl.static_cast(np.float32([0.1, 2]), nl.bfloat16))
         return written(nl.static_cast(nl.full((2, 2), 3.3, nl.float32), nl.int32))
 
-    assert_array_equal(launch(kernel, plain=plain).outputs[0], np.full((2, 2), 3, np.int32))
+    assert_array_equal(
+        launch(kernel, plain=plain).outputs[0], np.full((2, 2), 3, np.int32)
+    )
     assert (found[0], found[0].dtype) == (1, np.int32)
     assert_array_equal(found[1], np.array([0.1, 2], ml_dtypes.bfloat16), strict=True)
     for odd in ("x", 2**70):
@@ -51,7 +55,10 @@ def test_limits_of_dtypes():
             float(np.finfo(dtype).eps),
         )
     limits = nl.finfo(nl.bfloat16)
-    assert (limits.min, limits.bits) == (-float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), 16)
+    assert (limits.min, limits.bits) == (
+        -float(ml_dtypes.finfo(ml_dtypes.bfloat16).max),
+        16,
+    )
     with pytest.raises(KernelError, match="takes a dtype of floats"):
         nl.finfo(nl.int32)
     assert np.isneginf(nl.bfp16.min)  # the documented bit pattern, 0xff80

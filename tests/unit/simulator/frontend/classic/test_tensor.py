@@ -55,15 +55,23 @@ REFUSED = {
     },
     "an index is not a tile": {"Index(shape=(1, 8)": lambda x, t: assigned(x, X)},
     "a tile of indices on a side of '=' is not a copy that the engines make": {
-        "indexed by a tile": lambda x, t: assigned(x, x[P, nl.copy(x[:, 0:1], dtype=nl.int32)]),
+        "indexed by a tile": lambda x, t: assigned(
+            x, x[P, nl.copy(x[:, 0:1], dtype=nl.int32)]
+        ),
         "tile [6, 8] float32 in sbuf indexed by": (
             lambda x, t: x.__setitem__((P, nl.copy(x[:, 0:1], dtype=nl.int32)), 1.0)
         ),
     },
-    "assignment takes a tile as its value": {"ndarray": lambda x, t: assigned(x, np.zeros((6, 8)))},
+    "assignment takes a tile as its value": {
+        "ndarray": lambda x, t: assigned(x, np.zeros((6, 8)))
+    },
     "nl.equal takes a tile as y": {"NoneType None": lambda x, t: operator.eq(x, None)},
-    "dma_copy takes a tile as dst": {"NoneType": lambda x, t: nisa.dma_copy(dst=None, src=t)},
-    "nl.add takes x in sbuf or psum": {"x = t [6, 8] float32 in shared_hbm": lambda x, t: t + 1.0},
+    "dma_copy takes a tile as dst": {
+        "NoneType": lambda x, t: nisa.dma_copy(dst=None, src=t)
+    },
+    "nl.add takes x in sbuf or psum": {
+        "x = t [6, 8] float32 in shared_hbm": lambda x, t: t + 1.0
+    },
     "nki's compiler refuses": {
         "nki's add in a kernel of neuronxcc.nki": lambda x, t: todays.add(x, x),
     },
@@ -71,7 +79,10 @@ REFUSED = {
 """By the rule, what is received and the use that is so refused."""
 
 
-@every("rule, received, use", [(r, *one) for r, uses in REFUSED.items() for one in uses.items()])
+@every(
+    "rule, received, use",
+    [(r, *one) for r, uses in REFUSED.items() for one in uses.items()],
+)
 def test_what_is_refused(rule, received, use):
     def kernel(t):
         use(nl.load(t), t)
@@ -100,6 +111,9 @@ def test_numpys_functions_do_not_take_tiles():
 
 
 def test_pow_with_a_modulus_is_one_clear_error():
-    for compute in (lambda x: pow(x, 2, 5), lambda x: x.__rpow__(2, 5)):  # as Python 3.14 calls it
+    for compute in (
+        lambda x: pow(x, 2, 5),
+        lambda x: x.__rpow__(2, 5),
+    ):  # as Python 3.14 calls it
         with pytest.raises(KernelError, match="without a modulus"):
             on_tiles(compute, A)

@@ -68,14 +68,23 @@ def test_they_show_themselves():
 
 WAYS = {  # how a file imports NKI's types, and how it annotates the parameter that it writes
     "the module": ("import neuronxcc.nki.typing as nt", "nt.tensor[nt.mutable]"),
-    "by another name": ("import neuronxcc.nki.typing as types", "types.tensor[types.mutable]"),
+    "by another name": (
+        "import neuronxcc.nki.typing as types",
+        "types.tensor[types.mutable]",
+    ),
     "in full": ("import neuronxcc.nki.typing", "neuronxcc.nki.typing.mutable_tensor"),
-    "the names": ("from neuronxcc.nki.typing import mutable, tensor", "tensor[mutable]"),
+    "the names": (
+        "from neuronxcc.nki.typing import mutable, tensor",
+        "tensor[mutable]",
+    ),
     "a name of its own": (
         "from neuronxcc.nki.typing import mutable_tensor as written",
         "written[4, 5]",
     ),
-    "an alias": ("import neuronxcc.nki.typing as nt; Cache = nt.tensor[nt.mutable]", "Cache"),
+    "an alias": (
+        "import neuronxcc.nki.typing as nt; Cache = nt.tensor[nt.mutable]",
+        "Cache",
+    ),
     "an optional": ("import neuronxcc.nki.typing as nt", "nt.mutable_tensor | None"),
     "for a checker alone": (
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING: import neuronxcc.nki.typing as nt",
@@ -105,7 +114,9 @@ def test_a_kernel_writes_what_is_mutable_and_nothing_else(name, how):
     other = "'nt.tensor'"
     for mutable in (True, False):
         text = quoted if mutable else other
-        filled = KERNEL.format(future=future, imports=imports, annotation=text, other=other)
+        filled = KERNEL.format(
+            future=future, imports=imports, annotation=text, other=other
+        )
         names = {}
         with embedded():
             exec(compile(filled, "kernel.py", "exec"), names)

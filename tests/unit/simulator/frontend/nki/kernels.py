@@ -42,12 +42,16 @@ def stored(tile: Any) -> Any:
     return out
 
 
-def raised(kind: type[Exception], compute: Callable[..., Any], *arrays: Any, **options: Any) -> str:
+def raised(
+    kind: type[Exception], compute: Callable[..., Any], *arrays: Any, **options: Any
+) -> str:
     """The text of the error of this kind that the computation raises, at a line of a test."""
     with pytest.raises(kind) as caught:
         on_nki_tiles(compute, *arrays, **options)
     error = caught.value
-    assert not isinstance(error, NkiError) or Path(error.location.file).is_relative_to(UNIT)
+    assert not isinstance(error, NkiError) or Path(error.location.file).is_relative_to(
+        UNIT
+    )
     return str(error)
 
 

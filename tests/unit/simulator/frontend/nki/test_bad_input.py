@@ -14,13 +14,24 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
     [
         (
             lambda: nisa.nc_matmul(
-                tile((8, 8), buffer=nl.psum), tile((4, 8)), tile((4, 8)), accumulate=np.ones(2)
+                tile((8, 8), buffer=nl.psum),
+                tile((4, 8)),
+                tile((4, 8)),
+                accumulate=np.ones(2),
             ),
             KernelError,
             "True, False or None",
         ),
-        (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "takes a tile as dst"),
-        (lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5), KernelError, "engine=5"),
+        (
+            lambda: nisa.tensor_copy(None, tile((2, 2))),
+            KernelError,
+            "takes a tile as dst",
+        ),
+        (
+            lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5),
+            KernelError,
+            "engine=5",
+        ),
         (
             lambda: nisa.scalar_tensor_tensor(
                 *(tile((4, 8), nl.int32), tile((4, 8), nl.int32), nl.bitwise_and),
@@ -30,8 +41,16 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "arithmetic operators",
         ),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
-        (lambda: nl.ndarray((2, 2.5), nl.float32), KernelError, "dialect tensor.ap(..., scalar"),
-        (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
+        (
+            lambda: nl.ndarray((2, 2.5), nl.float32),
+            KernelError,
+            "dialect tensor.ap(..., scalar",
+        ),
+        (
+            lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"),
+            KernelError,
+            "nl.sbuf, nl.psum",
+        ),
         (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "float8_e4m3fn, "),
         (
             lambda: nl.add(tile((2, 2), nl.float8_e8m0fnu), tile((2, 2), nl.int32)),
@@ -43,7 +62,11 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             KernelError,
             "beside",
         ),
-        (lambda: nisa.iota(tile((4, 8), nl.int32), [1, 8]), KernelError, "list of [step, num]"),
+        (
+            lambda: nisa.iota(tile((4, 8), nl.int32), [1, 8]),
+            KernelError,
+            "list of [step, num]",
+        ),
         (
             lambda: nisa.dma_copy(
                 tile((4, 8), nl.bfloat16), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge
@@ -67,21 +90,41 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "src and dst of one dtype",
         ),
         (
-            lambda: nisa.dma_transpose(tile((8, 4)), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge),
+            lambda: nisa.dma_transpose(
+                tile((8, 4)), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge
+            ),
             KernelError,
             "2 bytes",
         ),
         (
-            lambda: nisa.activation(tile((4, 8)), nl.exp, tile((4, 8)), reduce_res=tile((4, 1))),
+            lambda: nisa.activation(
+                tile((4, 8)), nl.exp, tile((4, 8)), reduce_res=tile((4, 1))
+            ),
             KernelError,
             "nothing was accumulated",
         ),
         (lambda: nisa.no_such(1), AttributeError, "no_such"),
         (lambda: nl.arange(4), AttributeError, "no index tensors; index with slices"),
-        (lambda: tile((2, 2)).sum(axis=1), AttributeError, "as NumPy's arrays have: use nki.lang"),
-        (lambda: nl.add(nisa.memset(tile((2, 2)), 0), 1), KernelError, "result lies in its dst"),
-        (lambda: nisa.tensor_copy(tile((2, 2))), TypeError, "received: tile [2, 2] float32"),
-        (lambda: nl.affine_range(4, precise_schedule=True), TypeError, "'precise_schedule'"),
+        (
+            lambda: tile((2, 2)).sum(axis=1),
+            AttributeError,
+            "as NumPy's arrays have: use nki.lang",
+        ),
+        (
+            lambda: nl.add(nisa.memset(tile((2, 2)), 0), 1),
+            KernelError,
+            "result lies in its dst",
+        ),
+        (
+            lambda: nisa.tensor_copy(tile((2, 2))),
+            TypeError,
+            "received: tile [2, 2] float32",
+        ),
+        (
+            lambda: nl.affine_range(4, precise_schedule=True),
+            TypeError,
+            "'precise_schedule'",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_error(compute, kind, text):
@@ -100,7 +143,9 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
             "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2).",
         ),
         (
-            lambda x: nisa.activation(tile((2, 2)), nl.reciprocal, x, bias=tile((2, 1))),
+            lambda x: nisa.activation(
+                tile((2, 2)), nl.reciprocal, x, bias=tile((2, 1))
+            ),
             "no bias of reciprocal on NeuronCore-v2",
         ),
     ],

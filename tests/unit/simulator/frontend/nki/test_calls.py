@@ -48,7 +48,13 @@ def test_a_row_is_what_its_record_means():
     def make(record, **settings):
         return lambda stub: made.update({stub.__qualname__: (record, settings)})
 
-    declare(type("Rows", (), {"local_gather": whole}), make, local_gather={"index": as_integer})
+    declare(
+        type("Rows", (), {"local_gather": whole}),
+        make,
+        local_gather={"index": as_integer},
+    )
     assert made == {"local_gather": (local_gather, {"index": as_integer})}
     documented = "Gather within each 16 partitions"
-    assert all(isa.local_gather.__doc__.startswith(documented) for isa in (nisa, classic))
+    assert all(
+        isa.local_gather.__doc__.startswith(documented) for isa in (nisa, classic)
+    )

@@ -47,12 +47,17 @@ def collective(call, shape, *, buffer=nl.shared_hbm):
 
 
 def results(kernel, data=DATA):
-    return [one.outputs[0] for one in launch_ranks(kernel, [(array,) for array in data])]
+    return [
+        one.outputs[0] for one in launch_ranks(kernel, [(array,) for array in data])
+    ]
 
 
 @every("buffer", [nl.shared_hbm, nl.sbuf])
 @every("groups", [ALL, PAIRS])
-@every("op, reduced", [(nl.add, np.add), (nl.minimum, np.minimum), (nl.maximum, np.maximum)])
+@every(
+    "op, reduced",
+    [(nl.add, np.add), (nl.minimum, np.minimum), (nl.maximum, np.maximum)],
+)
 def test_all_reduce(buffer, groups, op, reduced):
     def call(srcs, dsts):
         ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup(groups), op)
@@ -64,7 +69,12 @@ def test_all_reduce(buffer, groups, op, reduced):
 
 @every(
     "groups, dim, buffer",
-    [(ALL, 0, nl.shared_hbm), (PAIRS, 0, nl.shared_hbm), (PAIRS, 0, nl.sbuf), (PAIRS, 1, nl.sbuf)],
+    [
+        (ALL, 0, nl.shared_hbm),
+        (PAIRS, 0, nl.shared_hbm),
+        (PAIRS, 0, nl.sbuf),
+        (PAIRS, 1, nl.sbuf),
+    ],
 )
 def test_all_gather(groups, dim, buffer):
     def call(srcs, dsts):
@@ -72,9 +82,13 @@ def test_all_gather(groups, dim, buffer):
 
     shape = [4, 2]
     shape[dim] *= len(groups[0])
-    for rank, result in enumerate(results(collective(call, tuple(shape), buffer=buffer))):
+    for rank, result in enumerate(
+        results(collective(call, tuple(shape), buffer=buffer))
+    ):
         (group,) = [members for members in groups if rank in members]
-        np.testing.assert_array_equal(result, np.concatenate([DATA[n] for n in group], axis=dim))
+        np.testing.assert_array_equal(
+            result, np.concatenate([DATA[n] for n in group], axis=dim)
+        )
 
 
 @every("groups", [ALL, PAIRS])
@@ -86,7 +100,9 @@ def test_reduce_scatter(groups):
     for rank, result in enumerate(results(collective(call, (part, 2)))):
         (group,) = [members for members in groups if rank in members]
         start = group.index(rank) * part
-        np.testing.assert_array_equal(result, sum(DATA[n] for n in group)[start : start + part])
+        np.testing.assert_array_equal(
+            result, sum(DATA[n] for n in group)[start : start + part]
+        )
 
 
 @every("groups", [ALL, PAIRS])
@@ -98,7 +114,9 @@ def test_all_to_all(groups):
     for rank, result in enumerate(results(collective(call, (4, 2)))):
         (group,) = [members for members in groups if rank in members]
         rows = slice(group.index(rank) * part, (group.index(rank) + 1) * part)
-        np.testing.assert_array_equal(result, np.concatenate([DATA[n][rows] for n in group]))
+        np.testing.assert_array_equal(
+            result, np.concatenate([DATA[n][rows] for n in group])
+        )
 
 
 def test_collective_permute():
@@ -109,7 +127,9 @@ def test_collective_permute():
         return out
 
     zero = np.zeros((4, 2), np.float32)
-    for result, expected in zip(results(kernel), [DATA[1], DATA[0], zero, DATA[2]], strict=True):
+    for result, expected in zip(
+        results(kernel), [DATA[1], DATA[0], zero, DATA[2]], strict=True
+    ):
         np.testing.assert_array_equal(result, expected)
 
 
@@ -127,12 +147,16 @@ def test_several_tensors_in_one_collective():
 
 
 def test_a_bfloat16_sum_is_rounded_once():
-    values = [np.full((1, 1), value, np.float32).astype(nl.bfloat16) for value in (256, 1, 1)]
+    values = [
+        np.full((1, 1), value, np.float32).astype(nl.bfloat16) for value in (256, 1, 1)
+    ]
 
     def call(srcs, dsts):
         ncc.all_reduce(srcs, dsts, ncc.ReplicaGroup([[0, 1, 2]]), nl.add)
 
-    assert [float(r[0, 0]) for r in results(collective(call, (1, 1)), values)] == [258] * 3
+    assert [float(r[0, 0]) for r in results(collective(call, (1, 1)), values)] == [
+        258
+    ] * 3
 
 
 def test_a_rank_gives_what_it_held_when_it_called():
@@ -212,7 +236,9 @@ def test_all_gather_v(known, in_sbuf):
     kernel = by_table(ncc.all_gather_v, in_sbuf=in_sbuf, recv_counts_known=known)
     expected = np.full(8, -1.0, np.float32)
     for place, (count, at) in enumerate(sent):
-        expected[4 * place : 4 * place + count] = DATA[place].reshape(-1)[at : at + count]
+        expected[4 * place : 4 * place + count] = DATA[place].reshape(-1)[
+            at : at + count
+        ]
     ranks = launch_ranks(kernel, list(zip(DATA[:2], metas, strict=True)))
     for rank, meta in zip(ranks, metas, strict=True):
         np.testing.assert_array_equal(rank.outputs[0], expected)
@@ -223,16 +249,25 @@ def test_all_gather_v(known, in_sbuf):
 def test_all_to_all_v():
     counts = [[1, 3], [2, 0]]
     places = [[7, 0], [5, 0]]
-    metas = [np.array([n, at, [77, 77]], np.uint32) for n, at in zip(counts, places, strict=True)]
-    ranks = launch_ranks(by_table(ncc.all_to_all_v), list(zip(DATA[:2], metas, strict=True)))
+    metas = [
+        np.array([n, at, [77, 77]], np.uint32)
+        for n, at in zip(counts, places, strict=True)
+    ]
+    ranks = launch_ranks(
+        by_table(ncc.all_to_all_v), list(zip(DATA[:2], metas, strict=True))
+    )
     for me, rank in enumerate(ranks):
         expected = np.full(8, -1.0, np.float32)
         for sender in range(2):
             count = counts[sender][me]
             at = places[sender][me]
-            expected[4 * sender : 4 * sender + count] = DATA[sender].reshape(-1)[at : at + count]
+            expected[4 * sender : 4 * sender + count] = DATA[sender].reshape(-1)[
+                at : at + count
+            ]
         np.testing.assert_array_equal(rank.outputs[0], expected)
-        np.testing.assert_array_equal(rank.outputs[1][2], [counts[0][me], counts[1][me]])
+        np.testing.assert_array_equal(
+            rank.outputs[1][2], [counts[0][me], counts[1][me]]
+        )
 
 
 @every("groups", [ALL, PAIRS])
@@ -272,7 +307,12 @@ def test_collective_permute_implicit_reduce_on_two_channels(op):
     def kernel(a, b):
         outs = [nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm) for _ in range(2)]
         ncc.collective_permute_implicit_reduce(
-            [[a], [b]], [[b], [b]], [[out] for out in outs], ncc.ReplicaGroup(ALL), op, [0, 1]
+            [[a], [b]],
+            [[b], [b]],
+            [[out] for out in outs],
+            ncc.ReplicaGroup(ALL),
+            op,
+            [0, 1],
         )
         return tuple(outs)
 
@@ -365,14 +405,28 @@ def sbuf(*shape):
             "several dsts in hbm",
         ),
         (lambda: reduced(dsts=[hbm(2, 4)]), ShapeError, "writes dst of shape"),
-        (lambda: reduced(replica_group=[[0, 1]]), KernelError, "as an ncc.ReplicaGroup"),
-        (lambda: reduced(replica_group=ncc.ReplicaGroup([[0, 2]])), KernelError, "0 to 1"),
-        (lambda: reduced(replica_group=ncc.ReplicaGroup([[1]])), KernelError, "has rank 0"),
+        (
+            lambda: reduced(replica_group=[[0, 1]]),
+            KernelError,
+            "as an ncc.ReplicaGroup",
+        ),
+        (
+            lambda: reduced(replica_group=ncc.ReplicaGroup([[0, 2]])),
+            KernelError,
+            "0 to 1",
+        ),
+        (
+            lambda: reduced(replica_group=ncc.ReplicaGroup([[1]])),
+            KernelError,
+            "has rank 0",
+        ),
         (lambda: ncc.ReplicaGroup([[0, 1], [1, 2]]), KernelError, "do not overlap"),
         (lambda: reduced(priority=1), KernelError, "NeuronCore-v4"),
         (lambda: sent_to_each(sbuf), BufferError, "takes src in hbm"),
         (
-            lambda: ncc.all_gather([sbuf(4, 2, 2)], [sbuf(4, 4, 2)], ncc.ReplicaGroup([[0, 1]]), 1),
+            lambda: ncc.all_gather(
+                [sbuf(4, 2, 2)], [sbuf(4, 4, 2)], ncc.ReplicaGroup([[0, 1]]), 1
+            ),
             LimitError,
             "two dimensions on chip",
         ),
@@ -386,8 +440,16 @@ def sbuf(*shape):
             KernelError,
             "as one tensor",
         ),
-        (lambda: varying(meta=hbm(3, 2)), DtypeError, "metadata_tensor of certain dtypes"),
-        (lambda: varying(meta=table([[0, 0]] * 4)), ShapeError, "metadata_tensor of shape [3, 2]"),
+        (
+            lambda: varying(meta=hbm(3, 2)),
+            DtypeError,
+            "metadata_tensor of certain dtypes",
+        ),
+        (
+            lambda: varying(meta=table([[0, 0]] * 4)),
+            ShapeError,
+            "metadata_tensor of shape [3, 2]",
+        ),
         (
             lambda: varying(meta=table([[9, 0], [0, 0], [0, 0]])),
             OutOfBoundsError,
@@ -398,7 +460,11 @@ def sbuf(*shape):
             OutOfBoundsError,
             "elements of dst",
         ),
-        (lambda: varying(srcs=[hbm(4, 2)] * 2, dsts=[hbm(4, 2)] * 2), KernelError, "one tensor"),
+        (
+            lambda: varying(srcs=[hbm(4, 2)] * 2, dsts=[hbm(4, 2)] * 2),
+            KernelError,
+            "one tensor",
+        ),
         (lambda: passed_on(hbm(4, 2)), KernelError, "a list of channels"),
         (lambda: passed_on([[hbm(4, 2)]], channel_ids=[1]), KernelError, "consecutive"),
         (

@@ -19,7 +19,9 @@ def gathered_by_halves(a):
     group = ncc.ReplicaGroup([[0, 1]])
     rows = a.shape[0] // 2
     half = slice(rows * core, rows * (core + 1))
-    out = nl.ndarray((a.shape[0], 2 * a.shape[1]), a.dtype, buffer=nl.shared_hbm, name="out")
+    out = nl.ndarray(
+        (a.shape[0], 2 * a.shape[1]), a.dtype, buffer=nl.shared_hbm, name="out"
+    )
     total = nl.ndarray(out.shape, a.dtype, buffer=nl.shared_hbm, name="total")
     mine = nl.ndarray((rows, a.shape[1]), a.dtype)
     all_of = nl.ndarray((rows, 2 * a.shape[1]), a.dtype)

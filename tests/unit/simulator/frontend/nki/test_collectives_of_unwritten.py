@@ -16,16 +16,24 @@ GROUP = ncc.ReplicaGroup([[0, 1]])
 PARTLY = {
     "all_reduce": ((4, 2), lambda a, b: ncc.all_reduce([a], [b], GROUP, nl.add)),
     "all_gather": ((8, 2), lambda a, b: ncc.all_gather([a], [b], GROUP, 0)),
-    "reduce_scatter": ((2, 2), lambda a, b: ncc.reduce_scatter([a], [b], GROUP, 0, nl.add)),
+    "reduce_scatter": (
+        (2, 2),
+        lambda a, b: ncc.reduce_scatter([a], [b], GROUP, 0, nl.add),
+    ),
     "all_to_all": ((4, 2), lambda a, b: ncc.all_to_all([a], [b], GROUP, 0)),
-    "collective_permute": ((4, 2), lambda a, b: ncc.collective_permute([a], [b], [[0, 1], [1, 0]])),
+    "collective_permute": (
+        (4, 2),
+        lambda a, b: ncc.collective_permute([a], [b], [[0, 1], [1, 0]]),
+    ),
     "collective_permute_implicit": (
         (4, 2),
         lambda a, b: ncc.collective_permute_implicit([[a]], [[b]], GROUP),
     ),
     "collective_permute_implicit_reduce": (
         (4, 2),
-        lambda a, b: ncc.collective_permute_implicit_reduce([[a]], [[a]], [[b]], GROUP, nl.add),
+        lambda a, b: ncc.collective_permute_implicit_reduce(
+            [[a]], [[a]], [[b]], GROUP, nl.add
+        ),
     ),
 }
 NOTHING = [np.array([[0, 0], [0, 1], [0, 0], [0, 0]], bool), np.zeros((4, 2), bool)]
@@ -34,7 +42,10 @@ CAME = {
     "all_reduce": [NOTHING[0], NOTHING[0]],
     "all_gather": [np.concatenate(NOTHING)] * 2,
     "reduce_scatter": [NOTHING[0][:2], NOTHING[0][2:]],
-    "all_to_all": [np.concatenate([NOTHING[0][:2], NOTHING[1][:2]]), np.zeros((4, 2), bool)],
+    "all_to_all": [
+        np.concatenate([NOTHING[0][:2], NOTHING[1][:2]]),
+        np.zeros((4, 2), bool),
+    ],
 }
 
 
@@ -45,7 +56,9 @@ def test_what_nothing_wrote_is_carried_on(name):
 
     @jit
     def kernel(a):
-        held, got = (nl.ndarray(s, a.dtype, buffer=nl.shared_hbm) for s in (a.shape, shape))
+        held, got = (
+            nl.ndarray(s, a.dtype, buffer=nl.shared_hbm) for s in (a.shape, shape)
+        )
         rank = current().seat.rank.number
         for row, column in np.argwhere(~NOTHING[rank]).tolist():
             cut = (slice(row, row + 1), slice(column, column + 1))

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenError, launch
+from difftest.simulator import (
+    DtypeError,
+    KernelError,
+    ShapeError,
+    UnwrittenError,
+    launch,
+)
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -84,7 +90,9 @@ def test_a_while_loop_tests_before_each_turn(start):
     turns, trace = counted(start)
     assert len(turns) == start
     loops = [event.loops for event in trace if event.opcode == "tensor_scalar"]
-    assert [(loop.number, loop.value) for (loop,) in loops] == [(n, start - n) for n in turns]
+    assert [(loop.number, loop.value) for (loop,) in loops] == [
+        (n, start - n) for n in turns
+    ]
 
 
 def test_a_view_keeps_the_offset_that_its_register_had():
@@ -156,7 +164,9 @@ def test_int32_scalars_wrap_around_and_int64_scalars_do_not():
 )
 @every("make", [lambda: register(1), lambda: scalar(1)])
 def test_a_register_in_pythons_control_flow_is_a_type_error(use, make):
-    with pytest.raises(TypeError, match="not known while the kernel is built") as caught:
+    with pytest.raises(
+        TypeError, match="not known while the kernel is built"
+    ) as caught:
         launch(jit(lambda: use(make())))
     assert isinstance(caught.value, RegisterError)
     assert caught.value.location.file == __file__
@@ -177,12 +187,32 @@ def loaded(shape, dtype):
         (lambda: loaded((1, 2), nl.int32), ShapeError, "src of one element"),
         (lambda: loaded((1, 1), nl.float32), DtypeError, "src of certain dtypes"),
         (lambda: nl.fori_loop(0, 1, lambda i: i), KernelError, "returns nothing"),
-        (lambda: nl.fori_loop(0, 4, print, step=0), KernelError, "step as a positive integer"),
-        (lambda: nl.fori_loop(0, 4, print, step=register(1)), KernelError, "step as a positive"),
+        (
+            lambda: nl.fori_loop(0, 4, print, step=0),
+            KernelError,
+            "step as a positive integer",
+        ),
+        (
+            lambda: nl.fori_loop(0, 4, print, step=register(1)),
+            KernelError,
+            "step as a positive",
+        ),
         (lambda: nl.while_loop(1, print), KernelError, "init as a register"),
-        (lambda: nl.while_loop(register(1), lambda r: None), KernelError, "what body_fun returns"),
-        (lambda: nisa.scalar_store(nl.zeros((1, 1), nl.int32), 3), KernelError, "NkiScalar"),
-        (lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)), KernelError, "takes one dtype"),
+        (
+            lambda: nl.while_loop(register(1), lambda r: None),
+            KernelError,
+            "what body_fun returns",
+        ),
+        (
+            lambda: nisa.scalar_store(nl.zeros((1, 1), nl.int32), 3),
+            KernelError,
+            "NkiScalar",
+        ),
+        (
+            lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)),
+            KernelError,
+            "takes one dtype",
+        ),
     ],
 )
 def test_misuse_gives_one_error_with_the_line(call, error, text):
@@ -196,7 +226,10 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@every("kind, told", [(nl.dynamic_range, 1), (nl.affine_range, 0), (nl.sequential_range, 0)])
+@every(
+    "kind, told",
+    [(nl.dynamic_range, 1), (nl.affine_range, 0), (nl.sequential_range, 0)],
+)
 def test_a_number_that_a_loop_on_the_device_goes_on_with_is_told_of(kind, told):
     @jit
     def kernel(a):

@@ -57,7 +57,9 @@ def once(body):
 
 LOOPS = {"fori_loop": lambda body: nl.fori_loop(0, 2, body), "while_loop": once}
 USES = {
-    "read on chip": lambda tile, out: nisa.tensor_copy(nl.ndarray((1, 8), nl.float32), tile),
+    "read on chip": lambda tile, out: nisa.tensor_copy(
+        nl.ndarray((1, 8), nl.float32), tile
+    ),
     "a view is read": lambda tile, out: nisa.dma_copy(out[:, 0:4], tile[:, 0:4]),
     "written": lambda tile, out: nisa.memset(tile, 1.0),
 }
@@ -79,7 +81,9 @@ def test_a_tensor_of_a_body_is_not_used_after_the_loop(loop, use):
         USES[use](kept[0], out)
         return out
 
-    with pytest.raises(KernelError, match="after the loop in whose body it was made") as caught:
+    with pytest.raises(
+        KernelError, match="after the loop in whose body it was made"
+    ) as caught:
         launch(jit(kernel))
     assert "make it before the loop" in str(caught.value)
     assert f"nl.{loop}(" in str(caught.value)
@@ -115,7 +119,11 @@ def counted_down(start, body):
 def events_of(kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LevelWarning)
-        return [event for event in launch(jit(kernel)).trace.events if event.opcode == "memset"]
+        return [
+            event
+            for event in launch(jit(kernel)).trace.events
+            if event.opcode == "memset"
+        ]
 
 
 def filled():
@@ -124,7 +132,11 @@ def filled():
 
 def test_while_with_a_register_is_a_loop_of_the_trace():
     *inside, after = events_of(lambda: counted_down(3, filled))
-    assert [[turn.number for turn in event.loops] for event in inside] == [[0], [1], [2]]
+    assert [[turn.number for turn in event.loops] for event in inside] == [
+        [0],
+        [1],
+        [2],
+    ]
     assert [event.loops[0].value for event in inside] == [3, 2, 1]
     assert len({event.loops[0].loop for event in inside}) == 1
     assert inside[0].loops[0].loop.kind is LoopKind.DYNAMIC

@@ -52,7 +52,9 @@ def run(kernel, rows=ROWS, **options):
 @every("kernel, rows", [(scatter, TABLE.shape), (gather, DATA.shape)])
 def test_an_exact_run_knows_that_the_sum_is_rounded(kernel, rows):
     """Also where rows are taken up, of which nothing was rounded before."""
-    expected = TABLE.astype(np.float64) if kernel is scatter else DATA.astype(np.float64)
+    expected = (
+        TABLE.astype(np.float64) if kernel is scatter else DATA.astype(np.float64)
+    )
     there = ROWS[:, 0] if kernel is scatter else slice(None)
     expected[there] += DATA if kernel is scatter else TABLE[ROWS[:, 0]]
 
@@ -77,7 +79,9 @@ def test_a_row_named_twice_is_added_to_twice_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LostAdditionWarning)
         run(scatter)
-        run(scatter, np.array([[99], [0], [99]], np.int32), oob_mode=SKIP)  # twice out of bounds
+        run(
+            scatter, np.array([[99], [0], [99]], np.int32), oob_mode=SKIP
+        )  # twice out of bounds
 
 
 @every(
@@ -105,12 +109,20 @@ def test_gathered_rows_are_added_in_sbuf():
 def test_other_misuse():
     def compute(**given):
         one = tile((4, 8))
-        arguments = {"dst": tile((4, 8)), "srcs": [one, one], "reduce_op": nl.add} | given
+        arguments = {
+            "dst": tile((4, 8)),
+            "srcs": [one, one],
+            "reduce_op": nl.add,
+        } | given
         nisa.dma_compute(**arguments)
         return one
 
-    assert "dma_compute adds" in raised(KernelError, lambda: compute(reduce_op=nl.maximum))
-    assert "scales each source by 1.0" in raised(KernelError, lambda: compute(scales=[1.0, 2.0]))
+    assert "dma_compute adds" in raised(
+        KernelError, lambda: compute(reduce_op=nl.maximum)
+    )
+    assert "scales each source by 1.0" in raised(
+        KernelError, lambda: compute(scales=[1.0, 2.0])
+    )
     assert "oob_mode.skip with a vector_offset" in raised(
         KernelError, lambda: compute(oob_mode=SKIP)
     )

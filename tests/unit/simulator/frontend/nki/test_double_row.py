@@ -30,7 +30,9 @@ def test_its_cost_is_that_of_half_the_rows():
     def kernel(x, y):
         return stored(multiplied(nl.load(x), nl.load(y)))
 
-    event = next(e for e in launch(kernel, [LEFT, RIGHT]).trace.events if e.opcode == "nc_matmul")
+    event = next(
+        e for e in launch(kernel, [LEFT, RIGHT]).trace.events if e.opcode == "nc_matmul"
+    )
     work = matmul(event, TRN2)
     assert (work.passes, work.rows, work.flops) == (1, 40, 2 * 256 * 16 * 40)
 
@@ -39,7 +41,9 @@ def test_its_cost_is_that_of_half_the_rows():
     "position, size, machine",
     [((32, 0), (64, 128), TRN2), ((0, 0), (96, 128), TRN2), ((0, 0), (32, 128), TRN1)],
 )
-def test_a_tile_of_the_pe_array_starts_at_a_multiple_of_its_size(position, size, machine):
+def test_a_tile_of_the_pe_array_starts_at_a_multiple_of_its_size(
+    position, size, machine
+):
     def compute(x):
         result = nl.ndarray((16, 16), nl.float32, buffer=nl.psum)
         nisa.nc_matmul(result, x, x, tile_position=position, tile_size=size)

@@ -21,7 +21,9 @@ def rows(*numbers):
 # -- a gather that scatters ------------------------------------------------------------------------
 
 
-def moved(x, here, there, out, oob_mode=nisa.oob_mode.error, dge_mode=nisa.dge_mode.unknown):
+def moved(
+    x, here, there, out, oob_mode=nisa.oob_mode.error, dge_mode=nisa.dge_mode.unknown
+):
     """Rows `here` of `x` to rows `there` of `out`."""
     pattern = [[32, here.shape[0]], [1, 32]]
     nisa.dma_copy(
@@ -56,8 +58,12 @@ def test_an_offset_counts_in_the_patterns_own_dtype():
         on_chip = nl.load(x)
         half = nl.ndarray((16, 4), nl.int32)
         one = nl.full((1, 1), 2, nl.int32)
-        pairs = on_chip.reshape((16, 16, 2))  # an offset along them counts elements of int32
-        view = pairs.ap([[16, 16], [1, 4]], scalar_offset=one, indirect_dim=1, dtype=nl.int32)
+        pairs = on_chip.reshape(
+            (16, 16, 2)
+        )  # an offset along them counts elements of int32
+        view = pairs.ap(
+            [[16, 16], [1, 4]], scalar_offset=one, indirect_dim=1, dtype=nl.int32
+        )
         nisa.tensor_copy(half, view)
         return stored(tile), stored(half)
 
@@ -71,7 +77,9 @@ def test_an_offset_of_part_of_an_element_is_an_error():
     def kernel(x, index):
         tile = nl.ndarray((16, 4), nl.float32)
         one = nl.load(index)
-        view = x.ap([[8, 16], [1, 4]], scalar_offset=one, indirect_dim=1, dtype=nl.float32)
+        view = x.ap(
+            [[8, 16], [1, 4]], scalar_offset=one, indirect_dim=1, dtype=nl.float32
+        )
         nisa.dma_copy(tile, view)
 
     with pytest.raises(ShapeError, match="whole elements of dtype"):
@@ -119,7 +127,9 @@ def test_a_view_of_a_gather_names_what_numpys_does(name):
         nisa.dma_copy(out, source)
         return out
 
-    np.testing.assert_array_equal(launch(kernel, (CUBE, rows(3, 0, 7))).outputs[0], expected)
+    np.testing.assert_array_equal(
+        launch(kernel, (CUBE, rows(3, 0, 7))).outputs[0], expected
+    )
 
 
 @every(
@@ -206,7 +216,10 @@ def test_skipped_rows_leave_columns_as_they_were():
         ({"dge_mode": nisa.dge_mode.hwdge}, "unknown or swdge"),
         ({"dge_mode": nisa.dge_mode.none}, "unknown or swdge"),
         ({"x": DATA}, "2 bytes"),
-        ({"pattern": [[12, 16], [6, 2], [3, 2], [1, 3]]}, "src\\[1\\] or src\\[2\\] has one"),
+        (
+            {"pattern": [[12, 16], [6, 2], [3, 2], [1, 3]]},
+            "src\\[1\\] or src\\[2\\] has one",
+        ),
         ({"machine": TRN1}, "NeuronCore-v3"),
     ],
 )
@@ -219,7 +232,9 @@ def test_what_no_hardware_gathers_and_transposes(changed, text):
     def kernel(x, index):
         tile = nl.ndarray(turned, x.dtype)
         source = x.ap(pattern, vector_offset=nl.load(index))
-        nisa.dma_transpose(tile, source, dge_mode=changed.get("dge_mode", nisa.dge_mode.unknown))
+        nisa.dma_transpose(
+            tile, source, dge_mode=changed.get("dge_mode", nisa.dge_mode.unknown)
+        )
 
     index = changed.get("index", chosen(32 if count == 20 else 16))
     with pytest.raises(KernelError, match=text):
@@ -232,7 +247,9 @@ def test_the_index_of_each_call_is_looked_at():
     def kernel(x, index, other):
         for rows in (index, other):
             tile = nl.ndarray((12, 16), x.dtype)
-            nisa.dma_transpose(tile, x.ap([[12, 16], [1, 12]], vector_offset=nl.load(rows)))
+            nisa.dma_transpose(
+                tile, x.ap([[12, 16], [1, 12]], vector_offset=nl.load(rows))
+            )
 
     launch(kernel, (WIDE, chosen(16), chosen(16)))
     with pytest.raises(KernelError, match="the indices are uint32"):
@@ -260,7 +277,9 @@ def test_a_direct_transpose_by_descriptors_of_the_runtime_warns():
     def kernel(x):
         turned = nl.ndarray((12, 16), nl.float16)
         nisa.dma_transpose(turned, x[0:16], dge_mode=nisa.dge_mode.none)
-        nisa.dma_copy(turned, turned, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.sync)
+        nisa.dma_copy(
+            turned, turned, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.sync
+        )
         return stored(turned)
 
     with pytest.warns(UserWarning, match="takes dge_mode.unknown or hwdge"):
@@ -271,4 +290,8 @@ def test_a_direct_transpose_by_descriptors_of_the_runtime_warns():
 @every("mode", [nisa.dge_mode.hwdge, nisa.dge_mode.none])
 def test_an_offset_for_each_row_needs_software_descriptors(mode):
     with pytest.raises(KernelError, match="descriptors"):
-        launch(moved, (DATA, rows(1, 2), rows(3, 4), np.zeros_like(DATA)), {"dge_mode": mode})
+        launch(
+            moved,
+            (DATA, rows(1, 2), rows(3, 4), np.zeros_like(DATA)),
+            {"dge_mode": mode},
+        )

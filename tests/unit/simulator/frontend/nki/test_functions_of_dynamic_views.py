@@ -17,7 +17,10 @@ def test_the_trace_says_that_the_offset_is_read():
         nl.relu(x.select(1, index))
 
     event = launch(kernel, (DATA,)).trace.events[-1]
-    assert {(one.role, one.offset) for one in event.reads} == {("data", 3), ("index", 0)}
+    assert {(one.role, one.offset) for one in event.reads} == {
+        ("data", 3),
+        ("index", 0),
+    }
 
 
 def test_what_is_no_view_on_chip_is_refused():

@@ -39,7 +39,9 @@ def test_a_copy_by_tiles_with_remainders():
         for i in range(src_tiles.shape[0]):
             for j in range(src_tiles.shape[1]):
                 src_tile = src_tiles[i, j]
-                tile = nl.ndarray(src_tile.element_shape, dtype=src.dtype, buffer=nl.sbuf)
+                tile = nl.ndarray(
+                    src_tile.element_shape, dtype=src.dtype, buffer=nl.sbuf
+                )
                 nisa.dma_copy(dst=tile.data, src=src_tile.data)
                 nisa.dma_copy(dst=dst_tiles[i, j].data, src=tile.data)
         return dst
@@ -98,7 +100,9 @@ def test_blocks_group_tiles_and_tiles_show_them_again():
         inner = nl.tiles(block)
         assert isinstance(inner, nl.NkiTileGrid)
         assert facts(inner) == ((2, 2), (6, 14), (4, 8))
-        assert facts(nl.blocks(nl.tiles(src, tile_shape=(4, 8)), block_shape=(4, 1))) == (
+        assert facts(
+            nl.blocks(nl.tiles(src, tile_shape=(4, 8)), block_shape=(4, 1))
+        ) == (
             (1, 4),
             (14, 30),
             (16, 8),
@@ -162,7 +166,10 @@ def test_rows_of_tiles_share_partitions_on_chip_and_have_no_data():
 def test_an_allocation_takes_its_capacity_of_the_memory():
     def kernel(src):
         nl.alloc_tiles(
-            tile_shape=(128, 512), element_shape=(1280, 512), buffer=nl.psum, dtype=nl.float32
+            tile_shape=(128, 512),
+            element_shape=(1280, 512),
+            buffer=nl.psum,
+            dtype=nl.float32,
         )
         return src
 
@@ -202,7 +209,10 @@ REFUSED = {
         lambda: nl.tiles(nl.ndarray((4, 4, 4), nl.float32), tile_shape=(2, 2)),
         "all dimensions of a tensor on chip",
     ),
-    "an array": (lambda: nl.tiles(np.ones((4, 4)), tile_shape=(2, 2)), "takes a tensor or a grid"),
+    "an array": (
+        lambda: nl.tiles(np.ones((4, 4)), tile_shape=(2, 2)),
+        "takes a tensor or a grid",
+    ),
     "blocks of other dimensions": (
         lambda: nl.blocks(tile_grid(), block_shape=(2,)),
         "a block_shape with the dimensions of tile_shape",
@@ -211,7 +221,10 @@ REFUSED = {
     "too many indices": (lambda: tile_grid()[0, 0, 0], "one item for each coordinate"),
     "a step": (lambda: tile_grid()[::2], "slices without a step"),
     "a float": (lambda: tile_grid()[1.0], "was indexed with 1.0"),
-    "several remainders": (lambda: tile_grid().is_remainder, "is_remainder was asked of 4 tiles"),
+    "several remainders": (
+        lambda: tile_grid().is_remainder,
+        "is_remainder was asked of 4 tiles",
+    ),
     "a grid as an operand": (
         lambda: nisa.tensor_copy(nl.ndarray((32, 8), nl.float32), tile_grid()[0, 0]),
         ".data is its tensor",
@@ -219,7 +232,10 @@ REFUSED = {
     "other tiles than allocated": (
         lambda: nl.tiles(
             nl.alloc_tiles(
-                tile_shape=(4, 4), element_shape=(8, 8), buffer=nl.sbuf, dtype=nl.float32
+                tile_shape=(4, 4),
+                element_shape=(8, 8),
+                buffer=nl.sbuf,
+                dtype=nl.float32,
             ),
             tile_shape=(2, 2),
         ),

@@ -34,7 +34,13 @@ def run(compute, *arrays):
 
 @every(
     "commands, factor",
-    [((None,), 1), ((None, None), 2), ((False, False), 1), ((False, True), 2), ((False, None), 2)],
+    [
+        ((None,), 1),
+        ((None, None), 2),
+        ((False, False), 1),
+        ((False, True), 2),
+        ((False, None), 2),
+    ],
 )
 @every("dtype", ["bfloat16", "float32"])
 def test_a_product_is_scattered(commands, factor, dtype):
@@ -90,9 +96,12 @@ def test_an_mx_product_gathers_and_scatters():
     places = np.array([9, 0, 4, 2])
     result = run(mx_kernel, mx(PACKED), SCALES, index_of(CHOSEN), index_of(places))
     expected = np.zeros((8, 10))
-    expected[:, places] = np.einsum("pmk,pnk->mn", mx_values(np.arange(8)), mx_values(CHOSEN))
+    expected[:, places] = np.einsum(
+        "pmk,pnk->mn", mx_values(np.arange(8)), mx_values(CHOSEN)
+    )
     np.testing.assert_array_equal(
-        result.astype(np.float32), expected.astype(ml_dtypes.bfloat16).astype(np.float32)
+        result.astype(np.float32),
+        expected.astype(ml_dtypes.bfloat16).astype(np.float32),
     )
 
 
@@ -115,7 +124,9 @@ def by_two_indices():
     data, scale, index = mx_operands()
     other = nl.copy(index)
     result = nl.ndarray((8, 4), nl.float32, buffer=nl.psum)
-    nisa.nc_matmul_mx(result, data.indirect(index, 8), data, scale.indirect(other, 8), scale)
+    nisa.nc_matmul_mx(
+        result, data.indirect(index, 8), data, scale.indirect(other, 8), scale
+    )
 
 
 def in_a_tile():

@@ -86,18 +86,36 @@ def beside(x, column):
 @every(
     "use, kind, text",
     [
-        (lambda x, i: x.indirect(i.view(nl.int16)[:, 0:1], 17), ShapeError, "limit:    16"),
-        (lambda x, i: x.indirect(nl.copy(i, dtype=nl.float32)), DtypeError, "holds integers"),
+        (
+            lambda x, i: x.indirect(i.view(nl.int16)[:, 0:1], 17),
+            ShapeError,
+            "limit:    16",
+        ),
+        (
+            lambda x, i: x.indirect(nl.copy(i, dtype=nl.float32)),
+            DtypeError,
+            "holds integers",
+        ),
         (lambda x, i: x.indirect(i[0:8]), ShapeError, "the tensor's partitions"),
         (lambda x, i: x.indirect(5), BufferError, "an index in SBUF"),
         (lambda x, i: x[:, 0:10].indirect(i, 20), OutOfBoundsError, "offset"),
         (lambda x, i: beside(x, -1), OutOfBoundsError, "offset -1"),
         (lambda x, i: beside(x, 4), OutOfBoundsError, "offset 4"),
         (lambda x, i: x.indirect(i, 0), ShapeError, "at least one"),
-        (lambda x, i: x.indirect(i, 20)[:, 0:4], KernelError, "view is for instructions, has one"),
-        (lambda x, i: nisa.memset(x.indirect(i, 20), 0), KernelError, "memset takes no indirect"),
         (
-            lambda x, i: nisa.tensor_tensor(x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add),
+            lambda x, i: x.indirect(i, 20)[:, 0:4],
+            KernelError,
+            "view is for instructions, has one",
+        ),
+        (
+            lambda x, i: nisa.memset(x.indirect(i, 20), 0),
+            KernelError,
+            "memset takes no indirect",
+        ),
+        (
+            lambda x, i: nisa.tensor_tensor(
+                x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add
+            ),
             KernelError,
             "tensor_tensor takes no indirect view as data2",
         ),
@@ -108,7 +126,9 @@ def beside(x, column):
         ),
         (
             lambda x, i: nisa.activation(
-                nl.zeros((16, 24), nl.float32, nl.psum).indirect(i, 20), nl.exp, x[:, 0:20]
+                nl.zeros((16, 24), nl.float32, nl.psum).indirect(i, 20),
+                nl.exp,
+                x[:, 0:20],
             ),
             KernelError,
             "a scattered dst in SBUF on the Scalar Engine",
@@ -138,7 +158,9 @@ def test_index_and_tensor_begin_on_one_quadrant():
         if fits:
             run(compute, tall, index)
         else:
-            assert "a multiple of 32" in raised(KernelError, compute, tall, index, machine=TRN3)
+            assert "a multiple of 32" in raised(
+                KernelError, compute, tall, index, machine=TRN3
+            )
 
 
 def test_older_machines_have_no_indirection():

@@ -13,15 +13,26 @@ OTHER = np.array([[2**24, 2**24 + 1, 2**31 - 1, 2**31 - 2, 2**30, 5, 0, 7]], np.
 
 
 def wide(function):
-    return lambda x, y: function(x.astype(np.int64), y.astype(np.int64)).astype(np.int32)
+    return lambda x, y: function(x.astype(np.int64), y.astype(np.int64)).astype(
+        np.int32
+    )
 
 
 MEANING = {
     **{name: wide(getattr(np, name)) for name in ("add", "subtract", "multiply")},
-    **{name: wide(getattr(np, name)) for name in ("maximum", "minimum", "equal", "not_equal")},
+    **{
+        name: wide(getattr(np, name))
+        for name in ("maximum", "minimum", "equal", "not_equal")
+    },
     **{name: wide(getattr(np, name)) for name in ("greater", "greater_equal", "less")},
-    **{name: wide(getattr(np, name)) for name in ("less_equal", "logical_and", "logical_or")},
-    **{name: wide(getattr(np, name)) for name in ("logical_xor", "bitwise_and", "bitwise_xor")},
+    **{
+        name: wide(getattr(np, name))
+        for name in ("less_equal", "logical_and", "logical_or")
+    },
+    **{
+        name: wide(getattr(np, name))
+        for name in ("logical_xor", "bitwise_and", "bitwise_xor")
+    },
     "bitwise_or": wide(np.bitwise_or),
 }
 

@@ -8,7 +8,13 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
+from tests.unit.simulator.frontend.nki.kernels import (
+    on_nki_tiles,
+    raised,
+    stored,
+    tile,
+    values,
+)
 
 A = values(16, 8)
 B = values(16, 24, seed=1)
@@ -94,7 +100,9 @@ def test_a_bias_may_be_a_number_from_trn2_on():
 
     expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
     np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
-    assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
+    assert "activation takes bias as a vector" in raised(
+        KernelError, compute, A, machine=TRN1
+    )
 
 
 def test_a_value_that_is_not_there_has_an_index_of_all_ones():
@@ -132,21 +140,35 @@ def test_match_replace_pairs_duplicates_backwards():
 
 def test_instructions_return_handles_that_depend_on_each_other():
     def compute(x):
-        first, register, inner = nisa.memset(x, 1.0, name="first"), nisa.register_alloc(1), []
+        first, register, inner = (
+            nisa.memset(x, 1.0, name="first"),
+            nisa.register_alloc(1),
+            [],
+        )
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
-        second.depends_on(*[nisa.memset(x, 2.0) for _ in nl.affine_range(1)])  # is unrolled
+        second.depends_on(
+            *[nisa.memset(x, 2.0) for _ in nl.affine_range(1)]
+        )  # is unrolled
 
         def body(i):
-            inner.extend((nisa.memset(x, 2.0).depends_on(first), nisa.register_move(register, 1)))
+            inner.extend(
+                (nisa.memset(x, 2.0).depends_on(first), nisa.register_move(register, 1))
+            )
             one = nl.zeros((1, 1), nl.int32)
-            inner.extend((nisa.register_load(register, one), nisa.register_store(one, register)))
+            inner.extend(
+                (nisa.register_load(register, one), nisa.register_store(one, register))
+            )
 
         nl.fori_loop(0, 1, body)
         for producer in inner:
-            with pytest.raises(KernelError, match="depends_on takes producers of its own loop"):
+            with pytest.raises(
+                KernelError, match="depends_on takes producers of its own loop"
+            ):
                 second.depends_on(first, producer, kind=nisa.dependency.runtime)
-        nisa.register_move(register, 1).depends_on(*inner, kind=nisa.dependency.schedule)
+        nisa.register_move(register, 1).depends_on(
+            *inner, kind=nisa.dependency.schedule
+        )
         with pytest.raises(KernelError, match="depends_on got a NkiTensor"):
             second.depends_on(x)
         return x

@@ -78,10 +78,16 @@ HOLDERS = {
     "a dict": (lambda array: {"x": {"y": array}}, lambda got: got["x"]["y"]),
     "a named tuple": (lambda array: Pair(array, 2.0), lambda got: got.data),
     "a dataclass": (Plain, lambda got: got.data),
-    "a frozen dataclass": (lambda array: Frozen(None, (array,)), lambda got: got.parts[0]),
+    "a frozen dataclass": (
+        lambda array: Frozen(None, (array,)),
+        lambda got: got.parts[0],
+    ),
     "a frozen NKIObject": (FrozenObject, lambda got: got.data),
     "an NKIObject": (Object, lambda got: got.data),
-    "a dataclass in a dict": (lambda array: {"x": Plain(array)}, lambda got: got["x"].data),
+    "a dataclass in a dict": (
+        lambda array: {"x": Plain(array)},
+        lambda got: got["x"].data,
+    ),
 }
 
 
@@ -122,7 +128,18 @@ def test_an_array_of_any_strides_is_written_in_place(make):
     np.testing.assert_array_equal(array, A + 1)
 
 
-VALUES = [None, True, 3, 2.5, "text", Mode.EXACT, Level.LOW, (1, (2, None)), {"a": 1}, Bare(2)]
+VALUES = [
+    None,
+    True,
+    3,
+    2.5,
+    "text",
+    Mode.EXACT,
+    Level.LOW,
+    (1, (2, None)),
+    {"a": 1},
+    Bare(2),
+]
 
 
 @every("value", [*VALUES, np.float32(2), nl.bfloat16, len, Mode])
@@ -161,7 +178,9 @@ def result_of_tile(tile):
     return out
 
 
-def annotated(a: nt.tensor[99, 1], b: nl.ndarray, n: str, c: nl.NkiTensor = None) -> int:
+def annotated(
+    a: nt.tensor[99, 1], b: nl.ndarray, n: str, c: nl.NkiTensor = None
+) -> int:
     assert n == 3
     assert c is None
     return result_of(a), result_of(b)

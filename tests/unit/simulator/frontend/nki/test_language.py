@@ -16,7 +16,12 @@ from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
+from tests.unit.simulator.frontend.nki.kernels import (
+    on_nki_tiles,
+    raised,
+    stored,
+    values,
+)
 
 A = values(16, 24)
 B = values(16, 24, seed=1)
@@ -37,7 +42,11 @@ def test_tensors_like_another():
         zeros = nl.zeros_like(x)
         empty = nl.empty_like(x, dtype=nl.bfloat16, buffer=nl.sbuf)
         assert (zeros.shape, zeros.dtype, zeros.buffer) == ((4, 3), nl.int32, nl.psum)
-        assert (empty.shape, empty.dtype, empty.buffer) == ((4, 3), nl.bfloat16, nl.sbuf)
+        assert (empty.shape, empty.dtype, empty.buffer) == (
+            (4, 3),
+            nl.bfloat16,
+            nl.sbuf,
+        )
         return zeros
 
     assert (made(compute) == 0).all()
@@ -113,7 +122,9 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
 def test_tensors_in_hbm_that_overlap_share_what_they_hold(grid, start, shared):
     def kernel(data):
         first, second = (
-            nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(place,))
+            nl.ndarray(
+                (4, 4), nl.float32, buffer=nl.shared_hbm, name=name, address=(place,)
+            )
             for name, place in (("a", 0), ("b", start))
         )
         nisa.dma_copy(first, data)
@@ -136,7 +147,9 @@ def test_tile_sizes_are_the_machines(machine, sbuf):
         assert (size.gemm_stationary_fmax, size.gemm_moving_fmax) == (128, 512)
         assert size.bn_stats_fmax == 512
         assert size.sbuf_size_bytes == 128 * sbuf * 1024
-        assert size.sbuf_fmax_bytes == size.total_available_sbuf_size == size.sbuf_fmax * 4
+        assert (
+            size.sbuf_fmax_bytes == size.total_available_sbuf_size == size.sbuf_fmax * 4
+        )
         return nl.zeros((1, 1), nl.float32)
 
     made(compute, machine=machine)
@@ -186,9 +199,21 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.add(x, x[:, 0:2]), ShapeError, "broadcast(dim, size)"),
         (lambda x: nl.add(1, 2), KernelError, "two tiles, or a tile and a number"),
         (lambda x: nl.power(x, 2.0), NotModelledError, "known issues"),
-        (lambda x: nisa.activation(x, nl.prelu, x), NotModelledError, "use nisa.activate2"),
-        (lambda x: nl.average(x), KernelError, "nl.average is an operator for instructions"),
-        (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "a shape of 2 dimensions"),
+        (
+            lambda x: nisa.activation(x, nl.prelu, x),
+            NotModelledError,
+            "use nisa.activate2",
+        ),
+        (
+            lambda x: nl.average(x),
+            KernelError,
+            "nl.average is an operator for instructions",
+        ),
+        (
+            lambda x: nl.broadcast_to(x, (16, 2, 24)),
+            ShapeError,
+            "a shape of 2 dimensions",
+        ),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
         (lambda x: nl.no_such, AttributeError, "no_such"),
     ],
@@ -201,6 +226,15 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
 
 
 def test_each_function_is_an_operator_too():
-    names = ["add", "divide", "less", "exp", "gelu_apprx_sigmoid_dx", "floor", "sum", "average"]
+    names = [
+        "add",
+        "divide",
+        "less",
+        "exp",
+        "gelu_apprx_sigmoid_dx",
+        "floor",
+        "sum",
+        "average",
+    ]
     for name in names:
         assert getattr(nl, name).nki_name == name

@@ -51,7 +51,9 @@ IN_WORDS = {
     "a number for a member of an enumeration": lambda: nisa.dma_copy(
         nl.ndarray((2, 2), nl.float32), tile((2, 2)), dge_mode=3
     ),
-    "depends_on of a kind": lambda: nisa.NkiInstruction().depends_on(kind=nisa.dependency.runtime),
+    "depends_on of a kind": lambda: nisa.NkiInstruction().depends_on(
+        kind=nisa.dependency.runtime
+    ),
     "nisa.affine_select with offset third": lambda: selected(0, 1, tile((4, 4)), 0.0),
     "nisa.tensor_scalar_reduce without reduce_res": lambda: nisa.tensor_scalar_reduce(
         tile((2, 2)), tile((2, 2)), nl.add, 1.0, nl.add
@@ -93,7 +95,9 @@ def refusal(row, level):
     try:
         launch(jit(kernel), level=level)
     except (NkiError, AttributeError) as error:
-        found = re.search(rf"{re.escape(row)} exists (until|since) NKI \d\.\d", str(error))
+        found = re.search(
+            rf"{re.escape(row)} exists (until|since) NKI \d\.\d", str(error)
+        )
         return found and f"{found[0]} | {error.received} | {error.remedy}"
     return None
 
@@ -130,11 +134,15 @@ def test_without_a_level_all_exist_and_what_has_ended_warns(row):
     if ended is None:
         assert texts == []
     else:
-        assert any(text.startswith(f"{row} ended with NKI {ended}: ") for text in texts), texts
+        assert any(
+            text.startswith(f"{row} ended with NKI {ended}: ") for text in texts
+        ), texts
 
 
 def test_a_name_that_only_earlier_levels_had_says_what_became_of_it():
-    with pytest.raises(AttributeError, match=r"tensor_copy_dynamic_src'.*ended with NKI 0.4; use"):
+    with pytest.raises(
+        AttributeError, match=r"tensor_copy_dynamic_src'.*ended with NKI 0.4; use"
+    ):
         _ = nisa.tensor_copy_dynamic_src
     assert not hasattr(nisa, "tensor_copy_dynamic_dst")
 
@@ -162,7 +170,10 @@ def below(array):
         (lambda t: selected(0, 1, t, 0.0, nl.greater_equal), below),
         (lambda t: selected(0, 1, t, 0.0), lambda a: np.diag(np.diag(a))),
         (lambda t: t.reshape(new_shape=(4, 2, 2)), lambda a: a.reshape(4, 2, 2)),
-        (lambda t: moved(t, nl.ndarray((nl.par_dim(4), 4), nl.float32, buffer=None)), None),
+        (
+            lambda t: moved(t, nl.ndarray((nl.par_dim(4), 4), nl.float32, buffer=None)),
+            None,
+        ),
         (lambda t: moved(t, nl.ndarray((4, 4), nl.float32, buffer="sbuf")), None),
         (lambda t: dma(t, unique_indices=True), None),
         (lambda t: dma(t, dge_mode=1), None),
@@ -174,7 +185,9 @@ def test_an_idiom_of_an_earlier_level_does_what_it_did(make, expected):
     array = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
     with pytest.warns(LevelWarning, match="ended with NKI"):
         result = on_nki_tiles(make, array)
-    np.testing.assert_array_equal(result, array if expected is None else expected(array))
+    np.testing.assert_array_equal(
+        result, array if expected is None else expected(array)
+    )
 
 
 def moved(source, out):
@@ -191,7 +204,10 @@ def copied(source, **keywords):
 def test_a_copy_has_no_dtype_beside_that_of_its_dst():
     for plain in (False, True):
         with pytest.warns(LevelWarning), pytest.raises(DtypeError, match="dst's dtype"):
-            launch(jit(lambda: copied(nl.zeros((4, 4), nl.float32), dtype="int8")), plain=plain)
+            launch(
+                jit(lambda: copied(nl.zeros((4, 4), nl.float32), dtype="int8")),
+                plain=plain,
+            )
 
 
 def dma(source, **keywords):

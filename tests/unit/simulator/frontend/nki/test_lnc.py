@@ -65,7 +65,9 @@ def test_tensors_of_one_name_in_shared_hbm_are_the_same_in_both_programs():
         me = nl.program_id(0)
         parts = {}
         for name in ("x", "y") if me else ("y", "x"):  # in another order on each core
-            parts[name] = nl.ndarray((1, 4), nl.float32, buffer=nl.shared_hbm, name=name)
+            parts[name] = nl.ndarray(
+                (1, 4), nl.float32, buffer=nl.shared_hbm, name=name
+            )
         tile = nl.load(a[me : me + 1])
         nisa.dma_copy(parts["xy"[me]], tile)
         nisa.core_barrier(parts["x"], (0, 1))
@@ -128,8 +130,13 @@ def test_program_0_runs_up_to_its_first_wait():
 
 def test_the_trace_says_which_program_issued_what():
     trace = launch(swapped[2], (A,)).trace
-    assert [event.number for event in trace] == sorted({event.number for event in trace})
-    assert [event.program for event in trace if event.opcode == "core_barrier"] == [(1,), (0,)]
+    assert [event.number for event in trace] == sorted(
+        {event.number for event in trace}
+    )
+    assert [event.program for event in trace if event.opcode == "core_barrier"] == [
+        (1,),
+        (0,),
+    ]
     assert {event.program for event in trace} == {(0,), (1,)}
     for event in trace:
         assert [line.file for line in event.stack] == [__file__]
@@ -147,7 +154,11 @@ def test_the_loops_of_one_program_are_not_around_the_others_instructions():
             nisa.core_barrier(shared, (0, 1))
 
     trace = launch(kernel[2]).trace
-    assert [(e.program, len(e.loops)) for e in trace] == [((1,), 0), ((1,), 0), ((0,), 1)]
+    assert [(e.program, len(e.loops)) for e in trace] == [
+        ((1,), 0),
+        ((1,), 0),
+        ((0,), 1),
+    ]
 
 
 def test_each_program_has_on_chip_memories_of_its_own():
@@ -188,12 +199,17 @@ def two_pipes():
     [
         (uneven, ["program 0 has ended; program 1 waits in nisa.core_barrier of"]),
         (two_barriers, ["program 0 waits in", "program 1 waits in"]),
-        (two_pipes, ["program 0 waits in nisa.sendrecv with pipe_id=0", "pipe_id=1 at"]),
+        (
+            two_pipes,
+            ["program 0 waits in nisa.sendrecv with pipe_id=0", "pipe_id=1 at"],
+        ),
     ],
 )
 def test_a_deadlock_names_who_waits_where(kernel, parts):
     before = threading.active_count()
-    with pytest.raises(DeadlockError, match="meet at the same calls, equally often") as caught:
+    with pytest.raises(
+        DeadlockError, match="meet at the same calls, equally often"
+    ) as caught:
         launch(jit(kernel)[2])
     for part in parts:
         assert part in caught.value.received
@@ -233,7 +249,10 @@ def test_one_programs_error_ends_the_launch_and_leaves_nothing_behind(guilty):
 
 
 def barrier(**changed):
-    given = {"data": nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm), "cores": (0, 1)}
+    given = {
+        "data": nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm),
+        "cores": (0, 1),
+    }
     nisa.core_barrier(**{**given, **changed})
 
 
@@ -263,15 +282,31 @@ GPSIMD = {"dma_engine": dma_engine.gpsimd_dma}
         ),
         (lambda: exchange(send_to_rank=2), KernelError, "sends to a core"),
         (lambda: exchange(recv_from_rank=-1), KernelError, "receives from a core"),
-        (lambda: exchange(send_to_rank=nl.program_id(0)), KernelError, "each core sends to the"),
-        (lambda: exchange(dst=nl.zeros((2, 5), nl.float32)), ShapeError, "operands of one shape"),
-        (lambda: exchange(dst=nl.zeros((2, 4), nl.int32)), DtypeError, "src and dst of one dtype"),
+        (
+            lambda: exchange(send_to_rank=nl.program_id(0)),
+            KernelError,
+            "each core sends to the",
+        ),
+        (
+            lambda: exchange(dst=nl.zeros((2, 5), nl.float32)),
+            ShapeError,
+            "operands of one shape",
+        ),
+        (
+            lambda: exchange(dst=nl.zeros((2, 4), nl.int32)),
+            DtypeError,
+            "src and dst of one dtype",
+        ),
         (
             lambda: exchange(dst=nl.zeros((2, 4), nl.float32, buffer=nl.psum)),
             BufferError,
             "dst in sbuf",
         ),
-        (lambda: exchange(size=4 + nl.program_id(0)), ShapeError, "both cores of a sendrecv"),
+        (
+            lambda: exchange(size=4 + nl.program_id(0)),
+            ShapeError,
+            "both cores of a sendrecv",
+        ),
         (lambda: exchange(size=257, **GPSIMD), LimitError, "1028 bytes"),
         (lambda: exchange(nl.bfloat16, 257, **GPSIMD), LimitError, "514 bytes"),
         (lambda: exchange(nl.int8, 257, **GPSIMD), LimitError, "257 bytes"),
@@ -296,7 +331,9 @@ def test_the_most_that_gpsimd_moves(dtype):
         return out
 
     received = np.asarray(kernel[2]()).astype(np.float32)
-    np.testing.assert_array_equal(received, np.repeat([[2], [2], [1], [1]], 256, axis=1))
+    np.testing.assert_array_equal(
+        received, np.repeat([[2], [2], [1], [1]], 256, axis=1)
+    )
 
 
 @every("call", [barrier, exchange])
@@ -326,7 +363,9 @@ def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
 
     result = launch(kernel, (A,), grid=(2,))
     np.testing.assert_array_equal(result.outputs[0], A)
-    stores = [e.program for e in result.trace.events if e.writes[0].allocation.space.is_hbm]
+    stores = [
+        e.program for e in result.trace.events if e.writes[0].allocation.space.is_hbm
+    ]
     assert stores == [(0,), (1,), (0,), (1,)]
 
 
@@ -395,7 +434,9 @@ def test_sendrecv_sends_what_was_written_of_a_tile(rows):
         return out
 
     if rows == 1:
-        np.testing.assert_array_equal(launch(kernel, (A,), grid=(2,)).outputs[0], A[::-1])
+        np.testing.assert_array_equal(
+            launch(kernel, (A,), grid=(2,)).outputs[0], A[::-1]
+        )
     else:
         with pytest.raises(UnwrittenError, match=r"sent by core \d at"):
             launch(kernel, (A,), grid=(2,))
@@ -417,7 +458,9 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
         nisa.dma_copy(out[me : me + 1], row)
         return out
 
-    with pytest.warns(BarrierWarning, match="data in sbuf, which the cores do not share"):
+    with pytest.warns(
+        BarrierWarning, match="data in sbuf, which the cores do not share"
+    ):
         result = launch(kernel, (A,), grid=(2,))
     np.testing.assert_array_equal(result.outputs[0], A[::-1])
 
@@ -445,7 +488,9 @@ def test_an_interrupt_ends_the_programs_at_their_next_instruction():
         for number in range(500_000):
             nisa.memset(tile, 1)
             issued.append(number)
-            if number == 10:  # as a terminal does: the thread that waits for the programs gets it
+            if (
+                number == 10
+            ):  # as a terminal does: the thread that waits for the programs gets it
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     # A job in the background of a shell, such as a run of CI, inherits that it ignores interrupts.

@@ -52,14 +52,19 @@ MISUSES = {
         "\n  limit:    0 to 14\n",
     ),
     "a row before the first that fits": (
-        lambda: nl.load(hbm(16, 8).ap([[8, 2], [1, 8]], 16, scalar_offset=register(-3))),
+        lambda: nl.load(
+            hbm(16, 8).ap([[8, 2], [1, 8]], 16, scalar_offset=register(-3))
+        ),
         "\n  limit:    0 to 12\n",
     ),
     "a pattern that fits at no offset": (
         lambda: nl.load(hbm(4, 8).ap([[8, 8], [1, 8]], scalar_offset=register(0))),
         "\n  limit:    no offset fits\n",
     ),
-    "an index before the first": (lambda: tile((4, 8))[0, -9], "\n  limit:    -8 to 7\n"),
+    "an index before the first": (
+        lambda: tile((4, 8))[0, -9],
+        "\n  limit:    -8 to 7\n",
+    ),
     "None as an index": (
         lambda: tile((4, 1))[:, None],
         "remedy:   insert a dimension with tensor.expand_dim(1)",
@@ -79,7 +84,11 @@ MISUSES = {
             ("nc_matmul", lambda: nisa.nc_matmul(tile((4, 8)), tile((4, 8))), "psum"),
             ("nc_transpose", lambda: nisa.nc_transpose(tile((4, 8))), "psum"),
             ("tensor_copy", lambda: nisa.tensor_copy(tile((4, 8))), "sbuf"),
-            ("activation", lambda: nisa.activation(nl.exp, tile((4, 8)), scale=2.0), "sbuf"),
+            (
+                "activation",
+                lambda: nisa.activation(nl.exp, tile((4, 8)), scale=2.0),
+                "sbuf",
+            ),
             ("reciprocal", lambda: nisa.reciprocal(data=tile((4, 8))), "sbuf"),
             (
                 "tensor_scalar",
@@ -89,15 +98,24 @@ MISUSES = {
             ("iota", lambda: nisa.iota([[1, 8]]), "sbuf"),
         )
     },
-    "memset of a shape": (lambda: nisa.memset((4, 8), 0.0), "remedy:   make it first, with nl.nd"),
+    "memset of a shape": (
+        lambda: nisa.memset((4, 8), 0.0),
+        "remedy:   make it first, with nl.nd",
+    ),
     # NkiTensor: indexing and views
-    "slice with a step of 0": (lambda: wide(8).slice(1, 0, 4, 0), "a slice has the step 0"),
+    "slice with a step of 0": (
+        lambda: wide(8).slice(1, 0, 4, 0),
+        "a slice has the step 0",
+    ),
     "select of no dimension": (lambda: wide(8).select(2, 0), "dimension 2 of 2"),
     "vector_select by two columns": (
         lambda: hbm(4, 8).vector_select(0, offsets(4, 2)),
         "2 offsets in each partition",
     ),
-    "permute by half the dimensions": (lambda: tile((4, 8, 2)).permute((0, 1, 1)), "(0, 1, 1)"),
+    "permute by half the dimensions": (
+        lambda: tile((4, 8, 2)).permute((0, 1, 1)),
+        "(0, 1, 1)",
+    ),
     "flatten_dims of a slice": (
         lambda: tile((4, 8, 4))[:, :, 0:2].flatten_dims(1, 2),
         "contiguous",
@@ -110,13 +128,31 @@ MISUSES = {
     # memories
     "a tensor without a dtype": (lambda: nl.ndarray((4, 8)), "'dtype'"),
     # functions of nki.language
-    "a sum of an inner axis": (lambda: nl.sum(tile((4, 8, 2)), 1), "the last consecutive axes"),
-    "nl.store of PSUM": (lambda: nl.store(hbm(4, 8), tile((4, 8), buffer=PSUM)), "value in psum"),
-    "device_print of PSUM": (lambda: nl.device_print("a", wide(8, PSUM)), "tensor in psum"),
-    "two seeds": (lambda: nl.random_seed(tile((2, 1), nl.int32)), "a tensor of 2 elements"),
+    "a sum of an inner axis": (
+        lambda: nl.sum(tile((4, 8, 2)), 1),
+        "the last consecutive axes",
+    ),
+    "nl.store of PSUM": (
+        lambda: nl.store(hbm(4, 8), tile((4, 8), buffer=PSUM)),
+        "value in psum",
+    ),
+    "device_print of PSUM": (
+        lambda: nl.device_print("a", wide(8, PSUM)),
+        "tensor in psum",
+    ),
+    "two seeds": (
+        lambda: nl.random_seed(tile((2, 1), nl.int32)),
+        "a tensor of 2 elements",
+    ),
     "a number assigned to HBM": (lambda: hbm(4, 8).__setitem__(..., 2.0), "float 2.0"),
-    "no dimensions to permute": (lambda: wide(8).permute(0), "dims (0,) for 2 dimensions"),
-    "a number for names": (lambda: wide(8).rearrange(16, ("a", "b")), "not made of names"),
+    "no dimensions to permute": (
+        lambda: wide(8).permute(0),
+        "dims (0,) for 2 dimensions",
+    ),
+    "a number for names": (
+        lambda: wide(8).rearrange(16, ("a", "b")),
+        "not made of names",
+    ),
     "scales in a tensor": (
         lambda: nisa.dma_compute(hbm(4, 8), [wide(8)], nl.add, scales=wide(8)),
         "a NkiTensor as scales",
@@ -125,27 +161,39 @@ MISUSES = {
         lambda: nisa.dma_compute(hbm(4, 8), [wide(8)], nl.add, scales=[wide(8)]),
         "a list as scales",
     ),
-    "more than NumPy can name": (lambda: hbm(2**62), "fits the memory of this computer"),
+    "more than NumPy can name": (
+        lambda: hbm(2**62),
+        "fits the memory of this computer",
+    ),
     # instructions
     "tensor_scalar on the GpSimd Engine": (
-        lambda: nisa.tensor_scalar(wide(8), wide(8), nl.add, 1.0, engine=nisa.engine.gpsimd),
+        lambda: nisa.tensor_scalar(
+            wide(8), wide(8), nl.add, 1.0, engine=nisa.engine.gpsimd
+        ),
         "for rsqrt only",
     ),
     "an operand of a unary operator": (
-        lambda: nisa.tensor_scalar(wide(8), wide(8), nl.add, 1.0, op1=nl.abs, operand1=2.0),
+        lambda: nisa.tensor_scalar(
+            wide(8), wide(8), nl.add, 1.0, op1=nl.abs, operand1=2.0
+        ),
         "None or 0 as operand1",
     ),
     "max8 of four dimensions": (
         lambda: nisa.max8(wide(8), tile((4, 2, 2, 8))),
         "in up to 3 dimensions",
     ),
-    "max8 into three": (lambda: nisa.max8(tile((4, 2, 4)), wide(8)), "dst is [partitions, 8]"),
+    "max8 into three": (
+        lambda: nisa.max8(tile((4, 2, 4)), wide(8)),
+        "dst is [partitions, 8]",
+    ),
     "a pattern that is too long": (
         lambda: nisa.iota(tile((4, 15), nl.int32), [[1, 16]]),
         "1 dimensions and 16 elements",
     ),
     "descriptors from the Vector Engine's queue": (
-        lambda: nisa.dma_copy(wide(8), wide(8), dge_mode=HWDGE, engine=nisa.engine.vector),
+        lambda: nisa.dma_copy(
+            wide(8), wide(8), dge_mode=HWDGE, engine=nisa.engine.vector
+        ),
         "nisa.engine.sync, nisa.engine.scalar",
     ),
     "more sources than a DMA adds": (
@@ -176,32 +224,54 @@ def test_a_misuse_is_one_error_that_has_the_line(name):
 
 
 FLAGSHIPS = {
-    "a register's value was asked for: range() or an index": lambda: wide(8)[:, register() : 4],
-    "a register's value was asked for: if, while, and, or, not": lambda: 1 if register() else 2,
-    "a register's value was asked for: arithmetic": lambda: nl.fori_loop(0, 2, lambda i: i * 2),
+    "a register's value was asked for: range() or an index": lambda: wide(8)[
+        :, register() : 4
+    ],
+    "a register's value was asked for: if, while, and, or, not": lambda: (
+        1 if register() else 2
+    ),
+    "a register's value was asked for: arithmetic": lambda: nl.fori_loop(
+        0, 2, lambda i: i * 2
+    ),
     "a register's value was asked for: a comparison": lambda: register() == 3,
     "a slice has the step -1": lambda: wide(8)[:, ::-1],
     "an access left its tensor: index 8 of 8 elements": lambda: wide(8)[:, 8],
-    "an access left its tensor: elements 4 to 11 of 8 elements": lambda: wide(8)[:, 4:12],
+    "an access left its tensor: elements 4 to 11 of 8 elements": lambda: wide(8)[
+        :, 4:12
+    ],
     "2 dimensions were indexed by [0, 0, 0]": lambda: wide(8)[0, 0, 0],
     "a tensor was indexed with a float": lambda: wide(8)[:, 1.5],
-    "permute was to move dimension 1 to the partitions": lambda: wide(8).permute((1, 0)),
+    "permute was to move dimension 1 to the partitions": lambda: wide(8).permute(
+        (1, 0)
+    ),
     "reshape was to make 32 elements 36": lambda: wide(8).reshape((4, 9)),
-    "reshape would move or resize the partition dimension": lambda: wide(8).reshape((8, 4)),
+    "reshape would move or resize the partition dimension": lambda: wide(8).reshape(
+        (8, 4)
+    ),
     "an access pattern left its tensor: elements 0 to 8 of a partition": (
         lambda: nl.copy(wide(8).ap([[8, 4], [1, 9]]))
     ),
     "an access pattern on chip has the first stride 16, not 8": (
         lambda: wide(8).ap([[16, 2], [1, 8]])
     ),
-    "nl.ndarray was to make a tile of 129 partitions": lambda: nl.ndarray((129, 2), nl.float32),
-    "a tile has 400000 bytes a partition in sbuf": lambda: nl.ndarray((4, 100000), nl.float32),
+    "nl.ndarray was to make a tile of 129 partitions": lambda: nl.ndarray(
+        (129, 2), nl.float32
+    ),
+    "a tile has 400000 bytes a partition in sbuf": lambda: nl.ndarray(
+        (4, 100000), nl.float32
+    ),
     "nl.add got tiles of different sizes": lambda: nl.add(wide(8), tile((4, 2))),
     "a tile was used as a NumPy array or a number": lambda: np.sum(wide(8)),
-    "a kernel called a function of the other dialect": lambda: classic.zeros((4, 8), np.float32),
-    "tensor_copy's dst has the shape [5, 8]": lambda: nisa.tensor_copy(tile((5, 8)), wide(8)),
+    "a kernel called a function of the other dialect": lambda: classic.zeros(
+        (4, 8), np.float32
+    ),
+    "tensor_copy's dst has the shape [5, 8]": lambda: nisa.tensor_copy(
+        tile((5, 8)), wide(8)
+    ),
     "tensor_copy got dst in hbm": lambda: nisa.tensor_copy(hbm(4, 8), wide(8)),
-    "dma_copy got src and dst of 36 and 32 elements": lambda: nisa.dma_copy(hbm(4, 8), wide(9)),
+    "dma_copy got src and dst of 36 and 32 elements": lambda: nisa.dma_copy(
+        hbm(4, 8), wide(9)
+    ),
     "nc_matmul got 4 and 8 partitions": (
         lambda: nisa.nc_matmul(tile((8, 8), buffer=PSUM), wide(8), tile((8, 8)))
     ),
@@ -222,7 +292,10 @@ def test_a_headline(headline):
 
 
 def test_a_kernel_returns_tensors_in_hbm():
-    for returned, text in ((lambda: tile((2, 2)), "a tile that is on chip"), (lambda: 5, "int 5")):
+    for returned, text in (
+        (lambda: tile((2, 2)), "a tile that is on chip"),
+        (lambda: 5, "int 5"),
+    ):
         with pytest.raises(NkiError, match=text):
             simulate(lambda make=returned: make())()
 

@@ -98,7 +98,9 @@ def test_mx_operands_from_the_host_and_from_the_vector_engine():
     packed = np.ascontiguousarray(left).view(np.uint32)[..., 0]
     result = launch(mx_matmul, [packed, scale, right], machine=TRN3).outputs[0]
     product = np.einsum(
-        "pif,pjf->ij", left.astype(np.float32), right.astype(np.float32).reshape(128, 10, 4)
+        "pif,pjf->ij",
+        left.astype(np.float32),
+        right.astype(np.float32).reshape(128, 10, 4),
     )
     assert_array_equal(result, 2 * 2 * product)
 
@@ -126,13 +128,19 @@ def activated():
 
 
 def quantized():
-    packed, scale = (nl.ndarray((32, 4), kind) for kind in (nl.float8_e4m3fn_x4, nl.uint8))
+    packed, scale = (
+        nl.ndarray((32, 4), kind) for kind in (nl.float8_e4m3fn_x4, nl.uint8)
+    )
     nisa.quantize_mx(packed, tile((32, 16), nl.bfloat16), scale)
 
 
 @every(
     "body, since",
-    [(activated, "0.4"), (lambda: nl.abs_max(tile((4, 4)), 1.0), "0.4"), (quantized, "0.5")],
+    [
+        (activated, "0.4"),
+        (lambda: nl.abs_max(tile((4, 4)), 1.0), "0.4"),
+        (quantized, "0.5"),
+    ],
 )
 def test_a_level_before_has_not_the_name(body, since):
     assert at_level(None, body) is None

@@ -122,7 +122,9 @@ def test_dataclasses_objects_enums_and_tuples_are_passed_through():
         assert options.note is None
         assert names == ("x", {"y": 1})
         assert config.weights.shape == (2, 4)
-        return scaled(config.weights, config.mode.value), scaled(arrays[1], options.factor)
+        return scaled(config.weights, config.mode.value), scaled(
+            arrays[1], options.factor
+        )
 
     config = Config(Mode.DOUBLE, A)
     first, second = simulate(kernel)(config, Options(), (A, A + 1), ("x", {"y": 1}))
@@ -189,12 +191,16 @@ def test_an_unknown_target_says_which_there_are(monkeypatch):
 def test_the_decorator_of_earlier_levels_names_the_machine(monkeypatch):
     kernel = jit(scaled, platform_target="trn1")
     for one in (kernel, kernel[1], jit(platform_target="inf2")(scaled)):
-        with pytest.warns(LevelWarning, match="platform_target ended with NKI 0.3: use NEURON_PLA"):
+        with pytest.warns(
+            LevelWarning, match="platform_target ended with NKI 0.3: use NEURON_PLA"
+        ):
             assert launch(one, [A]).trace.machine == "trn1"
     with pytest.raises(LevelError, match=r"at level 0\.3") as error:
         launch(kernel, [A], level="0.3")
     assert error.value.location.text == 'kernel = jit(scaled, platform_target="trn1")'
-    with pytest.raises(KernelError, match="platform_target is trn9, which is not modelled"):
+    with pytest.raises(
+        KernelError, match="platform_target is trn9, which is not modelled"
+    ):
         launch(jit(scaled, platform_target="trn9"), [A])
     monkeypatch.setenv(TARGET_VARIABLE, "trn3")
     assert kernel.machine is TRN3
@@ -326,7 +332,9 @@ def test_modules_that_public_code_imports_from():
         from nki.simulator import simulate_kernel
 
         assert NkiTensor is nl.NkiTensor
-        np.testing.assert_array_equal(simulate_kernel(jit(scaled), (A,), {"factor": 3.0}), A * 3)
+        np.testing.assert_array_equal(
+            simulate_kernel(jit(scaled), (A,), {"factor": 3.0}), A * 3
+        )
 
         def programs(a):
             return scaled(a, float(nl.num_programs()))

@@ -26,7 +26,9 @@ def strided(pattern, offset=0):
     counts = [n for _, n in pattern]
     result = np.empty(counts, np.float32)
     for place in np.ndindex(*counts):
-        result[place] = FLAT[offset + sum(i * s for i, (s, _) in zip(place, pattern, strict=True))]
+        result[place] = FLAT[
+            offset + sum(i * s for i, (s, _) in zip(place, pattern, strict=True))
+        ]
     return result
 
 
@@ -66,15 +68,35 @@ def test_a_pattern_addresses_storage_whatever_the_view():
 @every(
     "compute, kind, text",
     [
-        (lambda x: x.ap([[64, 8], [1, 32]]), nisa.NkiValidationError, "partition stride 64"),
+        (
+            lambda x: x.ap([[64, 8], [1, 32]]),
+            nisa.NkiValidationError,
+            "partition stride 64",
+        ),
         (lambda x: x.ap([[32, 17], [1, 32]]), OutOfBoundsError, "partitions 0 to 16"),
-        (lambda x: x.ap([[32, 8], [1, 32]], 9 * 32), OutOfBoundsError, "partitions 9 to 16"),
-        (lambda x: x.ap([[32, 16], [1, 33]]), OutOfBoundsError, "elements 0 to 32 of a"),
-        (lambda x: x.ap([[32, 15], [1, 32]], 1), OutOfBoundsError, "elements 1 to 32 of a"),
+        (
+            lambda x: x.ap([[32, 8], [1, 32]], 9 * 32),
+            OutOfBoundsError,
+            "partitions 9 to 16",
+        ),
+        (
+            lambda x: x.ap([[32, 16], [1, 33]]),
+            OutOfBoundsError,
+            "elements 0 to 32 of a",
+        ),
+        (
+            lambda x: x.ap([[32, 15], [1, 32]], 1),
+            OutOfBoundsError,
+            "elements 1 to 32 of a",
+        ),
         (lambda x: x.ap([[32, 16], [-1, 3]], 1), OutOfBoundsError, "elements -1 to 1"),
         (lambda x: x.ap([[32, 16], [1, 0]]), ShapeError, "at least 1"),
         (lambda x: x.ap([32, 16]), KernelError, "a list of [stride, count]"),
-        (lambda x: x[:, 8:].ap([[32, 16], [1, 4]], offset=0), KernelError, "whole tensor"),
+        (
+            lambda x: x[:, 8:].ap([[32, 16], [1, 4]], offset=0),
+            KernelError,
+            "whole tensor",
+        ),
         (
             lambda x: x.ap([[32, 16], [1, 4]], scalar_offset=x, vector_offset=x),
             KernelError,
@@ -144,13 +166,21 @@ def dma(source, shape, **options):
         (lambda x, i: x.vector_select(0, i)[0], KernelError, "stays whole"),
         (lambda x, i: x.vector_select(1, i), ShapeError, "dimension 0"),
         (lambda x, i: x.select(0, i), ShapeError, "one element in SBUF"),
-        (lambda x, i: x.ap([[32, 5], [1, 32]], vector_offset=i), ShapeError, "4 offsets for 5"),
+        (
+            lambda x, i: x.ap([[32, 5], [1, 32]], vector_offset=i),
+            ShapeError,
+            "4 offsets for 5",
+        ),
         (
             lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=1),
             KernelError,
             "takes indirect_dim 0",
         ),
-        (lambda x, i: x.ap([[32, 4]], scalar_offset=i, indirect_dim=2), ShapeError, "0 to 1"),
+        (
+            lambda x, i: x.ap([[32, 4]], scalar_offset=i, indirect_dim=2),
+            ShapeError,
+            "0 to 1",
+        ),
     ],
 )
 def test_a_wrong_dynamic_view_is_an_error(source, kind, text):
@@ -194,7 +224,9 @@ def test_a_pattern_beyond_the_end_that_nobody_uses_is_no_error():
         lambda part, t: nisa.dma_copy(t, part),
         lambda part, t: part[0:4],
         lambda part, t: part.permute((0, 1)),
-        lambda part, t: nisa.nc_matmul(nl.ndarray((4, 4), nl.float32, buffer=nl.psum), part, t),
+        lambda part, t: nisa.nc_matmul(
+            nl.ndarray((4, 4), nl.float32, buffer=nl.psum), part, t
+        ),
     ],
 )
 def test_its_use_is_an_error_at_the_line_of_the_pattern(use):
@@ -204,6 +236,8 @@ def test_its_use_is_an_error_at_the_line_of_the_pattern(use):
         use(part, t)
         return t
 
-    with pytest.raises(OutOfBoundsError, match="elements 8 to 32 of a partition") as caught:
+    with pytest.raises(
+        OutOfBoundsError, match="elements 8 to 32 of a partition"
+    ) as caught:
         on_nki_tiles(compute, DATA)
     assert "# the line" in caught.value.location.text

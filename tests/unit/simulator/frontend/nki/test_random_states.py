@@ -55,16 +55,36 @@ def words_of(count, dtype=nl.uint32):
 @every(
     "compute, machine, error, text",
     [
-        (lambda: nisa.rand_set_state(words_of(6)), TRN1, KernelError, "needs NeuronCore-v3"),
+        (
+            lambda: nisa.rand_set_state(words_of(6)),
+            TRN1,
+            KernelError,
+            "needs NeuronCore-v3",
+        ),
         (
             lambda: nisa.rand_set_state(words_of(24), VECTOR),
             None,
             KernelError,
             "runs on the engines",
         ),
-        (lambda: nisa.rand_set_state(words_of(24)), None, ShapeError, "src_seeds of shape [4, 6]"),
-        (lambda: nisa.rand_get_state(words_of(6, nl.int32)), None, DtypeError, "uint32"),
-        (lambda: nisa.set_rng_seed(words_of(2)), None, ShapeError, "src_seeds of one element"),
+        (
+            lambda: nisa.rand_set_state(words_of(24)),
+            None,
+            ShapeError,
+            "src_seeds of shape [4, 6]",
+        ),
+        (
+            lambda: nisa.rand_get_state(words_of(6, nl.int32)),
+            None,
+            DtypeError,
+            "uint32",
+        ),
+        (
+            lambda: nisa.set_rng_seed(words_of(2)),
+            None,
+            ShapeError,
+            "src_seeds of one element",
+        ),
     ],
 )
 def test_misuse(compute, machine, error, text):

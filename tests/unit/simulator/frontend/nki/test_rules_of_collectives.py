@@ -63,12 +63,16 @@ def as_it_is(name):
 
 def on_chip(name):
     into = destination(name, (4, 2))
-    return arguments(name, [tensor((4, 2), buffer=nl.sbuf)], [tensor(into, buffer=nl.sbuf)])
+    return arguments(
+        name, [tensor((4, 2), buffer=nl.sbuf)], [tensor(into, buffer=nl.sbuf)]
+    )
 
 
 def three_dimensions_on_chip(name):
     into = destination(name, (4, 2, 2))
-    return arguments(name, [tensor((4, 2, 2), buffer=nl.sbuf)], [tensor(into, buffer=nl.sbuf)])
+    return arguments(
+        name, [tensor((4, 2, 2), buffer=nl.sbuf)], [tensor(into, buffer=nl.sbuf)]
+    )
 
 
 def three_dimensions_in_hbm(name):
@@ -226,5 +230,9 @@ def test_trn3_has_priorities(name):
 
 
 def test_the_table_has_each_collective():
-    others = {"ReplicaGroup", "rank_id", "collective_permute_implicit_current_processing_rank_id"}
+    others = {
+        "ReplicaGroup",
+        "rank_id",
+        "collective_permute_implicit_current_processing_rank_id",
+    }
     assert set(ncc.NAMES) - others == ALL

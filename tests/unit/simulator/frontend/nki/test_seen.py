@@ -139,7 +139,9 @@ def test_what_was_seen_to_run_does_so_with_a_note():
             with pytest.warns(RuleWarning):
                 result = launch(jit(kernel), [array], plain=plain)
             assert result.notes, name
-            np.testing.assert_array_equal(result.outputs[0], expected, err_msg=f"{name}, {plain}")
+            np.testing.assert_array_equal(
+                result.outputs[0], expected, err_msg=f"{name}, {plain}"
+            )
             with pytest.raises(NkiError) as caught:
                 launch(jit(kernel), [array], plain=plain, strictness="documented")
             assert caught.value.location.file == __file__, name
@@ -265,7 +267,10 @@ RELAXED = {
     "partitions that repeat": (rows_and_columns, A[:, 0, :1] * A[:1, 0]),
     "operands in HBM": (added_from_hbm, A[:, 0] + A[:, 1] + A[:, 0, :1]),
     "a product of 2,048 columns": (wide_product, A[:, :, 0].T @ A[:, 0]),
-    "a tile of twice PSUM": (more_than_psum, np.concatenate([A[:, :1] * 0, A[:, 1:]], axis=1)),
+    "a tile of twice PSUM": (
+        more_than_psum,
+        np.concatenate([A[:, :1] * 0, A[:, 1:]], axis=1),
+    ),
 }
 
 
@@ -277,7 +282,8 @@ def test_what_aws_simulator_takes_and_its_compiler_does_not(name, plain):
         launch(jit(kernel), [A.copy()], plain=plain)
     with pytest.warns(RuleWarning):
         result, again = (
-            launch(jit(kernel), [A.copy()], plain=plain, strictness="relaxed") for _ in range(2)
+            launch(jit(kernel), [A.copy()], plain=plain, strictness="relaxed")
+            for _ in range(2)
         )
     np.testing.assert_allclose(result.outputs[0], expected, rtol=1e-6)
     assert result.notes
@@ -320,7 +326,9 @@ def test_a_number_beyond_64_bits_saturates():
         return made
 
     for plain in (False, True):
-        assert launch(jit(kernel), plain=plain).outputs[0].tolist() == [[2**32 - 1] * 2 + [0]]
+        assert launch(jit(kernel), plain=plain).outputs[0].tolist() == [
+            [2**32 - 1] * 2 + [0]
+        ]
 
 
 def test_a_loop_is_like_pythons_range():
@@ -344,7 +352,9 @@ def test_registers_that_nothing_has_read_are_read_although_a_reduce_op_stands_th
         command = nisa.reduce_cmd.reset_reduce
         for half in range(2):
             part = tile[:, 15 * half : 15 * half + 15]
-            nisa.activation(copied[:, 0:15], nl.copy, part, reduce_op=nl.add, reduce_cmd=command)
+            nisa.activation(
+                copied[:, 0:15], nl.copy, part, reduce_op=nl.add, reduce_cmd=command
+            )
             command = nisa.reduce_cmd.reduce
         nisa.activation(copied, nl.copy, tile, reduce_op=nl.add, reduce_res=total)
         made = out((4, 1))
@@ -354,4 +364,6 @@ def test_registers_that_nothing_has_read_are_read_although_a_reduce_op_stands_th
     for plain in (False, True):
         result = launch(jit(kernel), [WHOLE], plain=plain)
         assert result.notes == ()
-        np.testing.assert_array_equal(result.outputs[0], WHOLE.sum(axis=1, keepdims=True))
+        np.testing.assert_array_equal(
+            result.outputs[0], WHOLE.sum(axis=1, keepdims=True)
+        )

@@ -6,13 +6,24 @@ import re
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
+from difftest.simulator import (
+    KernelError,
+    NkiError,
+    OutOfBoundsError,
+    ShapeError,
+    launch,
+)
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.tensor import TruthWarning
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, values
+from tests.unit.simulator.frontend.nki.kernels import (
+    on_nki_tiles,
+    raised,
+    stored,
+    values,
+)
 
 
 def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
@@ -48,7 +59,8 @@ def test_ranks_on_chip(key, shape):
 
 
 @every(
-    "key, shape", [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))]
+    "key, shape",
+    [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))],
 )
 def test_ranks_in_hbm(key, shape):
     assert shapes(lambda t: t[key].shape, buffer=nl.hbm) == shape
@@ -159,7 +171,9 @@ def test_the_error_for_a_view_of_no_elements_says_where_it_was_made():
 
     with pytest.raises(KernelError) as error:
         launch(kernel, [values(4, 2)])
-    assert re.search(r"\[0, 2\] without elements, made at test_tensor.py:\d+", str(error.value))
+    assert re.search(
+        r"\[0, 2\] without elements, made at test_tensor.py:\d+", str(error.value)
+    )
     with pytest.raises(KernelError, match="returned"):
         launch(jit(lambda x: x[2:2]), [values(4, 2)])
 
@@ -179,7 +193,10 @@ DATA = np.arange(4 * 24, dtype=np.float32).reshape(4, 2, 3, 4)
 
 VIEWS = {
     "slice": (lambda t: t.slice(2, 1, 3), lambda a: a[:, :, 1:3]),
-    "slice with a step": (lambda t: t.slice(dim=3, start=0, end=4, step=2), lambda a: a[..., ::2]),
+    "slice with a step": (
+        lambda t: t.slice(dim=3, start=0, end=4, step=2),
+        lambda a: a[..., ::2],
+    ),
     "select": (lambda t: t.select(1, 1), lambda a: a[:, 1]),
     "select from the end": (lambda t: t.select(-1, 2), lambda a: a[..., 2]),
     "permute": (lambda t: t.permute((0, 3, 1, 2)), lambda a: a.transpose(0, 3, 1, 2)),
@@ -197,14 +214,22 @@ VIEWS = {
         lambda a: a[..., 1:2].reshape(4, 6, 1),
     ),
     "reshape": (lambda t: t.reshape((4, 4, 6)), lambda a: a.reshape(4, 4, 6)),
-    "reshape with -1": (lambda t: t.reshape((4, -1, 12)), lambda a: a.reshape(4, 2, 12)),
+    "reshape with -1": (
+        lambda t: t.reshape((4, -1, 12)),
+        lambda a: a.reshape(4, 2, 12),
+    ),
     "reshape a permuted": (
         lambda t: t.permute((0, 2, 3, 1)).reshape((4, 12, 2)),
         lambda a: a.transpose(0, 2, 3, 1).reshape(4, 12, 2),
     ),
-    "reshape with ones": (lambda t: t.reshape((4, 1, 6, 1, 4)), lambda a: a.reshape(4, 1, 6, 1, 4)),
+    "reshape with ones": (
+        lambda t: t.reshape((4, 1, 6, 1, 4)),
+        lambda a: a.reshape(4, 1, 6, 1, 4),
+    ),
     "rearrange": (
-        lambda t: t.rearrange(("b", "x", ("h", "k"), "w"), ("b", "w", ("x", "h"), "k"), {"k": 1}),
+        lambda t: t.rearrange(
+            ("b", "x", ("h", "k"), "w"), ("b", "w", ("x", "h"), "k"), {"k": 1}
+        ),
         lambda a: a.transpose(0, 3, 1, 2).reshape(4, 4, 6, 1),
     ),
     "chained": (lambda t: t[1, ...][:, 0:1][..., 0:2], lambda a: a[1:2, 0:1, :, 0:2]),
@@ -230,19 +255,39 @@ def test_a_view_names_what_numpys_does(name):
         (lambda t: t.expand_dim(0), ShapeError, "partition dimension"),
         (lambda t: t.squeeze_dim(1), ShapeError, "size 1"),
         (lambda t: t.reshape_dim(0, (2, 2)), ShapeError, "partition dimension"),
-        (lambda t: t.reshape_dim(3, (3, -1)), ShapeError, "split 4 elements into [3, 1]"),
+        (
+            lambda t: t.reshape_dim(3, (3, -1)),
+            ShapeError,
+            "split 4 elements into [3, 1]",
+        ),
         (lambda t: t.flatten_dims(0, 1), ShapeError, "free dimension"),
-        (lambda t: t.permute((0, 2, 1, 3)).flatten_dims(1, 2), ShapeError, "contiguous"),
+        (
+            lambda t: t.permute((0, 2, 1, 3)).flatten_dims(1, 2),
+            ShapeError,
+            "contiguous",
+        ),
         (lambda t: t.reshape((2, 48)), ShapeError, "dimension 0 stays 4"),
         (lambda t: t.reshape((4, 25)), ShapeError, "96 to 100 elements"),
-        (lambda t: t.permute((0, 2, 1, 3)).reshape((4, 24)), ShapeError, "not adjacent"),
+        (
+            lambda t: t.permute((0, 2, 1, 3)).reshape((4, 24)),
+            ShapeError,
+            "not adjacent",
+        ),
         (lambda t: t.slice(1, 1, 1), ShapeError, "start < end"),
         (lambda t: t.slice(1, 0, 3), OutOfBoundsError, "elements 0 to 2"),
         (lambda t: t.select(1, 2), OutOfBoundsError, "index 2"),
         (lambda t: t.rearrange(("a", "b"), ("a", "b")), ShapeError, "each dimension"),
-        (lambda t: t.view(nl.int8)[..., 0:3].view(nl.int32), ShapeError, "scales the last"),
+        (
+            lambda t: t.view(nl.int8)[..., 0:3].view(nl.int32),
+            ShapeError,
+            "scales the last",
+        ),
         (lambda t: t.indirect(t), KernelError, "NeuronCore-v4"),
-        (lambda t: t.slice(1, 0), TypeError, "missing 1 required positional argument: 'end'"),
+        (
+            lambda t: t.slice(1, 0),
+            TypeError,
+            "missing 1 required positional argument: 'end'",
+        ),
     ],
 )
 def test_a_wrong_view_is_an_error(view, kind, text):

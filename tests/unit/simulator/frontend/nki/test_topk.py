@@ -48,15 +48,21 @@ def test_each_sixteen_partitions_are_one_problem(k):
         columns = k // 16
         found = numbers[rows, :columns].T.reshape(-1)
         assert sorted(snake[found]) == sorted(snake)[-k:]
-        assert_array_equal(values[rows, :columns].T.reshape(-1).astype(np.float32), snake[found])
+        assert_array_equal(
+            values[rows, :columns].T.reshape(-1).astype(np.float32), snake[found]
+        )
         assert (values[rows, columns:] == -1).all()
         assert (numbers[rows, columns:] == 99).all()
 
 
 def test_nan_is_the_least_in_both_modes():
     """The oracle's order of NaN among numbers was that of chance."""
-    x = np.resize([np.inf, 1, -0.0, np.nan, -np.inf, 0], (16, 8)).astype(ml_dtypes.bfloat16)
-    fast, plain = (launch(kernel(32, 125), [x], level="0.7", plain=one) for one in (False, True))
+    x = np.resize([np.inf, 1, -0.0, np.nan, -np.inf, 0], (16, 8)).astype(
+        ml_dtypes.bfloat16
+    )
+    fast, plain = (
+        launch(kernel(32, 125), [x], level="0.7", plain=one) for one in (False, True)
+    )
     assert_array_equal(fast.outputs[1], plain.outputs[1])
     assert not np.isnan(fast.outputs[0].astype(np.float32)).any()
 

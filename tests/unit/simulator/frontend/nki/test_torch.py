@@ -138,7 +138,9 @@ def test_a_dtype_of_torch_is_the_one_of_that_name(torch):
         nisa.dma_copy(out, a)
         return out
 
-    assert kernel(torch.from_numpy(A.copy()), dtype=torch.bfloat16).dtype == torch.bfloat16
+    assert (
+        kernel(torch.from_numpy(A.copy()), dtype=torch.bfloat16).dtype == torch.bfloat16
+    )
 
 
 def test_launch_returns_arrays(torch):

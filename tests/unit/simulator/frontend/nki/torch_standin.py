@@ -12,8 +12,13 @@ import ml_dtypes
 import numpy as np
 
 _DTYPES = {
-    **{name: np.dtype(name) for name in ("float32", "float16", "float64", "int8", "uint8")},
-    **{name: np.dtype(name) for name in ("int16", "int32", "int64", "uint16", "uint32")},
+    **{
+        name: np.dtype(name)
+        for name in ("float32", "float16", "float64", "int8", "uint8")
+    },
+    **{
+        name: np.dtype(name) for name in ("int16", "int32", "int64", "uint16", "uint32")
+    },
     "bool": np.dtype(np.bool_),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),

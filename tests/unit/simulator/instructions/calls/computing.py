@@ -43,7 +43,17 @@ ARITHMETIC = (
 )
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 EXACT_FUNCTIONS = ("copy", "square", "relu", "abs", "sign")
-CURVED_FUNCTIONS = ("exp", "tanh", "sigmoid", "gelu", "silu", "softplus", "erf", "sqrt", "log")
+CURVED_FUNCTIONS = (
+    "exp",
+    "tanh",
+    "sigmoid",
+    "gelu",
+    "silu",
+    "softplus",
+    "erf",
+    "sqrt",
+    "log",
+)
 
 
 def operator(d: Drawing, *tiles, arithmetic=ARITHMETIC):
@@ -55,7 +65,9 @@ def operator(d: Drawing, *tiles, arithmetic=ARITHMETIC):
 def tensor_tensor(d: Drawing) -> DrawnCall:
     shape = d.shape()
     spaces = d.not_both_in_psum("data1", "data2")
-    broadcast = tuple(1 if k and d.pick(range(4)) == 0 else n for k, n in enumerate(shape))
+    broadcast = tuple(
+        1 if k and d.pick(range(4)) == 0 else n for k, n in enumerate(shape)
+    )
     data1 = d.tile("data1", shape, space=spaces["data1"])
     data2 = d.tile("data2", broadcast, space=spaces["data2"])
     dst = d.dst(shape)
@@ -64,8 +76,12 @@ def tensor_tensor(d: Drawing) -> DrawnCall:
     engine = d.engine(*tiles)
     if all(one.dtype in WIDE for one in tiles):
         in_psum = any(one.space is Space.PSUM for one in tiles)
-        engine = Engine.VECTOR if in_psum else engine  # exact on GpSimd alone, which needs SBUF
-    return DrawnCall(d.record, {"data1": data1, "data2": data2}, (op,), {"dst": dst}, engine)
+        engine = (
+            Engine.VECTOR if in_psum else engine
+        )  # exact on GpSimd alone, which needs SBUF
+    return DrawnCall(
+        d.record, {"data1": data1, "data2": data2}, (op,), {"dst": dst}, engine
+    )
 
 
 @draws("tensor_scalar")
@@ -82,7 +98,9 @@ def tensor_scalar(d: Drawing) -> DrawnCall:
         same = BITWISE if ops[0].bitvec else ARITHMETIC
         ops.append(ALU_OPS[d.pick(same)])
     if ops[0].bitvec:  # numbers that are patterns of every integer dtype
-        first, second = (max(x, 0) if isinstance(x, int | float) else x for x in (first, second))
+        first, second = (
+            max(x, 0) if isinstance(x, int | float) else x for x in (first, second)
+        )
     names = [op.name for op in ops]
     engines = [Engine.VECTOR]
     if names in (["multiply", "add"], ["multiply"], ["add"]):
@@ -122,7 +140,9 @@ def scalar_tensor_tensor(d: Drawing) -> DrawnCall:
 @draws("reciprocal")
 def reciprocal(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    return DrawnCall(d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst(shape)})
+    return DrawnCall(
+        d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst(shape)}
+    )
 
 
 @draws("activation")
@@ -133,7 +153,9 @@ def activation(d: Drawing) -> DrawnCall:
     data = d.tile("data", shape)
     dst = d.dst(shape)
     if curved:  # inside each function's valid range
-        halves = d.values(shape, FLOAT32, 1, 2) if is_float(data.dtype) else np.ones(shape)
+        halves = (
+            d.values(shape, FLOAT32, 1, 2) if is_float(data.dtype) else np.ones(shape)
+        )
         data = d.tile("data", shape, space=data.space, dtype=data.dtype, values=halves)
     low = 1 if curved else -2
     scale = d.vector("scale", shape[0], low=low, high=2)
@@ -163,7 +185,9 @@ def dropout(d: Drawing) -> DrawnCall:
     shape = d.shape()
     prob = d.forced.get("prob")
     wanted = d.forced.get("dst")
-    floats = isinstance(wanted, np.dtype) or (isinstance(prob, np.dtype) and prob != FLOAT32)
+    floats = isinstance(wanted, np.dtype) or (
+        isinstance(prob, np.dtype) and prob != FLOAT32
+    )
     data = d.tile("data", shape, dtype=d.dtype("data", FLOATS if floats else None))
     dst = d.dst(shape, among=(data.dtype,) if is_integer(data.dtype) else None)
     prob = d.pick((0.0, 0.25, 1.0))
@@ -180,8 +204,12 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     columns = d.pick((1, 4, 128))
     rows = d.pick((1, 5, 512))
     ocp = FLOAT8_E4M3FN in d.forced.values()  # of NeuronCore-v4 and today's dialect
-    dtypes = [one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)]
-    stationary = d.tile("stationary", (depth, columns), dtype=d.dtype("stationary", dtypes))
+    dtypes = [
+        one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)
+    ]
+    stationary = d.tile(
+        "stationary", (depth, columns), dtype=d.dtype("stationary", dtypes)
+    )
     moving = d.tile("moving", (depth, rows), dtype=d.dtype("moving", dtypes))
     accumulate = d.flag()
     dst = d.tile("dst", (columns, rows), written=accumulate)
@@ -222,7 +250,9 @@ def where(d: Drawing) -> DrawnCall:
     def side(role):
         if role not in d.forced and d.flag():
             return float(d.integer(0, 4))
-        narrow = tuple(1 if k and d.pick(range(4)) == 0 else n for k, n in enumerate(shape))
+        narrow = tuple(
+            1 if k and d.pick(range(4)) == 0 else n for k, n in enumerate(shape)
+        )
         return d.tile(role, narrow)
 
     x = side("x")

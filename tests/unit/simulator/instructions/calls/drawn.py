@@ -94,9 +94,13 @@ class DrawnCall:
             for array, (name, one) in zip(arrays, held.items(), strict=True):
                 tiles[name] = place(array, one)
             made = self._issue(tiles) if mode == "record" else self._spell(mode, tiles)
-            names = [name for name in self.destinations if isinstance(given[name], Operand)]
+            names = [
+                name for name in self.destinations if isinstance(given[name], Operand)
+            ]
             named = [name for name in names if not held[name].is_newer]
-            return tuple(returned(made if name == "dst" else tiles[name]) for name in named)
+            return tuple(
+                returned(made if name == "dst" else tiles[name]) for name in named
+            )
 
         arrays = [one.array for one in held.values()]
         how = {"plain": mode == "plain", "exact": exact or False}
@@ -122,7 +126,9 @@ class DrawnCall:
         """As a kernel writes it; what holds the result."""
         text = spelled(self, "nki" if mode == "nki" else "classic")
         exec(text if " += " in text else f"made = {text}", tiles)
-        made = None if mode == "nki" else tiles.get("made")  # there it says how it is scheduled
+        made = (
+            None if mode == "nki" else tiles.get("made")
+        )  # there it says how it is scheduled
         return tiles["dst"] if made is None else made
 
 
@@ -140,7 +146,9 @@ def difference(call: DrawnCall, a: Any, b: Any) -> str:
         epsilon = {1: 2.0**-2, 2: 2.0**-7}.get(a.dtype.itemsize, 2.0**-10)
         exact = a.dtype == np.float32
         bound = WIDE_ULPS * 2.0**-23 + (0 if exact else epsilon)
-        same |= np.abs(x - y) <= np.maximum(bound * np.maximum(np.abs(x), np.abs(y)), 2.0**-18)
+        same |= np.abs(x - y) <= np.maximum(
+            bound * np.maximum(np.abs(x), np.abs(y)), 2.0**-18
+        )
     return "" if same.all() else f"{x} and {y}"
 
 
@@ -158,11 +166,15 @@ class Drawing:
     forced : role -> a buffer or a dtype, which every call that is drawn has there.
     """
 
-    def __init__(self, record: Instruction, choose: Choose, forced: dict[str, Any]) -> None:
+    def __init__(
+        self, record: Instruction, choose: Choose, forced: dict[str, Any]
+    ) -> None:
         self.record = record
         self.pick = choose
         self.forced = forced
-        self.roles = {role.name: role for role in (*record.operands, *record.destinations)}
+        self.roles = {
+            role.name: role for role in (*record.operands, *record.destinations)
+        }
         self.seed = choose(range(1000))
 
     def integer(self, low: int, high: int) -> int:
@@ -172,7 +184,9 @@ class Drawing:
     def flag(self) -> bool:
         return bool(self.pick((False, True)))
 
-    def shape(self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()) -> Any:
+    def shape(
+        self, ranks: Sequence[int] = (2, 3, 4), partitions: Sequence[int] = ()
+    ) -> Any:
         """Partitions, and free axes."""
         first = self.pick(tuple(partitions) or (1, 2, 5, 33, 128))
         return (first, *(self.integer(1, 4) for _ in range(self.pick(ranks) - 1)))
@@ -182,7 +196,9 @@ class Drawing:
         wanted = self.forced.get(role)
         if isinstance(wanted, Space):
             return wanted
-        return self.pick([one for one in self.roles[role].buffers if among is None or one in among])
+        return self.pick(
+            [one for one in self.roles[role].buffers if among is None or one in among]
+        )
 
     def not_both_in_psum(self, *roles: str) -> dict[str, Space]:
         """Buffers of which at most one is PSUM."""
@@ -201,7 +217,9 @@ class Drawing:
         allowed = self.roles[role].dtypes or DTYPES
         return self.pick([one for one in allowed if among is None or one in among])
 
-    def values(self, shape: Any, dtype: np.dtype[Any], low: int = -4, high: int = 4) -> Any:
+    def values(
+        self, shape: Any, dtype: np.dtype[Any], low: int = -4, high: int = 4
+    ) -> Any:
         """Exact values that the dtype holds: small integers, halves too for floats."""
         rng = self.seed = self.seed + 1
         generator = np.random.default_rng(rng)
@@ -227,7 +245,9 @@ class Drawing:
         """A tile at a role."""
         kind = self.dtype(role) if dtype is None else dtype
         given = self.values(shape, kind, low, high) if values is None else values
-        return Operand(given, kind, self.space(role) if space is None else space, written)
+        return Operand(
+            given, kind, self.space(role) if space is None else space, written
+        )
 
     def vector(self, role: str, partitions: int, low: int = -4, high: int = 4) -> Any:
         """A number, or a vector with one element in each partition."""
@@ -236,9 +256,13 @@ class Drawing:
             return number if self.flag() else float(number)
         return self.tile(role, (partitions, 1), low=low, high=high)
 
-    def dst(self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any) -> Operand:
+    def dst(
+        self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any
+    ) -> Operand:
         """The first destination, of which the call writes everything."""
-        return self.tile("dst", shape, dtype=self.dtype("dst", among), written=False, **given)
+        return self.tile(
+            "dst", shape, dtype=self.dtype("dst", among), written=False, **given
+        )
 
     def other(self, role: str, shape: Any) -> Operand | None:
         """A further destination, or None where it is optional."""
@@ -252,7 +276,10 @@ class Drawing:
         in_psum = any(one.space is Space.PSUM for one in reach)
         engines = self.record.engines if among is None else among
         return self.pick(
-            [Engine.UNKNOWN, *(e for e in engines if not (in_psum and e is Engine.GPSIMD))]
+            [
+                Engine.UNKNOWN,
+                *(e for e in engines if not (in_psum and e is Engine.GPSIMD)),
+            ]
         )
 
 
@@ -275,7 +302,9 @@ def draws(name: str) -> Callable[[Example], Example]:
 
 def drawn(name: str, choose: Choose, forced: dict[str, Any] | None = None) -> DrawnCall:
     """A legal call of the instruction."""
-    return EXAMPLES[name](Drawing(INSTRUCTIONS[FORMS.get(name, name)], choose, forced or {}))
+    return EXAMPLES[name](
+        Drawing(INSTRUCTIONS[FORMS.get(name, name)], choose, forced or {})
+    )
 
 
 def all_integers(*operands: Any) -> bool:

@@ -46,8 +46,12 @@ def data(shape, **given):
     return Use({"data": tile(*shape, **given)})
 
 
-limit("bn_aggr", "_bn_tuples", data((4, 9)), data((4, 10)), ShapeError, "a multiple of 3")
-limit("bn_stats", "_bn_length", data((4, 512)), data((4, 513)), LimitError, "at most 512")
+limit(
+    "bn_aggr", "_bn_tuples", data((4, 9)), data((4, 10)), ShapeError, "a multiple of 3"
+)
+limit(
+    "bn_stats", "_bn_length", data((4, 512)), data((4, 513)), LimitError, "at most 512"
+)
 limit("bn_stats", "_bn_length", data((4, 2, 256)), data((4, 257, 2)), LimitError, "514")
 
 
@@ -75,7 +79,9 @@ limit(
 
 
 def scanned(data0=A_TILE, data1=A_TILE, op0="add", op1="multiply"):
-    return Use({"data0": data0, "data1": data1, "initial": 0.0}, (A[op0], A[op1], False, False))
+    return Use(
+        {"data0": data0, "data1": data1, "initial": 0.0}, (A[op0], A[op1], False, False)
+    )
 
 
 limit(
@@ -105,7 +111,9 @@ for rule, illegal, text in (
 # -- the Tensor Engine -----------------------------------------------------------------------------
 
 
-def product(depth=(32, 32), columns=32, rows=8, position=(), size=(), dst=None, **given):
+def product(
+    depth=(32, 32), columns=32, rows=8, position=(), size=(), dst=None, **given
+):
     operands = {"stationary": tile(depth[0], columns), "moving": tile(depth[1], rows)}
     return Use(operands, (False, position, size, "none"), dst, **given)
 
@@ -113,7 +121,9 @@ def product(depth=(32, 32), columns=32, rows=8, position=(), size=(), dst=None, 
 def in_float8(first="float8_e4m3", second="float8_e5m2", pairs=(), size=(), **given):
     shapes = (32, *pairs, 16), (32, *pairs, 8)
     dtypes = (first, second)
-    left, right = (Tensor(shape, one) for shape, one in zip(shapes, dtypes, strict=True))
+    left, right = (
+        Tensor(shape, one) for shape, one in zip(shapes, dtypes, strict=True)
+    )
     options = (False, (0, 0) if size else (), size, "double_row" if pairs else "none")
     return Use({"stationary": left, "moving": right}, options, **given)
 
@@ -141,11 +151,26 @@ for illegal, text in (
     legal = in_float8(pairs=(2,), size=(32, 128))
     limit("nc_matmul", "_double_row", legal, illegal, KernelError, text)
 for legal, illegal, text in (
-    ({"rows": 4096, "machine": TRN3}, {"rows": 4097, "machine": TRN3}, "is at most 4096"),
+    (
+        {"rows": 4096, "machine": TRN3},
+        {"rows": 4097, "machine": TRN3},
+        "is at most 4096",
+    ),
     ({"rows": 512}, {"rows": 513}, "moving operand is at most 512"),
-    ({"columns": 128, "rows": 512}, {"columns": 129}, "stationary operand is at most 128"),
+    (
+        {"columns": 128, "rows": 512},
+        {"columns": 129},
+        "stationary operand is at most 128",
+    ),
 ):
-    limit("nc_matmul", "_free_sizes", product(**legal), product(**illegal), LimitError, text)
+    limit(
+        "nc_matmul",
+        "_free_sizes",
+        product(**legal),
+        product(**illegal),
+        LimitError,
+        text,
+    )
 for legal, illegal, text in (
     (((0, 0), (32, 64)), ((0, 0), ()), "both are set"),
     (((32, 64), (32, 64)), ((32, 48), (32, 64)), "multiples of 32"),
@@ -182,7 +207,10 @@ def transposed(shape, engine, space=Space.SBUF, dst=None):
     return Use({"data": Tensor(shape, "float32", space)}, (), dst, engine=engine)
 
 
-for legal, illegal, engine in (((128, 128), (128, 129), TENSOR), ((128, 128), (128, 129), VECTOR)):
+for legal, illegal, engine in (
+    ((128, 128), (128, 129), TENSOR),
+    ((128, 128), (128, 129), VECTOR),
+):
     limit("nc_transpose", "_transposable", transposed(legal, engine), transposed(illegal, engine),
           LimitError, f"a transpose on the {engine.value} engine")  # fmt: skip
 for illegal in ((32, 33), (33, 32)):
@@ -271,7 +299,9 @@ tensor_tensor(
 
 def scalar(op0="add", op1=None, data=A_TILE, **given):
     operands = {"data": data, "operand0": 1.0, "operand1": None if op1 is None else 1.0}
-    return Use(operands, (A[op0], False, None if op1 is None else A[op1], False), **given)
+    return Use(
+        operands, (A[op0], False, None if op1 is None else A[op1], False), **given
+    )
 
 
 def tensor_scalar(rule, legal, illegal, error, text):
@@ -293,7 +323,11 @@ tensor_scalar(
     "result of bfloat16",
 )
 tensor_scalar(
-    "of_integers(op0)", scalar("add"), scalar("bitwise_or"), DtypeError, "data of float32"
+    "of_integers(op0)",
+    scalar("add"),
+    scalar("bitwise_or"),
+    DtypeError,
+    "data of float32",
 )
 for op0, op1 in (("add", "multiply"), ("multiply", "multiply"), ("maximum", None)):
     tensor_scalar(
@@ -321,7 +355,9 @@ def scalar_tensor_tensor(rule, legal, illegal, error, text):
     limit("scalar_tensor_tensor", rule, legal, illegal, error, text)
 
 
-scalar_tensor_tensor("_one_shape", both(), both(operand1=tile(4, 1)), ShapeError, "of one shape")
+scalar_tensor_tensor(
+    "_one_shape", both(), both(operand1=tile(4, 1)), ShapeError, "of one shape"
+)
 scalar_tensor_tensor(
     "not_both_in_psum(data, operand1)",
     both(operand1=IN_PSUM),
@@ -331,9 +367,21 @@ scalar_tensor_tensor(
 )
 OF_FLOATS = both("bitwise_or", "bitwise_or")
 for rule, legal, illegal, error, text in (
-    ("one_kind(op0, op1)", both(), both(op1="bitwise_or"), KernelError, "both bitvec or both"),
+    (
+        "one_kind(op0, op1)",
+        both(),
+        both(op1="bitwise_or"),
+        KernelError,
+        "both bitvec or both",
+    ),
     ("vector_ops(op0, op1)", both("maximum"), both("power"), KernelError, "op=power"),
-    ("of_integers(op1)", both("equal", "less"), OF_FLOATS, DtypeError, "data of float32"),
+    (
+        "of_integers(op1)",
+        both("equal", "less"),
+        OF_FLOATS,
+        DtypeError,
+        "data of float32",
+    ),
 ):
     scalar_tensor_tensor(rule, legal, illegal, error, text)
 
@@ -350,7 +398,14 @@ def along(op, values=A_TILE, negate=False, axes=(1,), **given):
 
 ACROSS = "tensor_partition_reduce"
 ALONG = "tensor_reduce"
-limit(ACROSS, "one_of(op)", across("maximum"), across("minimum"), KernelError, "few operators")
+limit(
+    ACROSS,
+    "one_of(op)",
+    across("maximum"),
+    across("minimum"),
+    KernelError,
+    "few operators",
+)
 limit(
     ACROSS,
     "of_integers(op)",
@@ -386,7 +441,12 @@ def with_scalar(op0="add", reduce_op="add"):
 FEW = with_scalar(reduce_op="logical_or")
 LAST = with_scalar("maximum")
 for rule, legal, illegal, text in (
-    ("arithmetic(op0)", with_scalar("multiply"), with_scalar("bitwise_or"), "an arithmetic"),
+    (
+        "arithmetic(op0)",
+        with_scalar("multiply"),
+        with_scalar("bitwise_or"),
+        "an arithmetic",
+    ),
     ("one_of(reduce_op)", with_scalar(reduce_op="minimum"), FEW, "few reductions"),
     ("vector_ops(op0)", LAST, with_scalar("rsqrt"), "op=rsqrt"),
 ):
@@ -394,12 +454,27 @@ for rule, legal, illegal, text in (
 
 CUBE = tile(4, 2, 8)
 for legal, illegal, text in (
-    (along("add", CUBE, axes=(1, 2)), along("add", CUBE, axes=(0, 1, 2)), "reduces free axes"),
+    (
+        along("add", CUBE, axes=(1, 2)),
+        along("add", CUBE, axes=(0, 1, 2)),
+        "reduces free axes",
+    ),
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(3,)), "axes 1 to 2"),
-    (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(2, 2)), "reduces free axes"),
+    (
+        along("add", CUBE, axes=(2,)),
+        along("add", CUBE, axes=(2, 2)),
+        "reduces free axes",
+    ),
 ):
     limit(ALONG, "_axes", legal, illegal, ShapeError, text)
-limit(ALONG, "one_of(op)", along("minimum"), along("divide"), KernelError, "that can reduce")
+limit(
+    ALONG,
+    "one_of(op)",
+    along("minimum"),
+    along("divide"),
+    KernelError,
+    "that can reduce",
+)
 limit(
     "activation",
     "one_of(reduce_op)",
@@ -419,8 +494,16 @@ limit(
 limit(
     "activation",
     "_bias",
-    Use({"data": A_TILE, "scale": 1.0, "bias": None}, activated("add").options, others=(None,)),
-    Use({"data": A_TILE, "scale": 1.0, "bias": 1.0}, activated("add").options, others=(None,)),
+    Use(
+        {"data": A_TILE, "scale": 1.0, "bias": None},
+        activated("add").options,
+        others=(None,),
+    ),
+    Use(
+        {"data": A_TILE, "scale": 1.0, "bias": 1.0},
+        activated("add").options,
+        others=(None,),
+    ),
     KernelError,
     "one element in each partition",
 )

@@ -43,7 +43,12 @@ def copied(src=TABLE, dst=TABLE, rmw=None, dge="unknown", **given):
 
 
 def gathered(dst=A_TILE, rmw=None, dge="unknown", **given):
-    return Use({"src": tile(9, 4, space=HBM, indexed=(4, 8))}, (rmw, "error", dge), dst, **given)
+    return Use(
+        {"src": tile(9, 4, space=HBM, indexed=(4, 8))},
+        (rmw, "error", dge),
+        dst,
+        **given,
+    )
 
 
 THREE_ROWS = tile(3, 4)
@@ -91,8 +96,18 @@ limit(
 )
 CUBE = tile(4, 3, 2)
 for legal, illegal, error, text in (
-    (turned(tile(4, 3, 2, 5)), turned(tile(4, 3, 2, 5, 2)), ShapeError, "2 to 4 dimensions"),
-    (turned(CUBE, (2, 1, 0)), turned(CUBE, (0, 2, 1)), NotModelledError, "one permutation"),
+    (
+        turned(tile(4, 3, 2, 5)),
+        turned(tile(4, 3, 2, 5, 2)),
+        ShapeError,
+        "2 to 4 dimensions",
+    ),
+    (
+        turned(CUBE, (2, 1, 0)),
+        turned(CUBE, (0, 2, 1)),
+        NotModelledError,
+        "one permutation",
+    ),
     (turned(tile(4, 128)), turned(tile(4, 129)), LimitError, "129 partitions"),
 ):
     limit("dma_transpose", "_permutation", legal, illegal, error, text)
@@ -115,7 +130,11 @@ limit(
 
 
 def local(src=(32, 8), index=(32, 2), width=1, count=None, dst=None):
-    return Use({"src_buffer": Tensor(src), "index": Tensor(index, "uint16")}, (width, count), dst)
+    return Use(
+        {"src_buffer": Tensor(src), "index": Tensor(index, "uint16")},
+        (width, count),
+        dst,
+    )
 
 
 limit(
@@ -129,7 +148,11 @@ limit(
 for legal, illegal, text in (
     (local((48, 8), (48, 2)), local((47, 8), (47, 2)), "a multiple of 16"),
     (local(width=32), local(width=3), "num_elem_per_idx is one of"),
-    (local(index=(32, 256)), local(index=(32, 257), count=4097), "at most 4096 indices"),
+    (
+        local(index=(32, 256)),
+        local(index=(32, 257), count=4097),
+        "at most 4096 indices",
+    ),
     (local(count=1), local(count=0), "at least one index"),
     (local(count=32), local(count=33), "at most the 32 indices"),
 ):
@@ -151,7 +174,12 @@ def searched(shape=(4, 8), vals=(4, 8)):
 
 for name, vals in (("nc_find_index8", (4, 7)), ("nc_match_replace8", (4, 2, 2, 2))):
     limit(
-        name, "_eight_values", searched(vals=(4, 2, 4)), searched(vals=vals), ShapeError, "takes 8"
+        name,
+        "_eight_values",
+        searched(vals=(4, 2, 4)),
+        searched(vals=vals),
+        ShapeError,
+        "takes 8",
     )
     limit(
         name,
@@ -200,14 +228,35 @@ def from_partition(start, count, dtype="float32"):
 SHUFFLE = "nc_stream_shuffle"
 for order in (tuple(range(31)), (*range(31), 32)):
     legal = shuffled(order=(*range(31), 255))
-    limit(SHUFFLE, "_shuffle_mask", legal, shuffled(order=order), KernelError, "list of 32")
+    limit(
+        SHUFFLE,
+        "_shuffle_mask",
+        legal,
+        shuffled(order=order),
+        KernelError,
+        "list of 32",
+    )
 for rule, legal, illegal, error, text in (
-    ("one_dtype(src, dst)", TWO_QUADRANTS, tile(64, 8, dtype="float16"), DtypeError, "one dtype"),
-    ("same_free_size(src, dst)", tile(64, 2, 4), tile(64, 9), ShapeError, "elements a partition"),
+    (
+        "one_dtype(src, dst)",
+        TWO_QUADRANTS,
+        tile(64, 8, dtype="float16"),
+        DtypeError,
+        "one dtype",
+    ),
+    (
+        "same_free_size(src, dst)",
+        tile(64, 2, 4),
+        tile(64, 9),
+        ShapeError,
+        "elements a partition",
+    ),
 ):
     limit(SHUFFLE, rule, shuffled(legal), shuffled(illegal), error, text)
 for legal, illegal, count in ((96, 64, 32), (64, 32, 64), (0, 32, 96)):
-    begins = [shuffled(from_partition(at, count), tile(count, 8)) for at in (legal, illegal)]
+    begins = [
+        shuffled(from_partition(at, count), tile(count, 8)) for at in (legal, illegal)
+    ]
     if count == 32:  # a step of 64 is not asked of one quadrant; half of one is none
         begins[1] = shuffled(from_partition(64, 64), from_partition(32, 64))
     limit(SHUFFLE, "_shuffle_starts", *begins, LimitError, "begins at partition 32")
@@ -216,7 +265,12 @@ for legal, illegal, count in ((96, 64, 32), (64, 32, 64), (0, 32, 96)):
 
 
 def ranged(
-    op="less", start=0, other=FP32_MIN, reduce_op="maximum", command=Accumulate.IDLE, **given
+    op="less",
+    start=0,
+    other=FP32_MIN,
+    reduce_op="maximum",
+    command=Accumulate.IDLE,
+    **given,
 ):
     bounds = {"bound0": tile(4, 1), "bound1": tile(4, 1)}
     first = A[given.pop("first", "greater")]
@@ -249,7 +303,11 @@ for number, illegal in enumerate((ranged(first="not_equal"), ranged("not_equal")
 
 
 def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **given):
-    tiles = {"on_true": on_true, "predicate": Tensor(predicate, "uint8", space), "on_false": 0.0}
+    tiles = {
+        "on_true": on_true,
+        "predicate": Tensor(predicate, "uint8", space),
+        "on_false": 0.0,
+    }
     reduce_op = A[given.get("reduce_op", "maximum")]
     into = given.get("into")
     command = given.get("command", Accumulate.IDLE)
@@ -273,7 +331,11 @@ limit(
     BufferError,
     "not both in PSUM",
 )
-for illegal in (selected(predicate=(4, 9)), selected(dst=tile(5, 8)), selected(tile(4, 7))):
+for illegal in (
+    selected(predicate=(4, 9)),
+    selected(dst=tile(5, 8)),
+    selected(tile(4, 7)),
+):
     limit(
         "select_reduce",
         "same_elements(dst, predicate, on_true)",
@@ -285,11 +347,17 @@ for illegal in (selected(predicate=(4, 9)), selected(dst=tile(5, 8)), selected(t
 
 
 def predicated(src=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE):
-    return Use({"src": src, "predicate": Tensor(predicate, "uint8", space)}, (False,), dst)
+    return Use(
+        {"src": src, "predicate": Tensor(predicate, "uint8", space)}, (False,), dst
+    )
 
 
 PREDICATED = "tensor_copy_predicated"
-for illegal in (predicated(predicate=(4, 9)), predicated(tile(5, 8)), predicated(dst=tile(4, 7))):
+for illegal in (
+    predicated(predicate=(4, 9)),
+    predicated(tile(5, 8)),
+    predicated(dst=tile(4, 7)),
+):
     limit(
         PREDICATED,
         "same_elements(dst, predicate, src)",
@@ -326,7 +394,9 @@ for side in ({"x": tile(4, 8, 1), "y": 0.0}, {"x": 1.0, "y": tile(4, 1, 8)}):
 
 # -- copies and constants --------------------------------------------------------------------------
 
-INDEXED, INDEXED_IN_PSUM = (tile(4, 8, space=s, indexed=(4, 3)) for s in (Space.SBUF, PSUM))
+INDEXED, INDEXED_IN_PSUM = (
+    tile(4, 8, space=s, indexed=(4, 3)) for s in (Space.SBUF, PSUM)
+)
 for name, legal, illegal in (
     ("tensor_copy", {"src": A_TILE}, {"src": IN_PSUM}),
     ("tensor_copy_dynamic_src", {"src": INDEXED}, {"src": INDEXED_IN_PSUM}),
@@ -365,7 +435,12 @@ def constant(dst, engine=GPSIMD):
 
 
 limit(
-    "memset", "no_gpsimd_in_psum", constant(A_TILE), constant(IN_PSUM), BufferError, GPSIMD_IN_PSUM
+    "memset",
+    "no_gpsimd_in_psum",
+    constant(A_TILE),
+    constant(IN_PSUM),
+    BufferError,
+    GPSIMD_IN_PSUM,
 )
 
 

@@ -43,7 +43,9 @@ def exponential(command=FRESH, start=None, src=A_TILE, into=None, machine=TRN3):
 
 
 def cumulative(op0="add", op1="add", command=FRESH, start=None):
-    return Use({"src": A_TILE, "imm0": 0.0, "imm1": start}, (A[op0], A[op1], command), A_TILE)
+    return Use(
+        {"src": A_TILE, "imm0": 0.0, "imm1": start}, (A[op0], A[op1], command), A_TILE
+    )
 
 
 def reduced(op="add", command=FRESH, start=None):
@@ -51,13 +53,29 @@ def reduced(op="add", command=FRESH, start=None):
     return Use(operands, (A["add"], A[op], command, False), others=(COLUMN,))
 
 
-def activated2(ops=("multiply", "add"), command=FRESH, reduce_op="add", into=None, **given):
-    operands = {"data": A_TILE, "imm0": given.get("imm0", 1.0), "imm1": given.get("imm1", 0.0)}
+def activated2(
+    ops=("multiply", "add"), command=FRESH, reduce_op="add", into=None, **given
+):
+    operands = {
+        "data": A_TILE,
+        "imm0": given.get("imm0", 1.0),
+        "imm1": given.get("imm1", 0.0),
+    }
     first, second = (op and A[op] for op in ops)
     reverse = given.get("reverse", False)
-    options = ("copy", first, second, False, reverse, reduce_op and A[reduce_op], command)
+    options = (
+        "copy",
+        first,
+        second,
+        False,
+        reverse,
+        reduce_op and A[reduce_op],
+        command,
+    )
     machine = given.get("machine", TRN3)
-    return Use({**operands, "relu_param": 0.0}, options, A_TILE, (into,), machine=machine)
+    return Use(
+        {**operands, "relu_param": 0.0}, options, A_TILE, (into,), machine=machine
+    )
 
 
 for name, rule, legal, illegal in (
@@ -137,7 +155,14 @@ for illegal, text in (
     (activated2(("add", "add")), "one of six pairs"),
     (activated2(("add", None), reverse=True), "takes reverse1 with an op1"),
 ):
-    limit("activate2", "_first_stage", activated2(("add", None)), illegal, KernelError, text)
+    limit(
+        "activate2",
+        "_first_stage",
+        activated2(("add", None)),
+        illegal,
+        KernelError,
+        text,
+    )
 limit(
     "activate2",
     "one_dtype(imm0, imm1)",
@@ -183,11 +208,20 @@ limit(
 
 
 def counted(shape=(4, 9), offset=0, machine=TRN2):
-    return Use({"src": A_TILE}, (offset, -1), tile(*shape, dtype="int32"), machine=machine)
+    return Use(
+        {"src": A_TILE}, (offset, -1), tile(*shape, dtype="int32"), machine=machine
+    )
 
 
 for shape in ((4, 8), (3, 9)):
-    limit("nonzero_with_count", "_one_more", counted(), counted(shape), ShapeError, "one element a")
+    limit(
+        "nonzero_with_count",
+        "_one_more",
+        counted(),
+        counted(shape),
+        ShapeError,
+        "one element a",
+    )
 for offset in (2**31, 0.5):
     limit(
         "nonzero_with_count",
@@ -205,7 +239,14 @@ def largest(k=8, n=64, partitions=32, into=32):
     return Use(operands, (n,), found, (tile(into, k, dtype="uint32"),))
 
 
-limit("topk", "same_partitions(src, dst)", largest(), largest(into=16), ShapeError, "partitions")
+limit(
+    "topk",
+    "same_partitions(src, dst)",
+    largest(),
+    largest(into=16),
+    ShapeError,
+    "partitions",
+)
 for kept, broken, said in (
     ({}, {"partitions": 24, "into": 24}, "partitions are a multiple of 16"),
     ({"n": 8}, {"n": 7}, "n is 8 to 65535"),
@@ -272,7 +313,12 @@ limit(
     "a multiple of 32 partitions",
 )
 limit(
-    "quantize_mx", "_fours", quantized(), quantized(free=10), ShapeError, "a multiple of 4 elements"
+    "quantize_mx",
+    "_fours",
+    quantized(),
+    quantized(free=10),
+    ShapeError,
+    "a multiple of 4 elements",
 )
 limit(
     "quantize_mx",
@@ -284,7 +330,9 @@ limit(
 )
 
 
-def product(depth=(32, 32), free=(8, 8), scale=(4, 8), position=(), size=(), machine=TRN3):
+def product(
+    depth=(32, 32), free=(8, 8), scale=(4, 8), position=(), size=(), machine=TRN3
+):
     operands = {
         "stationary": tile(depth[0], free[0], dtype=E4M3),
         "moving": tile(depth[1], free[1], dtype=E4M3),
@@ -357,7 +405,14 @@ for name, used in (
     ("quantize_mx", quantized),
     ("nc_matmul_mx", product),
 ):
-    limit(name, "needs_generation(4)", used(), used(machine=TRN2), KernelError, "NeuronCore-v4")
+    limit(
+        name,
+        "needs_generation(4)",
+        used(),
+        used(machine=TRN2),
+        KernelError,
+        "NeuronCore-v4",
+    )
 limit(
     "nonzero_with_count",
     "needs_generation(3)",

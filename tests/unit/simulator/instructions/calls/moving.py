@@ -25,7 +25,9 @@ def tensor_copy(d: Drawing) -> DrawnCall:
     shape = d.shape()
     src = d.tile("src", shape)
     dst = d.dst(shape)
-    return DrawnCall(d.record, {"src": src}, (), {"dst": dst}, d.engine(src, dst, among=COPYING))
+    return DrawnCall(
+        d.record, {"src": src}, (), {"dst": dst}, d.engine(src, dst, among=COPYING)
+    )
 
 
 def moved_part(role: str, rows: int, width: int) -> str:
@@ -84,7 +86,9 @@ def iota(d: Drawing) -> DrawnCall:
     shape = d.shape(ranks=(2,))
     step = d.integer(0, 2)
     start = d.integer(0, 3)
-    return DrawnCall(d.record, {"expr": Affine(shape, start, step, 1)}, (), {"dst": d.dst(shape)})
+    return DrawnCall(
+        d.record, {"expr": Affine(shape, start, step, 1)}, (), {"dst": d.dst(shape)}
+    )
 
 
 @draws("rand")
@@ -103,7 +107,9 @@ def dma_copy(d: Drawing) -> DrawnCall:
     dge = d.pick(("none", "swdge", "hwdge", "unknown"))
 
     dst = d.tile("dst", shape, written=rmw is not None)
-    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, None, dge), {"dst": dst})
+    return DrawnCall(
+        d.record, {"src": d.tile("src", shape)}, (rmw, None, dge), {"dst": dst}
+    )
 
 
 def rows_at(d: Drawing, role, count, columns, rows=9):
@@ -112,7 +118,9 @@ def rows_at(d: Drawing, role, count, columns, rows=9):
     places = [d.integer(0, rows - 1) for _ in range(count)]
     part = f"{{{role}}}[{{places}}, nl.arange({columns})[None, :]]"
     indirect = Operand(table.values, table.dtype, table.space, at=part)
-    return indirect, index_tile(np.reshape(places, (count, 1)), d.pick(("int32", "uint32")))
+    return indirect, index_tile(
+        np.reshape(places, (count, 1)), d.pick(("int32", "uint32"))
+    )
 
 
 @draws("dma_gather")
@@ -124,7 +132,9 @@ def dma_gather(d: Drawing) -> DrawnCall:
 
     dst = d.tile("dst", (count, columns))
     options = (None, "skip" if skip else "error", "unknown")
-    return DrawnCall(d.record, {"src": src}, options, {"dst": dst}, beside={"places": places})
+    return DrawnCall(
+        d.record, {"src": src}, options, {"dst": dst}, beside={"places": places}
+    )
 
 
 @draws("dma_scatter")
@@ -137,7 +147,9 @@ def dma_scatter(d: Drawing) -> DrawnCall:
 
     src = d.tile("src", (count, columns))
     options = (rmw, "skip" if skip else "error", "unknown")
-    return DrawnCall(d.record, {"src": src}, options, {"dst": dst}, beside={"places": places})
+    return DrawnCall(
+        d.record, {"src": src}, options, {"dst": dst}, beside={"places": places}
+    )
 
 
 @draws("dma_transpose")
@@ -160,7 +172,9 @@ def dma_transpose(d: Drawing) -> DrawnCall:
 @draws("max8")
 def max8(d: Drawing) -> DrawnCall:
     shape = d.pick(((1, 8), (5, 13), (33, 2, 5)))
-    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (), {"dst": d.dst((shape[0], 8))})
+    return DrawnCall(
+        d.record, {"src": d.tile("src", shape)}, (), {"dst": d.dst((shape[0], 8))}
+    )
 
 
 def data_and_values(d: Drawing):
@@ -180,7 +194,10 @@ def data_and_values(d: Drawing):
 def nc_find_index8(d: Drawing) -> DrawnCall:
     data, vals = data_and_values(d)
     return DrawnCall(
-        d.record, {"data": data, "vals": vals}, (False,), {"dst": d.dst(vals.values.shape)}
+        d.record,
+        {"data": data, "vals": vals},
+        (False,),
+        {"dst": d.dst(vals.values.shape)},
     )
 
 
@@ -192,7 +209,10 @@ def nc_match_replace8(d: Drawing) -> DrawnCall:
         d.record,
         {"data": data, "vals": vals, "imm": imm},
         (False,),
-        {"dst": d.dst(data.values.shape), "dst_idx": d.other("dst_idx", vals.values.shape)},
+        {
+            "dst": d.dst(data.values.shape),
+            "dst_idx": d.other("dst_idx", vals.values.shape),
+        },
     )
 
 
@@ -209,7 +229,10 @@ def local_gather(d: Drawing) -> DrawnCall:
     index = d.tile("index", (partitions, each), low=0, high=columns - width)
     return DrawnCall(
         d.record,
-        {"src_buffer": d.tile("src_buffer", (partitions, columns), dtype=dtype), "index": index},
+        {
+            "src_buffer": d.tile("src_buffer", (partitions, columns), dtype=dtype),
+            "index": index,
+        },
         (width, count),
         {"dst": d.tile("dst", (partitions, used, width), dtype=dtype, written=False)},
     )
@@ -222,7 +245,10 @@ def gather_flattened(d: Drawing) -> DrawnCall:
     places = (shape[0], d.integer(1, 6))
     return DrawnCall(
         d.record,
-        {"indices": d.tile("indices", places, low=0, high=size - 1), "data": d.tile("data", shape)},
+        {
+            "indices": d.tile("indices", places, low=0, high=size - 1),
+            "data": d.tile("data", shape),
+        },
         (),
         {"dst": d.dst(places)},
     )
@@ -233,7 +259,9 @@ def nc_stream_shuffle(d: Drawing) -> DrawnCall:
     shape = d.shape()
     order = tuple(d.pick((255, *range(32))) for _ in range(32))
     wanted = [d.forced.get(role) for role in ("src", "dst")]
-    dtype = next((one for one in wanted if isinstance(one, np.dtype)), None) or d.dtype("src")
+    dtype = next((one for one in wanted if isinstance(one, np.dtype)), None) or d.dtype(
+        "src"
+    )
     return DrawnCall(
         d.record,
         {"src": d.tile("src", shape, dtype=dtype)},

@@ -6,7 +6,11 @@ import numpy as np
 
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.registers import Accumulate
-from tests.unit.simulator.instructions.calls.computing import COMPARING, LOGICAL, operator
+from tests.unit.simulator.instructions.calls.computing import (
+    COMPARING,
+    LOGICAL,
+    operator,
+)
 from tests.unit.simulator.instructions.calls.drawn import (
     CLASSIC_COMMANDS,
     Drawing,
@@ -25,7 +29,9 @@ def factors(d: Drawing, name, data):
     """The data again, small enough for a product of all of them to be exact."""
     if name != "multiply":
         return data
-    return d.tile("data", data.values.shape, space=data.space, dtype=data.dtype, low=-1, high=1)
+    return d.tile(
+        "data", data.values.shape, space=data.space, dtype=data.dtype, low=-1, high=1
+    )
 
 
 @draws("tensor_reduce")
@@ -33,13 +39,18 @@ def tensor_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
     axes = tuple(range(d.integer(1, len(shape) - 1), len(shape)))
     keepdims = d.flag()
-    kept = tuple(1 if k in axes else n for k, n in enumerate(shape) if keepdims or k not in axes)
+    kept = tuple(
+        1 if k in axes else n for k, n in enumerate(shape) if keepdims or k not in axes
+    )
     data = d.tile("data", shape)
     dst = d.dst(kept if len(kept) > 1 else (*kept, 1))
     op = operator(d, data, dst, arithmetic=REDUCING)
     negate = not op.bitvec and d.flag()
     return DrawnCall(
-        d.record, {"data": factors(d, op.name, data)}, (op, axes, negate, keepdims), {"dst": dst}
+        d.record,
+        {"data": factors(d, op.name, data)},
+        (op, axes, negate, keepdims),
+        {"dst": dst},
     )
 
 
@@ -58,9 +69,13 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
     loaded = "reduce_init" in d.forced  # which the classic dialect cannot
     without_register = () if loaded else ("subtract",)
-    reduce_op = ALU_OPS[d.pick(("add", "multiply", "maximum", "minimum", *without_register))]
+    reduce_op = ALU_OPS[
+        d.pick(("add", "multiply", "maximum", "minimum", *without_register))
+    ]
     small = ("multiply", "maximum", "minimum", *COMPARING)
-    op0 = ALU_OPS[d.pick(small if reduce_op.name == "multiply" else (*small, "add", "subtract"))]
+    op0 = ALU_OPS[
+        d.pick(small if reduce_op.name == "multiply" else (*small, "add", "subtract"))
+    ]
     most = 1 if reduce_op.name == "multiply" else 4
     data = d.tile("data", shape, low=-most, high=most)
     operand0 = d.vector("operand0", shape[0], low=-most, high=most)
@@ -71,7 +86,10 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
         d.record,
         {"data": data, "operand0": operand0, "reduce_init": start},
         (op0, reduce_op, command, False),
-        {"dst": d.dst(shape), "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False)},
+        {
+            "dst": d.dst(shape),
+            "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False),
+        },
         spells=not loaded,
     )
 
@@ -98,7 +116,9 @@ def tensor_tensor_scan(d: Drawing) -> DrawnCall:
 def bn_stats(d: Drawing) -> DrawnCall:
     """Counts that are powers of two, so that means are exact; above 64 the variances are not."""
     shape = (d.shape()[0], d.pick((1, 2, 4, 32, 64)))
-    return DrawnCall(d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst((shape[0], 6))})
+    return DrawnCall(
+        d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst((shape[0], 6))}
+    )
 
 
 @draws("bn_aggr")
@@ -126,8 +146,14 @@ def affine_select(d: Drawing) -> DrawnCall:
     other = float(d.integer(0, 4))
 
     tile = d.tile("on_true_tile", shape)
-    operands = {"on_true_tile": tile, "pred": Affine(shape, -1, 1, step), "on_false_value": other}
-    return DrawnCall(d.record, operands, (ALU_OPS["greater_equal"],), {"dst": d.dst(shape)})
+    operands = {
+        "on_true_tile": tile,
+        "pred": Affine(shape, -1, 1, step),
+        "on_false_value": other,
+    }
+    return DrawnCall(
+        d.record, operands, (ALU_OPS["greater_equal"],), {"dst": d.dst(shape)}
+    )
 
 
 @draws("range_select")
@@ -155,7 +181,9 @@ def select_reduce(d: Drawing) -> DrawnCall:
     shape = d.shape()
     spaces = d.not_both_in_psum("on_true", "predicate")
     reduce_res = d.other("reduce_res", (shape[0], 1))
-    commands = [c for c in CLASSIC_COMMANDS if reduce_res is None or c is not Accumulate.IDLE]
+    commands = [
+        c for c in CLASSIC_COMMANDS if reduce_res is None or c is not Accumulate.IDLE
+    ]
     command = d.pick(commands)
     reverse = d.flag()
 
@@ -163,7 +191,9 @@ def select_reduce(d: Drawing) -> DrawnCall:
         d.record,
         {
             "on_true": d.tile("on_true", shape, space=spaces["on_true"]),
-            "predicate": d.tile("predicate", shape, space=spaces["predicate"], low=0, high=1),
+            "predicate": d.tile(
+                "predicate", shape, space=spaces["predicate"], low=0, high=1
+            ),
             "on_false": d.vector("on_false", shape[0]),
         },
         (reverse, ALU_OPS["maximum"], command),
@@ -185,7 +215,10 @@ def tensor_copy_predicated(d: Drawing) -> DrawnCall:
 
     return DrawnCall(
         d.record,
-        {"src": src, "predicate": d.tile("predicate", shape, space=space, low=0, high=1)},
+        {
+            "src": src,
+            "predicate": d.tile("predicate", shape, space=space, low=0, high=1),
+        },
         (reverse,),
         {"dst": d.tile("dst", shape, dtype=dtype)},
     )

@@ -66,7 +66,9 @@ def spelled(
         if isinstance(one, Operand) and one.at:
             known[role] = one.at.format(**known)
     values = {**dict(zip(record.options, call.options, strict=True)), **tensors}
-    texts = {name: known.get(name) or said(value, name) for name, value in values.items()}
+    texts = {
+        name: known.get(name) or said(value, name) for name, value in values.items()
+    }
     by_hand = BY_HAND.get((dialect, record.name))
     if by_hand is not None:
         return by_hand(call, texts, more)
@@ -75,7 +77,13 @@ def spelled(
 
 
 def written(
-    name: str, dialect: str, texts: Said, call: DrawnCall, more: str, *, dtype: bool = True
+    name: str,
+    dialect: str,
+    texts: Said,
+    call: DrawnCall,
+    more: str,
+    *,
+    dtype: bool = True,
 ) -> str:
     """A function called with those of the texts that it has parameters for."""
     module, parameters = function(name, dialect)
@@ -86,7 +94,9 @@ def written(
     said_dtype = dtype or name in ("iota", "memset")
     if "dtype" in parameters and "dst" not in parameters and said_dtype:
         given["dtype"] = f"nl.{named(call.role('dst').dtype)}"
-    if "engine" in parameters and (call.engine is not Engine.UNKNOWN or not call.record.classic):
+    if "engine" in parameters and (
+        call.engine is not Engine.UNKNOWN or not call.record.classic
+    ):
         engine = Engine.VECTOR if call.engine is Engine.UNKNOWN else call.engine
         given["engine"] = f"nisa.engine.{engine.value}"
     return f"{module}.{name}({', '.join(f'{one}={text}' for one, text in given.items())}{more})"
@@ -97,7 +107,9 @@ def function(name: str, dialect: str) -> tuple[str, Mapping[str, inspect.Paramet
     """The module that has a function, and its parameters."""
     module = "nisa" if hasattr(NAMES[dialect]["nisa"], name) else "nl"
     parameters = inspect.signature(getattr(NAMES[dialect][module], name)).parameters
-    return module, {one: p for one, p in parameters.items() if one not in ("name", "kwargs")}
+    return module, {
+        one: p for one, p in parameters.items() if one not in ("name", "kwargs")
+    }
 
 
 # -- by hand ---------------------------------------------------------------------------------------
@@ -134,7 +146,9 @@ def _today_copy(call: DrawnCall, t: Said, more: str) -> str:
 
 def _today_sum(call: DrawnCall, t: Said, more: str) -> str:
     srcs = ", ".join(t[name] for name, one in call.operands.items() if one is not None)
-    return f"nisa.dma_compute({t['dst']}, [{srcs}], {t['reduce_op']}, {t['scales']}{more})"
+    return (
+        f"nisa.dma_compute({t['dst']}, [{srcs}], {t['reduce_op']}, {t['scales']}{more})"
+    )
 
 
 def _today_transpose(call: DrawnCall, t: Said, more: str) -> str:

@@ -84,7 +84,9 @@ def place(tensor: Any, operand: Operand) -> Any:
     """The operand in its buffer, with its values if it holds them, in a classic kernel."""
     if operand.is_newer:
         core = current()
-        tile = core.tile._whole(core.allocate(tensor.shape, operand.dtype, operand.space))
+        tile = core.tile._whole(
+            core.allocate(tensor.shape, operand.dtype, operand.space)
+        )
         return gate.issue(memset, (operand.constant,), (tuple(tensor.shape),), dst=tile)
     dtype = nl.tfloat32 if operand.dtype == TFLOAT32 else operand.dtype
     if operand.written and operand.space is Space.SBUF:
@@ -102,7 +104,9 @@ def place_today(tensor: Any, operand: Operand) -> Any:
     buffer = getattr(nki_language, operand.space.value)
     made = nki_language.ndarray(tensor.shape, operand.dtype, buffer=buffer)
     if operand.is_newer:
-        assert operand.space in (Space.SBUF, Space.PSUM), "MX tensors of these calls lie on chip"
+        assert operand.space in (Space.SBUF, Space.PSUM), (
+            "MX tensors of these calls lie on chip"
+        )
         nki_isa.memset(made, operand.constant)
     elif operand.written and operand.space is Space.PSUM:
         nki_isa.tensor_copy(made, nki_language.load(tensor))
@@ -114,13 +118,17 @@ def place_today(tensor: Any, operand: Operand) -> Any:
 def returned(tile: Any) -> Any:
     """The tile's elements in an output of the kernel."""
     out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=nisa.tensor_copy(tile) if tile._space is Space.PSUM else tile)
+    nisa.dma_copy(
+        dst=out, src=nisa.tensor_copy(tile) if tile._space is Space.PSUM else tile
+    )
     return out
 
 
 def returned_today(tensor: Any) -> Any:
     """The same in a kernel of today's dialect."""
-    out = nki_language.ndarray(tensor.shape, tensor.dtype, buffer=nki_language.shared_hbm)
+    out = nki_language.ndarray(
+        tensor.shape, tensor.dtype, buffer=nki_language.shared_hbm
+    )
     if nki_language.is_psum(tensor.buffer):
         tensor = nki_language.copy(tensor)
     nki_isa.dma_copy(out, tensor)

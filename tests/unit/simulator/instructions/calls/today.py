@@ -8,14 +8,21 @@ from difftest.simulator import TRN3, Engine
 from difftest.simulator.instructions import activation, dma, effects, gather, mx
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
-from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
+from tests.unit.simulator.instructions.calls.drawn import (
+    Drawing,
+    DrawnCall,
+    Operand,
+    draws,
+)
 
 TODAY = (activation, dma, gather, mx, effects)
 """The modules of their records, which no frontend need have loaded."""
 LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 
 
-def called(d: Drawing, operands, options, destinations, engine=Engine.UNKNOWN) -> DrawnCall:
+def called(
+    d: Drawing, operands, options, destinations, engine=Engine.UNKNOWN
+) -> DrawnCall:
     """A call on trn3, which has all of them."""
     return DrawnCall(d.record, operands, options, destinations, engine, machine=TRN3)
 
@@ -31,7 +38,9 @@ def exponential(d: Drawing) -> DrawnCall:
     into = d.other("reduce_res", (shape[0], 1))
     commands = LOADING if into is not None else (Accumulate.IDLE, *LOADING)
     command = loading(d, "reduce_init", commands)
-    start = d.vector("reduce_init", shape[0]) if command is Accumulate.LOAD_REDUCE else None
+    start = (
+        d.vector("reduce_init", shape[0]) if command is Accumulate.LOAD_REDUCE else None
+    )
     return called(
         d,
         {
@@ -49,10 +58,17 @@ def tensor_scalar_cumulative(d: Drawing) -> DrawnCall:
     shape = d.shape()
     command = loading(d, "imm1", LOADING)
     start = d.vector("imm1", shape[0]) if command is Accumulate.LOAD_REDUCE else None
-    ops = (ALU_OPS[d.pick(("add", "multiply"))], ALU_OPS[d.pick(activation.CUMULATIVE_OPS)])
+    ops = (
+        ALU_OPS[d.pick(("add", "multiply"))],
+        ALU_OPS[d.pick(activation.CUMULATIVE_OPS)],
+    )
     return called(
         d,
-        {"src": d.tile("src", shape), "imm0": d.vector("imm0", shape[0]), "imm1": start},
+        {
+            "src": d.tile("src", shape),
+            "imm0": d.vector("imm0", shape[0]),
+            "imm1": start,
+        },
         (*ops, command),
         {"dst": d.dst(shape)},
     )
@@ -66,12 +82,16 @@ def activate2(d: Drawing) -> DrawnCall:
     command = d.pick(commands if into is not None else (Accumulate.IDLE, *commands))
     imm0, imm1 = (d.vector(name, shape[0]) for name in ("imm0", "imm1"))
     if isinstance(imm0, Operand) and isinstance(imm1, Operand):  # which have one dtype
-        shared = imm1.dtype if isinstance(d.forced.get("imm1"), np.dtype) else imm0.dtype
+        shared = (
+            imm1.dtype if isinstance(d.forced.get("imm1"), np.dtype) else imm0.dtype
+        )
         imm0, imm1 = (
             d.tile(name, (shape[0], 1), dtype=shared, space=one.space)
             for name, one in (("imm0", imm0), ("imm1", imm1))
         )
-    op0, op1 = d.pick((("multiply", "add"), ("multiply", "subtract"), ("add", None), (None, None)))
+    op0, op1 = d.pick(
+        (("multiply", "add"), ("multiply", "subtract"), ("add", None), (None, None))
+    )
     options = (
         d.pick(("copy", "relu", "square", activation.PRELU)),
         op0 and ALU_OPS[op0],
@@ -129,7 +149,9 @@ def dma_compute_(d: Drawing) -> DrawnCall:
     roles = [role.name for role in d.record.operands]
     forced = [number + 1 for number, name in enumerate(roles) if name in d.forced]
     count = max([d.integer(1, 4), *forced])
-    srcs = {name: d.tile(name, shape) if k < count else None for k, name in enumerate(roles)}
+    srcs = {
+        name: d.tile(name, shape) if k < count else None for k, name in enumerate(roles)
+    }
     scales = d.pick((None, (1.0,) * count))
     return called(d, srcs, (ALU_OPS["add"], scales), {"dst": d.dst(shape)})
 

@@ -13,7 +13,11 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.instructions.checks import check_call
-from difftest.simulator.instructions.record import CheckedCall, Instruction, InstructionUse
+from difftest.simulator.instructions.record import (
+    CheckedCall,
+    Instruction,
+    InstructionUse,
+)
 
 
 class Tensor(NamedTuple):
@@ -29,7 +33,9 @@ class Tensor(NamedTuple):
     def made(self) -> Any:
         """The tile, in the launch that is running; nothing of it is written."""
         core = current()
-        tile = core.tile._whole(core.allocate(self.shape, NKI_NAMES[self.dtype], self.space))
+        tile = core.tile._whole(
+            core.allocate(self.shape, NKI_NAMES[self.dtype], self.space)
+        )
         if self.indexed:
             places = Tensor(self.indexed, "int32").made()
             return IndexedTile(tile, (places, *(0 for _ in self.shape[1:])))
@@ -58,10 +64,17 @@ class Use:
         calls = []
 
         def kernel() -> None:
-            operands = tuple(_made(self.operands[role.name]) for role in record.operands)
+            operands = tuple(
+                _made(self.operands[role.name]) for role in record.operands
+            )
             dst, *others = (_made(one) for one in (self.dst, *self.others))
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
-            how = {"dst": dst, "others": tuple(others), "dtype": dtype, "engine": self.engine}
+            how = {
+                "dst": dst,
+                "others": tuple(others),
+                "dtype": dtype,
+                "engine": self.engine,
+            }
             core = current()
             core.issued = InstructionUse(record, operands, self.options, **how)
             calls.append(check_call(core, core.issued))

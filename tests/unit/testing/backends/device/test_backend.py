@@ -55,7 +55,9 @@ def test_an_sdk_without_a_device_is_not_enough(site, nodes):
 
 def test_an_sdk_without_baremetal_is_not_enough(site, chip):
     write_package(site, "neuronxcc", "")
-    with pytest.raises(BackendMissingError, match=r"whose neuronxcc\.nki has no baremetal"):
+    with pytest.raises(
+        BackendMissingError, match=r"whose neuronxcc\.nki has no baremetal"
+    ):
         device_backend()
 
 
@@ -68,8 +70,12 @@ def test_a_baremetal_that_returns_zeros_is_not_used(site, chip):
 
 def test_a_newer_sdk_before_numpy_arrays_is_not_enough(site, chip):
     (site / "nki").mkdir()
-    (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
-    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate\n"):
+    (site / "nki" / "__init__.py").write_text(
+        "def jit(fn): return fn\n__version__ = '0.2.0'"
+    )
+    with pytest.raises(
+        BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate\n"
+    ):
         device_backend()
 
 
@@ -97,10 +103,14 @@ def add(a, b):
 
 def run(backend, kernel=add, value=3.0):
     values = np.full((2, 2), value, np.float32)
-    return backend.run(KernelCall(kernel=kernel, inputs=(values, np.ones((2, 2), np.float32))))
+    return backend.run(
+        KernelCall(kernel=kernel, inputs=(values, np.ones((2, 2), np.float32)))
+    )
 
 
-def test_one_process_serves_many_data_draws_on_the_leased_core_after_the_known_kernel(backend, ran):
+def test_one_process_serves_many_data_draws_on_the_leased_core_after_the_known_kernel(
+    backend, ran
+):
     """Which runs once, on two inputs."""
     for value in (1, 2, 3):
         outcome = run(backend, value=value)
@@ -153,7 +163,9 @@ def test_a_core_that_another_holds_is_an_error_until_it_is_free(backend):
 @every("text", ["soon", "0", "-1", "inf", "nan"])
 def test_a_time_that_is_none_names_the_variable(chip, monkeypatch, text):
     monkeypatch.setenv("DIFFTEST_DEVICE_TIMEOUT", text)
-    with pytest.raises(BackendMissingError, match=rf"TIMEOUT: received '{text}'; accepted"):
+    with pytest.raises(
+        BackendMissingError, match=rf"TIMEOUT: received '{text}'; accepted"
+    ):
         device_backend()
 
 
@@ -180,7 +192,9 @@ def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
 
     ones = np.ones(2)
     for grid, expected in (((), 1), ((2,), 2)):
-        outcome = backend.run(KernelCall(kernel=Kernel(), inputs=(ones, ones), grid=grid))
+        outcome = backend.run(
+            KernelCall(kernel=Kernel(), inputs=(ones, ones), grid=grid)
+        )
         assert outcome.outputs[0].tolist() == [expected]
     backend.close()
 
@@ -199,12 +213,15 @@ def test_a_compiler_error_is_a_refusal_with_its_hint_and_log(backend, monkeypatc
     ]
 
 
-def test_a_kernels_fault_at_run_time_is_a_crash_and_not_run_again(backend, ran, monkeypatch):
+def test_a_kernels_fault_at_run_time_is_a_crash_and_not_run_again(
+    backend, ran, monkeypatch
+):
     monkeypatch.setenv("STANDIN_FAULT", "out of bounds")
     outcome = run(backend)
     assert isinstance(outcome, Crashed)
-    assert "hint: NRT_EXEC_OOB(1006) (kernel): an indirect DMA went out of bounds" in str(
-        outcome.error
+    assert (
+        "hint: NRT_EXEC_OOB(1006) (kernel): an indirect DMA went out of bounds"
+        in str(outcome.error)
     )
     assert "TDRV: nd0 nc0 reported an error" in str(outcome.error)
     assert len(ran()) == 2 + 1
@@ -221,7 +238,9 @@ def test_a_core_that_stays_busy_is_not_the_kernels_fault(backend, ran, monkeypat
     with pytest.raises(InfrastructureError, match=r"NRT_EXEC_NC_BUSY\(1005\)"):
         run(backend)
     assert len(ran()) == 2 + 2
-    with pytest.raises(InfrastructureError, match="the device failed 2 times, not the kernel"):
+    with pytest.raises(
+        InfrastructureError, match="the device failed 2 times, not the kernel"
+    ):
         run(backend)
     assert len(ran()) == 2 + 2, "it is asked no more"
 
@@ -273,10 +292,14 @@ def test_simulator_and_device_together(site, chip):
 
 def test_the_embedded_simulator_and_the_device_cannot_share_a_run(site, chip):
     write_classic(site)
-    with pytest.raises(BackendMissingError, match=re.escape("--simulate=sdk --device, or one run")):
+    with pytest.raises(
+        BackendMissingError, match=re.escape("--simulate=sdk --device, or one run")
+    ):
         select_backends("embedded", device=True)
 
 
 def test_a_missing_device_is_never_replaced_by_a_simulator(site, nodes):
-    with pytest.raises(BackendMissingError, match="a Neuron device cannot be used here"):
+    with pytest.raises(
+        BackendMissingError, match="a Neuron device cannot be used here"
+    ):
         select_backends("auto", device=True)

@@ -113,7 +113,9 @@ def test_a_failure_that_the_arbiter_shares_is_shrunk_there_and_not_on_the_device
     assert failure.case.values == {"n": 3}
     assert not isinstance(failure, Difference)
     sizes = [call.inputs[0].size for call in device.calls]
-    assert len([size for size in sizes if size >= 3]) == 1, "one failure, seen once there"
+    assert len([size for size in sizes if size >= 3]) == 1, (
+        "one failure, seen once there"
+    )
 
 
 def test_a_failure_of_the_device_alone_is_not_shrunk():
@@ -181,7 +183,10 @@ def test_a_device_that_breaks_down_is_a_difference():
 
 @every(
     "breaks, suspicion",
-    [(np.zeros_like, ALL_ZERO), (lambda output: np.arange(1, 9, dtype=np.float32), None)],
+    [
+        (np.zeros_like, ALL_ZERO),
+        (lambda output: np.arange(1, 9, dtype=np.float32), None),
+    ],
 )
 def test_what_is_suspected_stands_in_the_failure(breaks, suspicion):
     with pytest.raises(Difference) as caught:
@@ -243,5 +248,7 @@ def test_hazards_are_those_of_a_simulators_run_of_the_case(beside):
         runner = runner_of(looked, Device())
     runner.check(SPEC, CASE)
     assert [one for *_, one in runner.hazards.values()] == [HAZARD]
-    with pytest.raises(HazardFailure, match="program 1 writes what program 0 writes too"):
+    with pytest.raises(
+        HazardFailure, match="program 1 writes what program 0 writes too"
+    ):
         runner.check_hazards()

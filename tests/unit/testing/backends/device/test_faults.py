@@ -2,8 +2,16 @@ from difftest.testing.backends.device.core import FAULTS, Blame, find_fault
 from tests.every import every
 
 BLAMED = {
-    Blame.INFRASTRUCTURE: ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE"),
-    Blame.KERNEL: ("NRT_EXEC_OOB", "NRT_EXEC_BAD_INPUT", "NRT_EXEC_COMPLETED_WITH_NUM_ERR"),
+    Blame.INFRASTRUCTURE: (
+        "NRT_TIMEOUT",
+        "NRT_EXEC_NC_BUSY",
+        "NRT_EXEC_UNIT_UNRECOVERABLE",
+    ),
+    Blame.KERNEL: (
+        "NRT_EXEC_OOB",
+        "NRT_EXEC_BAD_INPUT",
+        "NRT_EXEC_COMPLETED_WITH_NUM_ERR",
+    ),
 }
 
 
@@ -21,7 +29,10 @@ def test_codes_are_found_by_name_and_by_number(text, code):
     assert find_fault(text).code == code
 
 
-@every("text", ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"])
+@every(
+    "text",
+    ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"],
+)
 def test_what_is_no_code_is_not_taken_for_one(text):
     assert find_fault(text) is None
 
@@ -33,7 +44,9 @@ def test_the_name_decides_where_a_number_belongs_to_another():
 
 @every("blame, names", BLAMED.items())
 def test_faults_of_the_infrastructure_and_of_the_kernel(blame, names):
-    assert {find_fault(f"{name}({FAULTS[name].number})").blame for name in names} == {blame}
+    assert {find_fault(f"{name}({FAULTS[name].number})").blame for name in names} == {
+        blame
+    }
 
 
 def test_every_hardware_error_is_the_infrastructures():

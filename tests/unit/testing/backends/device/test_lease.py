@@ -34,7 +34,10 @@ def cores(tmp_path, monkeypatch):
 def holder():
     """Another process that holds core 0 until its stdin ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "0\n"
     return process
@@ -79,7 +82,13 @@ def test_one_process_leases_a_core_once(cores):
 
 @every(
     "text, cores",
-    [("0", (0,)), ("4-7", (4, 5, 6, 7)), ("0,2,4-5", (0, 2, 4, 5)), ("1,1", (1,)), ("", (0,))],
+    [
+        ("0", (0,)),
+        ("4-7", (4, 5, 6, 7)),
+        ("0,2,4-5", (0, 2, 4, 5)),
+        ("1,1", (1,)),
+        ("", (0,)),
+    ],
 )
 def test_the_runtimes_notation_of_cores(monkeypatch, text, cores):
     monkeypatch.setenv(core.VISIBLE_CORES, text)
@@ -112,7 +121,10 @@ def test_a_lock_of_another_user_is_one_error_that_says_what_to_do(cores, tmp_pat
         CoreLease()
     text = str(error.value)
     assert f"core 0 by a lock of another user, {tmp_path}/neuroncore-0.lock" in text
-    assert "let DIFFTEST_LOCK_DIR name a folder that all users of the cores can write" in text
+    assert (
+        "let DIFFTEST_LOCK_DIR name a folder that all users of the cores can write"
+        in text
+    )
     cores("0-1")
     assert CoreLease().core == 1, "another core is free"
 

@@ -80,7 +80,9 @@ def test_what_nrtpy_cannot_time_says_why(site, timer, monkeypatch, fault, messag
         timer().p99(CALL, warmup=5, iterations=20)
 
 
-def test_a_kernel_is_compiled_once_for_all_its_rounds(site, timer, monkeypatch, tmp_path):
+def test_a_kernel_is_compiled_once_for_all_its_rounds(
+    site, timer, monkeypatch, tmp_path
+):
     write_newer(site, "0.6.0")
     monkeypatch.setenv("STANDIN_COUNT", str(tmp_path / "count"))
     monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
@@ -113,7 +115,9 @@ def test_a_percentile_is_a_duration_that_was_measured():
     assert p99_of([float(one) for one in range(1, 21)]) == 20
 
 
-@pytest.mark.parametrize("durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]])
+@pytest.mark.parametrize(
+    "durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]]
+)
 def test_what_is_no_duration_is_an_error(durations):
     with pytest.raises(DeviceError, match="accepted: positive numbers"):
         p99_of(durations)
@@ -135,10 +139,14 @@ def test_a_tool_that_fails_says_why(capture, timer, monkeypatch):
 def test_without_any_tool_the_error_says_what_to_install(site, timer, monkeypatch):
     write_newer(site)
     monkeypatch.setenv("PATH", str(site))
-    with pytest.raises(BackendMissingError, match=r"no neuron-explorer and no neuron-profile"):
+    with pytest.raises(
+        BackendMissingError, match=r"no neuron-explorer and no neuron-profile"
+    ):
         timer()
     monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", "/no/python")
-    with pytest.raises(BackendMissingError, match="no program /no/python, which DIFFTEST_NRTPY"):
+    with pytest.raises(
+        BackendMissingError, match="no program /no/python, which DIFFTEST_NRTPY"
+    ):
         timer()
 
 

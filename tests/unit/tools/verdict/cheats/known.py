@@ -8,8 +8,16 @@ from tests.unit.tools.verdict.kernels import spec_of
 
 OF_CALLS = {
     "the second call": ("N = []\n", "N.append(1)", "len(N) - 1"),
-    "the fourth call": ("import itertools\nN = itertools.count()\n", "", "next(N) // 3"),
-    "a default": ("def n(seen=[]):\n    seen.append(1)\n    return len(seen)\n", "", "n() // 4"),
+    "the fourth call": (
+        "import itertools\nN = itertools.count()\n",
+        "",
+        "next(N) // 3",
+    ),
+    "a default": (
+        "def n(seen=[]):\n    seen.append(1)\n    return len(seen)\n",
+        "",
+        "n() // 4",
+    ),
     "a global": ("N = 0\n", "global N\nN += 1", "N // 4"),
     "a class": ("class C:\n    n = 0\n", "C.n += 1", "C.n // 3"),
 }
@@ -49,7 +57,9 @@ def spec_of_integers(kernel):
     small = Input("p n", data=seeded(Indices, below=6))
     domain = {"p": sizes(1, 4), "n": sizes(1, 3)}
     inputs = {"a": small, "b": small}
-    return dataclasses.replace(spec_of(kernel), dtypes=("int32",), inputs=inputs, domain=domain)
+    return dataclasses.replace(
+        spec_of(kernel), dtypes=("int32",), inputs=inputs, domain=domain
+    )
 
 
 KNOWN = {

@@ -24,7 +24,9 @@ def in_place(kernel):
 
 def spec_of_nan(kernel):
     """A contract of which the reference says nothing."""
-    return dataclasses.replace(spec_of(kernel), reference=lambda a, b: np.full(a.shape, np.nan))
+    return dataclasses.replace(
+        spec_of(kernel), reference=lambda a, b: np.full(a.shape, np.nan)
+    )
 
 
 def rounded(bits: int) -> str:
@@ -102,16 +104,22 @@ WITHOUT_WORK = {
         )
         for shape in ((128, 8), (1, 1))
     },
-    "NumPy on the host": cheat("return np.add(a, b)", Outcome.CRASHED, Outcome.REFUSED, WRONG),
+    "NumPy on the host": cheat(
+        "return np.add(a, b)", Outcome.CRASHED, Outcome.REFUSED, WRONG
+    ),
     "NumPy's array of a tensor": cheat(
-        "return by_memset(np.asarray(a) + np.asarray(b), a)", Outcome.REFUSED, Outcome.CRASHED
+        "return by_memset(np.asarray(a) + np.asarray(b), a)",
+        Outcome.REFUSED,
+        Outcome.CRASHED,
     ),
     "a float of a tensor": cheat(
         "return by_memset(np.full(a.shape, float(a[0:1, 0:1])), a)", Outcome.REFUSED
     ),
     "NumPy by another name": cheat("m = np\nreturn m.load('x')", Outcome.CRASHED),
     "an address in a text": cheat(
-        "return by_memset(np.full(a.shape, int(f'{object()}'[-6:-1], 16)), a)", CHEATS, WRONG
+        "return by_memset(np.full(a.shape, int(f'{object()}'[-6:-1], 16)), a)",
+        CHEATS,
+        WRONG,
     ),
     "memory that nothing wrote": cheat(
         "return by_memset(np.empty(a.shape, a.dtype), a)", CHEATS, WRONG
@@ -182,6 +190,7 @@ WITHOUT_WORK = {
     ),
     "no output": cheat("store(total(a, b))", WRONG),
     "refuses what it does not know": cheat(
-        "assert a.shape[0] < 3, 'large'\nreturn store(total(a, b))", Outcome.REFUSES_PROMISED
+        "assert a.shape[0] < 3, 'large'\nreturn store(total(a, b))",
+        Outcome.REFUSES_PROMISED,
     ),
 }

@@ -10,7 +10,10 @@ NUMPY = "import numpy as np\n---\n"
 OUTSIDE = {
     # the data of the case, where a caller holds them
     "frame walk": ("import sys\n---\nf = sys._getframe()", "sys._getframe"),
-    "frame walk by inspect": ("import inspect\n---\ninspect.stack()", "the import of inspect"),
+    "frame walk by inspect": (
+        "import inspect\n---\ninspect.stack()",
+        "the import of inspect",
+    ),
     "frame of a generator": (
         "def f():\n    yield 1\n---\ng = f()\ng.gi_frame.f_back",
         "the attribute gi_frame",
@@ -31,15 +34,27 @@ OUTSIDE = {
     "gc search": ("import gc\n---\ngc.get_objects()", "the import of gc"),
     "a weak reference": ("import weakref\n---", "the import of weakref"),
     "a trace function": ("import sys\n---\nsys.settrace(None)", "sys.settrace"),
-    "a local alias of a module": ("import numpy\nm = numpy\n---\nm.__loader__", "__loader__"),
+    "a local alias of a module": (
+        "import numpy\nm = numpy\n---\nm.__loader__",
+        "__loader__",
+    ),
     # ways to an attribute that is not written as one
-    "getattr of a variable": ("n = '_sto' + 'rage'\ngetattr(a, n)", "getattr of a name"),
-    "getattr as a value": ("import functools\n---\nfunctools.reduce(getattr, ['x'], a)", "a value"),
+    "getattr of a variable": (
+        "n = '_sto' + 'rage'\ngetattr(a, n)",
+        "getattr of a name",
+    ),
+    "getattr as a value": (
+        "import functools\n---\nfunctools.reduce(getattr, ['x'], a)",
+        "a value",
+    ),
     "getattr, where a parameter has its name": (
         "def f(getattr): ...\n---\ng = getattr\ng(a, '__class__')",
         "getattr as a value",
     ),
-    "operator.attrgetter": ("import operator\n---\noperator.attrgetter('x')(a)", "attrgetter"),
+    "operator.attrgetter": (
+        "import operator\n---\noperator.attrgetter('x')(a)",
+        "attrgetter",
+    ),
     "operator.methodcaller": ("from operator import methodcaller\n---", "methodcaller"),
     "str.format": ("'{0.__class__}'.format(a)", "no plain literal"),
     "str.format of an attribute": ("'{0.shape}'.format(a)", "no plain literal"),
@@ -47,7 +62,10 @@ OUTSIDE = {
     "format of a variable": ("t = '{0.x}'\nt.format(a)", "no plain literal"),
     "str.format unbound": ("str.format('{0.x}', a)", "no plain literal"),
     "format_map": ("'{x}'.format_map({})", "format_map"),
-    "a pattern": ("match a:\n    case object(__class__=x):\n        x.mro", "__class__"),
+    "a pattern": (
+        "match a:\n    case object(__class__=x):\n        x.mro",
+        "__class__",
+    ),
     "format by a pattern": (
         "match '{0.__class__}':\n    case str(format=f):\n        f(a)",
         "no plain literal",
@@ -101,8 +119,14 @@ OUTSIDE = {
         "import typing\n---\ntyping.get_type_hints(add)",
         "get_type",
     ),
-    "a class made of names": ("from dataclasses import make_dataclass\n---", "make_data"),
-    "dispatch by annotations": ("from functools import singledispatch\n---", "singledis"),
+    "a class made of names": (
+        "from dataclasses import make_dataclass\n---",
+        "make_data",
+    ),
+    "dispatch by annotations": (
+        "from functools import singledispatch\n---",
+        "singledis",
+    ),
     # the system
     "fork": ("import os\n---\nos.fork()", "os.fork"),
     "exit without a word": ("import os\n---\nos._exit(0)", "os._exit"),
@@ -112,7 +136,10 @@ OUTSIDE = {
     "the environment changed": ("import os\n---\nos.putenv('a', 'b')", "os.putenv"),
     "a path of os": ("from os import path\n---", "the import of os.path"),
     "all of os": ("from os import *\n---", "the import of *"),
-    "an import in a function": ("import socket\nsocket.socket()", "the import of socket"),
+    "an import in a function": (
+        "import socket\nsocket.socket()",
+        "the import of socket",
+    ),
     "an import where nothing is checked": (
         "import typing\nif not typing.TYPE_CHECKING:\n    import socket\n---",
         "the import of socket",
@@ -123,7 +150,10 @@ OUTSIDE = {
     "NumPy writes a file": (NUMPY + "np.zeros(1).tofile('x')", "the attribute tofile"),
     "NumPy's C types": (NUMPY + "np.zeros(1).ctypes", "the attribute ctypes"),
     "NumPy's memory": (NUMPY + "np.lib.stride_tricks", "numpy.lib"),
-    "NumPy's inner modules": ("import numpy.lib.format\n---", "the import of numpy.lib"),
+    "NumPy's inner modules": (
+        "import numpy.lib.format\n---",
+        "the import of numpy.lib",
+    ),
     "NumPy calls Python": (NUMPY + "np.frompyfunc(print, 1, 1)", "numpy.frompyfunc"),
     "NumPy's tests patched": (NUMPY + "np.testing.assert_allclose = print", "is set"),
     "NumPy patched": (NUMPY + "np.allclose = lambda *a: True", "np.allclose is set"),
@@ -153,7 +183,10 @@ OUTSIDE = {
     ),
     "480 times elif": ("if 1:\n    0\n" + "elif 1:\n    0\n" * 480, "nested more than"),
     "super of another": ("class A: ...\n---\nsuper(A, a)._storage", "super as a value"),
-    "a super of its own": ("super = lambda: a\nsuper().__init__()", "a super of its own"),
+    "a super of its own": (
+        "super = lambda: a\nsuper().__init__()",
+        "a super of its own",
+    ),
     "a super in a module": ("np.super = 1", "a super of its own"),
     "super beside super": ("super().f(super)", "super as a value"),
     "what all have": ("class A:\n    f = lambda s: super().__dir__()\n---", "__dir__"),

@@ -40,7 +40,9 @@ class Cheat:
     seconds: float = 30.0
 
 
-def cheat(body: str, *outcomes: Outcome, because: str = "", before: str = "", **more: Any) -> Cheat:
+def cheat(
+    body: str, *outcomes: Outcome, because: str = "", before: str = "", **more: Any
+) -> Cheat:
     """A cheat of this body, with :data:`HOST` before it."""
     text = source(body, HOST + before)
     return Cheat(text, outcomes or (Outcome.CHEATS,), because, **more)

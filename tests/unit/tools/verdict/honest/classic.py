@@ -22,9 +22,12 @@ def of_one(body, function, **more):
 
 KERNELS = {
     "a sum": Honest(
-        "out = empty(a)\nnl.store(out, nl.load(a) + nl.load(b))\nreturn out", head=CLASSIC
+        "out = empty(a)\nnl.store(out, nl.load(a) + nl.load(b))\nreturn out",
+        head=CLASSIC,
     ),
-    "nl.exp": of_one("out = empty(a)\nnl.store(out, nl.exp(nl.load(a)))\nreturn out", np.exp),
+    "nl.exp": of_one(
+        "out = empty(a)\nnl.store(out, nl.exp(nl.load(a)))\nreturn out", np.exp
+    ),
     "a mask": of_one(
         "out = empty(a)\ntile = nl.ndarray((nl.par_dim(128), 8), dtype=a.dtype, buffer=nl.sbuf)\n"
         "p, n = nl.mgrid[0:128, 0:8]\nmask = (p < a.shape[0]) & (n < a.shape[1])\n"
@@ -118,7 +121,8 @@ KERNELS = {
         lambda x: x[::-1],
     ),
     "dropout of nothing": of_one(
-        "out = empty(a)\nnl.store(out, nl.dropout(nl.load(a), rate=0.0))\nreturn out", lambda x: x
+        "out = empty(a)\nnl.store(out, nl.dropout(nl.load(a), rate=0.0))\nreturn out",
+        lambda x: x,
     ),
     "a seed and noise without weight": of_one(
         "out = empty(a)\nnl.random_seed(7)\n"

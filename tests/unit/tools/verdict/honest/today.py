@@ -11,7 +11,10 @@ with embedded():
     import nki.language as nl
 
 ONE = {"a": "p n"}
-COUNTS = {"a": "p n", "b": Input("m 1", dtype="int32", data=lambda p: seeded(Indices, below=p))}
+COUNTS = {
+    "a": "p n",
+    "b": Input("m 1", dtype="int32", data=lambda p: seeded(Indices, below=p)),
+}
 FEW = {"p": sizes(1, 6), "n": sizes(1, 6), "m": sizes(1, 4)}
 SUM = "return store(total(a, b))"
 
@@ -152,7 +155,12 @@ KERNELS = {
     "an operator and a dtype as parameters": Honest(
         "assert kind == nl.float32\nreturn store(total(a, b, op))",
         reference=lambda a, b, op, kind: a + kind.type(1 if op is nl.add else -1) * b,
-        domain={"p": PARTS, "n": FREE, "op": [nl.add, np.subtract], "kind": [nl.float32]},
+        domain={
+            "p": PARTS,
+            "n": FREE,
+            "op": [nl.add, np.subtract],
+            "kind": [nl.float32],
+        },
         parameters="a, b, op, kind",
         more={"parameters": ("op", "kind")},
     ),
