@@ -62,8 +62,8 @@ _ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
 # so many, and smaller: a large one hides something, and is no data
 _FLOATS = 8
 _LARGE = 2.0**18
-_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
-"""The instructions of all Pythons that bring a constant."""
+_LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
+"""The instruction by which Python 3.14 loads an integer up to 255, which is then no constant."""
 # between a name and the number of a choice; what is more is no size
 _PART = "·"
 _WIDEST = 2**31
@@ -472,16 +472,14 @@ def _code(text: str) -> CodeType:
 
 @functools.lru_cache(maxsize=4096)
 def _integers(text: str) -> frozenset[int]:
-    """Return the integers in a condition.
-
-    Python 3.14 keeps those up to 255 in the instructions, and not among the constants.
-    """
-    loaded = (
-        step.argval
-        for step in dis.get_instructions(_code(text))
-        if step.opname in _LOADS
-    )
-    return frozenset(value for value in loaded if type(value) is int)
+    """Return the integers in a condition."""
+    code = _code(text)
+    found = {value for value in code.co_consts if type(value) is int}
+    instructions = code.co_code  # pairs of an opcode and its argument
+    for opcode, argument in zip(instructions[::2], instructions[1::2], strict=True):
+        if opcode == _LOAD_SMALL_INT:
+            found.add(argument)
+    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=4096)
