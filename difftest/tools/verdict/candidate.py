@@ -100,7 +100,7 @@ def judge_candidate(
     judgement.evidence.allowed = list(settings.allow)
     if settings.allow:
         options = f"--allow {' --allow '.join(settings.allow)}"
-        judgement.evidence.doubts.add(f"`{options}` relaxes the language check")
+        judgement.evidence.doubts.add(f"`{options}` opens modules to the candidate")
     try:
         files = read_candidate(file, test)
         with Sandbox(settings.limits, fork_server) as worker:
@@ -218,8 +218,13 @@ def load_candidate(
 ) -> Mapping[str, Any]:
     """Load a kernel in a worker and return its description; raise WorkerEnd if it fails."""
     sources = files.sources.values()
-    request = {"request": "load", "name": name, "allowed": list(allowed)}
-    request["faults"] = {key: fault.what for key, fault in files.faults.items()}
+    faults = {key: fault.what for key, fault in files.faults.items()}
+    request = {
+        "request": "load",
+        "name": name,
+        "allowed": list(allowed),
+        "faults": faults,
+    }
     modules = [[source.name, source.file, source.is_package] for source in sources]
     answer = worker.ask(
         {**request, "modules": modules}, [source.text for source in sources]

@@ -114,6 +114,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+_IMPORTS = "let the kernel need no module but those that the language has"
 _MESSAGES = (NkiError, AssertionError, KernelExit, TapeFormatError)
 """The errors whose text says enough without a traceback."""
 SHOWN = 2_000
@@ -197,9 +198,13 @@ class WorkerService:
         )
         name = header["name"]
         file = sources[0].file
+        module = world.first()
+        found = vars(module).get(name)
+        if type(found) is Absent:
+            return Frame(outside(Refused(f"{found!r}", _IMPORTS, file, 1)), [])
         self.kernel = lambda: function_in(plain_module(world.first()), name, file)
         try:
-            kernel = self.lasting = self.kernel()
+            kernel = self.lasting = function_in(plain_module(module), name, file)
         except LookupError as error:
             return Frame({"how": "usage", "error": str(error)}, [])
         described = describe_kernel(kernel, vars(world.modules[sources[0].name]))
@@ -291,7 +296,9 @@ def own_names(names: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in names.items()
-        if not is_special(name) and not name.startswith(INTERNAL)
+        if not is_special(name)
+        and not name.startswith(INTERNAL)
+        and type(value) is not Absent
     }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
+import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from difftest.simulator.frontend.nki.constants import NKIObject
@@ -25,6 +27,7 @@ from difftest.tools.verdict.world.values import (
     _ENUM_CLASS,
     CLASSES,
     HELD,
+    READERS,
     TEXT,
     Facade,
     kept,
@@ -38,7 +41,7 @@ def _special(names: str) -> frozenset[str]:
 SPECIAL = _special(
     "abs add and bool call class_getitem contains delitem divmod enter eq exit float floordiv "
     "format ge getitem gt hash iadd iand imul index init int invert isub iter le len lshift lt "
-    "match_args matmul mod mul ne neg new next or pos post_init pow radd rand repr reversed "
+    "match_args matmul mod mul name ne neg new next or pos post_init pow radd rand repr reversed "
     "rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor setitem "
     "slots str sub truediv xor"
 )
@@ -146,7 +149,8 @@ def made(kind: Any) -> Any:
         raise refusal(f"a class of type {type(kind).__name__}")
     for name, value in vars(kind).items():
         is_special = name.startswith("__") and name.endswith("__")
-        is_own = getattr(value, "__builtins__", None) is STATE.builtins
+        function = getattr(value, "__func__", value)
+        is_own = getattr(function, "__builtins__", None) is STATE.builtins
         if is_special and name not in (SPECIAL if is_own else SPECIAL | _MADE):
             raise refusal(f"the special method {name} of a class", "use a plain method")
     type.__setattr__(kind, OWN, True)
@@ -167,7 +171,8 @@ def dataclass(kind: Any = None, /, **options: Any) -> Any:
         return kind
     own = _own(kind, "a dataclass")
     shows = options.pop("repr", True) and "__repr__" not in vars(own)
-    result: Any = dataclasses.dataclass(own, repr=False, **options)
+    with _module_of(own):
+        result: Any = dataclasses.dataclass(own, repr=False, **options)
     if shows:
         type.__setattr__(result, SHOWS, True)
     return result
@@ -182,6 +187,11 @@ class FieldName(typing.NamedTuple):
 
 
 HELD.add(FieldName)
+READERS[FieldName] = lambda value, name: (
+    getattr(value, name)
+    if name in FieldName._fields
+    else unavailable(f"the attribute {name} of a field")
+)
 
 
 def fields(value: Any) -> tuple[FieldName, ...]:
@@ -189,7 +199,7 @@ def fields(value: Any) -> tuple[FieldName, ...]:
     own = _own(value if isinstance(value, type) else type(value), "the fields")
     return tuple(
         FieldName(field.name, kept(field.type), _default(field))
-        for field in dataclasses.fields(own)  # type: ignore[arg-type]
+        for field in dataclasses.fields(own)
     )
 
 
@@ -239,7 +249,7 @@ def namedtuple(name: str, names: Any, **options: Any) -> Any:
 
 def typed_tuple(name: str, pairs: Any = ()) -> Any:
     """Return ``typing.NamedTuple(name, pairs)`` as an own class."""
-    return made(typing.NamedTuple(name, pairs))  # type: ignore[misc]
+    return made(typing.NamedTuple(name, pairs))
 
 
 _ENUM_CLASS |= {
@@ -248,8 +258,23 @@ _ENUM_CLASS |= {
 }
 
 
-def space_of(names: Mapping[str, Any]) -> types.ModuleType:
-    """Return a module of names, which :mod:`dataclasses` looks up in ``sys.modules``."""
-    module = types.ModuleType("candidate")
-    vars(module).update(names)
-    return module
+_REAL = {"typing": typing, "dataclasses": dataclasses}
+
+
+@contextlib.contextmanager
+def _module_of(kind: type) -> Iterator[None]:
+    """Put the module of a class into ``sys.modules``: dataclasses read annotations there."""
+    module = types.ModuleType(kind.__module__)
+    names = vars(STATE.modules.get(kind.__module__, module))
+    for name, value in names.items():
+        is_library = isinstance(value, types.ModuleType)
+        real = _REAL.get(value.__name__) if is_library else None
+        vars(module)[name] = value if real is None else real
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before

@@ -65,7 +65,7 @@ def _call(name: str, at: ast.AST, *args: ast.expr, **options: Any) -> ast.Call:
     return ast.copy_location(call, at)
 
 
-def _text(value: object, at: ast.AST) -> ast.Constant:
+def _text(value: Any, at: ast.AST) -> ast.Constant:
     return ast.copy_location(ast.Constant(value), at)
 
 
@@ -78,6 +78,8 @@ class Guarded(ast.NodeTransformer):
         self._tried = 0
         """The number of ``try`` statements around a node that handle a failed import."""
         self._matches = 0
+        self._is_class = False
+        """Whether the statements are of a class: only there a function may have a special name."""
 
     def visit(self, node: ast.AST) -> Any:
         """Return a node with guards; another node than the listed ones refuses."""
@@ -184,6 +186,8 @@ class Guarded(ast.NodeTransformer):
             node.returns = self.visit(node.returns)
         if getattr(node, "type_params", []):
             return self._refused(node, "type parameters")
+        if is_special(node.name) and not self._is_class:
+            return self._refused(node, f"a function {node.name}")
         body = self._body(node.body)
         if entered := self._entered(node.args, node.body[0]):
             line = ast.copy_location(ast.Expr(entered), node.body[0])
@@ -224,8 +228,8 @@ class Guarded(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         """Guard the bases, the keywords and the result of a class statement."""
-        if getattr(node, "type_params", []):
-            return self._refused(node, "type parameters")
+        if getattr(node, "type_params", []) or is_special(node.name):
+            return self._refused(node, f"a class {node.name} with type parameters")
         bases = _call(
             "bases", node, _text(node.name, node), *map(self.visit, node.bases)
         )
@@ -236,17 +240,22 @@ class Guarded(ast.NodeTransformer):
             node.keywords = [ast.copy_location(ast.keyword(None, options), node)]
         decorators = [self._decorator(one) for one in node.decorator_list]
         node.decorator_list = [*decorators, _name("made", node)]
-        node.body = self._body(node.body)
+        node.body = self._body(node.body, is_class=True)
         return node
 
     # -- statements --------------------------------------------------------------------------------
 
-    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+    def _body(
+        self, statements: list[ast.stmt], *, is_class: bool = False
+    ) -> list[ast.stmt]:
         """Return statements with guards; a statement may become several."""
         result: list[ast.stmt] = []
+        before = self._is_class
+        self._is_class = is_class
         for statement in statements:
             found = self.visit(statement)
             result += found if isinstance(found, list) else [found]
+        self._is_class = before
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
@@ -351,6 +360,9 @@ class Guarded(ast.NodeTransformer):
         holder = f"{INTERNAL}match{self._matches}"
         found: list[ast.keyword] = []
         for pattern in _patterns(node):
+            bound = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
+            if is_special(bound or ""):
+                return self._refused(node, "a special name in a pattern")
             if isinstance(pattern, ast.MatchValue):
                 pattern.value = self._held(
                     pattern.value, holder, found, "pattern_value"
@@ -405,7 +417,11 @@ class Guarded(ast.NodeTransformer):
             return self._refused(node, "a special name")
         return node
 
-    visit_Nonlocal = visit_Global
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> Any:
+        """Refuse special names that a function would share with another."""
+        if any(map(is_special, node.names)):
+            return self._refused(node, "a special name")
+        return node
 
     def module_of(self, tree: ast.Module) -> ast.Module:
         """Return a file's tree: a statement that needs something absent is skipped alone."""

@@ -55,6 +55,7 @@ _DTYPE = (
 )
 
 ATTRIBUTES: dict[type, str] = {
+    object: "",
     bool: _INTEGER,
     int: _INTEGER,
     float: f"{_NUMBER} as_integer_ratio hex is_integer",
@@ -177,6 +178,8 @@ SCALARS = tuple(
 )
 """The types of scalars of NumPy and ml_dtypes."""
 ATTRIBUTES |= dict.fromkeys(SCALARS, _ARRAY)
+_DTYPES: tuple[Any, ...] = (*SCALARS, "V1", "S1", "U1")
+ATTRIBUTES |= {type(np.dtype(kind)): _DTYPE for kind in _DTYPES}
 
 NAMES: dict[type, frozenset[str]] = {
     kind: frozenset(names.split()) for kind, names in ATTRIBUTES.items()

@@ -4,10 +4,10 @@ from __future__ import annotations
 import __future__
 
 import ast
-import functools
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from difftest.tools.verdict.world.refusal import (
     Absent,
     unavailable,
 )
-from difftest.tools.verdict.world.values import HELD, Module, list_function, read
+from difftest.tools.verdict.world.values import Module, OwnModule, read
 
 pass_through(os.path.dirname(__file__))
 
@@ -55,12 +55,12 @@ class CandidateModules:
         self.sources = {source.name: source for source in sources}
         self.allowed = frozenset(allowed)
         self.faults = faults or {}
-        self.modules: dict[str, Module] = {}
+        self.modules: dict[str, OwnModule] = {}
         self._prepare = prepare
         self._write = write
         self._codes: dict[str, CodeType] = {}
         self._libraries: dict[str, Module] = {}
-        self._builtins = builtin_names(write) | names
+        self._builtins = builtin_names(write) | dict(names)
         for name, guard in {
             "imported": self.imported,
             "member": self.member,
@@ -69,20 +69,22 @@ class CandidateModules:
         }.items():
             self._builtins[f"{INTERNAL}{name}"] = guard
         STATE.builtins = self._builtins
+        STATE.is_open = bool(allowed)
+        STATE.modules = self.modules
         STATE.files = frozenset(source.file for source in sources)
 
-    def first(self) -> Module:
+    def first(self) -> OwnModule:
         """Return the module of the kernel's file, after all modules of the candidate are reset."""
         self.modules.clear()
         self._libraries = standard_modules(self._write) | nki_modules(loaded_modules())
         return self.module(next(iter(self.sources)))
 
-    def module(self, name: str) -> Module:
+    def module(self, name: str) -> OwnModule:
         """Return a module of the candidate; run it if it has not run."""
         if name in self.modules:
             return self.modules[name]
         source = self.sources[name]
-        module = Module(name, {})
+        module = OwnModule(name, {})
         self.modules[name] = module
         space = vars(module)
         space["__builtins__"] = self._builtins
@@ -110,9 +112,10 @@ class CandidateModules:
     def skipped(self, name: str, *names: str) -> None:
         """Bind the names of a skipped statement to absent values."""
         space = vars(self.modules[name])
+        reason = sys.exc_info()[1]
         for own in names:
             if own and own not in space:
-                space[own] = Absent(own)
+                space[own] = Absent(f"{own}, which needs {reason},")
 
     def imported(self, name: str, has_alias: bool, is_tried: bool) -> Any:
         """Return the module of ``import name``."""
@@ -128,7 +131,7 @@ class CandidateModules:
         """Return the top package of the candidate, with the modules below it as attributes."""
         while "." in name:
             name, _, child = name.rpartition(".")
-            above = self.modules.get(name) or Module(name, {})
+            above = self.modules.get(name) or OwnModule(name, {})
             self.modules.setdefault(name, above)
             vars(above)[child] = found
             found = above
@@ -143,8 +146,6 @@ class CandidateModules:
             return self.module(f"{name}.{member}")
         found = self._find(name, is_tried=is_tried)
         if type(found) is Absent:
-            return unavailable(f"{name}.{member}")
-        if member.startswith("_") and name not in self.sources:
             return unavailable(f"{name}.{member}")
         value = self._libraries.get(f"{name}.{member}")
         if value is not None:
@@ -173,34 +174,28 @@ class CandidateModules:
         """Return a module by its whole name; an absent value if it is not here."""
         if name in self.sources:
             return self.module(name)
+        if name.partition(".")[0] in self.allowed or name in self.allowed:
+            return open_module(importlib.import_module(name))
         if name in self.faults:
             return unavailable(f"{name} ({self.faults[name]})")
         if name in self._libraries:
             return self._libraries[name]
-        if name.partition(".")[0] in self.allowed or name in self.allowed:
-            return self._opened(name)
         if any(own.startswith(f"{name}.") for own in self.sources):
-            return self.modules.setdefault(name, Module(name, {}))
+            return self.modules.setdefault(name, OwnModule(name, {}))
         STATE.asked.add(name)
         if is_tried:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return Absent(name)
 
-    def _opened(self, name: str) -> Module:
-        """Return a module that ``--allow`` opens: all of its public names, without guards."""
-        real = importlib.import_module(name)
-        return Module(name, {}, functools.partial(_opened_name, real))
 
+def open_module(module: ModuleType) -> Module:
+    """Return a module that ``--allow`` opens: all of its names, without guards."""
 
-def _opened_name(module: ModuleType, name: str) -> Any:
-    """Return a value of an opened module; a candidate may hold and call it."""
-    value = getattr(module, name)
-    if isinstance(value, ModuleType):
-        return Module(value.__name__, {}, functools.partial(_opened_name, value))
-    if callable(value):
-        return list_function(value)
-    HELD.add(type(value))
-    return value
+    def find(name: str) -> Any:
+        value = getattr(module, name)
+        return open_module(value) if isinstance(value, ModuleType) else value
+
+    return Module(module.__name__, {}, find)
 
 
 def _future_flags(tree: ast.Module) -> int:

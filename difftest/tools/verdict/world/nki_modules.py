@@ -30,10 +30,10 @@ from difftest.simulator.frontend.nki import virtual_registers as registers
 from difftest.simulator.frontend.nki.language.creation import TileSizes
 from difftest.simulator.trace import Iteration
 from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
-from difftest.tools.verdict.world.refusal import refusal, unavailable
+from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES
+from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
 from difftest.tools.verdict.world.values import (
     CALLABLE,
-    CLASS_ATTRIBUTES,
     CLASSES,
     HELD,
     READERS,
@@ -251,8 +251,12 @@ def nki_modules(modules: Mapping[str, types.ModuleType]) -> dict[str, Module]:
     return made
 
 
+_OF_HOST = {"simulate", "simulate_kernel"}
+"""Functions that launch a kernel: a candidate is launched by the judge alone."""
+
+
 def _facade(name: str, module: Any) -> Module:
-    listed = documented(name)
+    listed = documented(name) - _OF_HOST
     names = {
         key: _listed(f"{name}.{key}", value)
         for key, value in vars(module).items()
@@ -262,6 +266,8 @@ def _facade(name: str, module: Any) -> Module:
     def find(key: str) -> Any:
         if key in listed:
             return _listed(f"{name}.{key}", getattr(module, key))
+        if not STATE.loading and key not in vars(module):
+            getattr(module, key)  # raises an error with the closest name
         return unavailable(f"{name}.{key}", "use a name that AWS documents")
 
     facade = Module(name, names, find)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from difftest.simulator.errors import NkiError
 from difftest.tools.verdict.world import texts, values
 from difftest.tools.verdict.world.guard import GUARDS
 from difftest.tools.verdict.world.refusal import (
@@ -20,6 +21,7 @@ from difftest.tools.verdict.world.values import (
     CLASSES,
     TEXT,
     Facade,
+    TypeFunction,
     list_function,
     read,
 )
@@ -48,7 +50,9 @@ def _getattr(value: Any, name: Any, *default: Any) -> Any:
         raise TypeError("getattr(): attribute name must be string")
     try:
         return read(value, name)
-    except AttributeError:
+    except AttributeError as error:
+        if isinstance(error, NkiError):
+            raise refusal(f"a question for {name}", "name what AWS documents") from None
         if not default:
             raise
         return default[0]
@@ -123,7 +127,6 @@ _OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hasattr": _hasattr,
     "setattr": _setattr,
     "delattr": _delattr,
-    "type": _type,
     "isinstance": values.is_instance,
     "issubclass": _is_subclass,
     "repr": _repr,
@@ -159,6 +162,7 @@ def builtin_names(write: Callable[[str], object]) -> dict[str, Any]:
     names |= {name: Facade(name, own) for name, own in _OWN_FUNCTIONS.items()}
     names |= {name: getattr(builtins, name) for name in CONSTANTS}
     names["str"] = TEXT
+    names["type"] = TypeFunction("type", _type)
     names["print"] = Facade("print", printer(write))
     names["__build_class__"] = builtins.__build_class__
     names["__import__"] = _imported

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, NoReturn
 
 INTERNAL = "\N{MIDDLE DOT}"
@@ -37,6 +39,7 @@ class RunState:
     loading : whether files of the candidate are being loaded, and no kernel runs.
     refused : the first refusal since the last request.
     is_open : whether ``--allow`` opens a module: values of any type may come from it.
+    modules : the candidate's modules by their names.
     asked : names of absent modules and variables that the candidate asked for.
     """
 
@@ -51,13 +54,20 @@ class RunState:
         self.refused: Refused | None = None
         self.asked: set[str] = set()
         self.is_open = False
+        self.modules: Mapping[str, ModuleType] = {}
 
 
 STATE = RunState()
 
 
-def refusal(what: str, remedy: str = "leave it out") -> Refused:
-    """Return a refusal at the candidate's running line; remember it if it is the first."""
+def refusal(what: str, remedy: str = "leave it out") -> BaseException:
+    """Return the error of something that a candidate may not do, at its running line.
+
+    While files load, the error ends the top-level statement alone, which is skipped. The first
+    refusal of a run is remembered.
+    """
+    if STATE.loading:
+        return UnavailableError(what)
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
         frame = frame.f_back

@@ -8,6 +8,7 @@ be read from it.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import string
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -24,7 +25,8 @@ from difftest.tools.verdict.world.refusal import (
     unavailable,
 )
 
-_REMEDY = "use it for output, an error or a tensor's name only"
+OPAQUE = "the text of an object of NKI, of a function or of an error"
+OPAQUE_REMEDY = "print it, raise it, or give it as name= only"
 _TRANSPARENT = frozenset(
     (bool, int, float, complex, str, bytes, range, slice, type(None), type(...))
 )
@@ -46,15 +48,15 @@ class Opaque:
 
     __repr__ = __str__
 
-    def __add__(self, other: Any) -> Opaque:
+    def __add__(self, other: Any) -> Any:
         return joined(self, other)
 
-    def __radd__(self, other: Any) -> Opaque:
+    def __radd__(self, other: Any) -> Any:
         return joined(other, self)
 
 
 def _refuse(self: Opaque, *args: object, **kwargs: object) -> NoReturn:
-    raise refusal("the text of an object of NKI, of a function or of an error", _REMEDY)
+    raise refusal(OPAQUE, OPAQUE_REMEDY)
 
 
 _ASKED = (
@@ -102,6 +104,8 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
         return unavailable(repr(value))
     if is_transparent(value):
         return convert(value)
+    if isinstance(value, BaseException) and is_own_error(value):
+        return convert(value)
     own = _own_text(value, convert)
     if own is not None:
         return own
@@ -138,6 +142,12 @@ def _dataclass_text(value: Any) -> Any:
     return joined(*parts, ")")
 
 
+def is_own_error(error: BaseException) -> bool:
+    """Return whether a candidate has made an error itself, of plain values only."""
+    is_own = is_own_class(type(error)) or OWN in getattr(error, "__notes__", ())
+    return is_own and is_transparent(error.args)
+
+
 def is_own_class(kind: type) -> bool:
     """Return whether a class is the candidate's own."""
     return OWN in kind.__dict__
@@ -151,7 +161,8 @@ SHOWS = f"{OWN}:shows"
 
 def is_own_function(value: Any) -> bool:
     """Return whether a value is a Python function of the candidate's files."""
-    return type(value) is FunctionType and value.__builtins__ is STATE.builtins
+    builtins = getattr(value, "__builtins__", None)
+    return type(value) is FunctionType and builtins is STATE.builtins
 
 
 def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
@@ -163,9 +174,9 @@ def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
     spec : the text after the colon.
     """
     if conversion != -1:
-        value = text_of(value, {"s": str, "r": repr, "a": ascii}[chr(conversion)])
+        value = text_of(value, _CONVERSIONS[chr(conversion)])
     if type(spec) is Opaque:
-        raise refusal("an opaque text as a format", _REMEDY)
+        raise refusal(OPAQUE, OPAQUE_REMEDY)
     if type(value) is Opaque or not spec:
         return text_of(value)
     is_own = is_own_function(getattr(type(value), "__format__", None))
@@ -209,6 +220,11 @@ def _shown(value: Any) -> Any:
     return text.shown if type(text) is Opaque else text
 
 
+_split: Any = importlib.import_module("_string").formatter_field_name_split
+"""The C function with which :class:`string.Formatter` splits ``0.shape[1]``."""
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
+
 class _Formatter(string.Formatter):
     """``str.format`` by guards; it remembers whether a field is opaque."""
 
@@ -219,9 +235,7 @@ class _Formatter(string.Formatter):
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        import _string
-
-        first, rest = _string.formatter_field_name_split(field_name)
+        first, rest = _split(field_name)
         value = self.get_value(first, args, kwargs)
         for is_attribute, name in rest:
             value = self.attribute(value, name) if is_attribute else value[name]
@@ -230,7 +244,7 @@ class _Formatter(string.Formatter):
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if conversion is None:
             return value
-        return text_of(value, {"s": str, "r": repr, "a": ascii}[conversion])
+        return text_of(value, _CONVERSIONS[conversion])
 
     def format_field(self, value: Any, format_spec: str) -> str:
         text = formatted(value, -1, format_spec)

@@ -27,9 +27,13 @@ from difftest.tools.verdict.world.refusal import (
     unavailable,
 )
 from difftest.tools.verdict.world.texts import (
+    OPAQUE,
+    OPAQUE_REMEDY,
+    OWN,
     Opaque,
     format_text,
     is_own_class,
+    is_own_error,
     is_own_function,
     joined,
     text_of,
@@ -75,10 +79,12 @@ class Kind:
         return f"<class {self._type.__name__}>"
 
 
-@functools.cache
+_KINDS: dict[type, Kind] = {}
+
+
 def kind_of(kind: type) -> Kind:
     """Return the Kind of a class, always the same one."""
-    return Kind(kind)
+    return _KINDS.setdefault(kind, Kind(kind))
 
 
 class Module(ModuleType):
@@ -118,6 +124,19 @@ class Module(ModuleType):
         raise refusal(f"{self.__name__}.{name} is deleted")
 
 
+class OwnModule(Module):
+    """A module of the candidate: its names that begin with an underscore are its own, too."""
+
+
+class TypeFunction(Facade):
+    """``type`` of a candidate; in an annotation it has a parameter: ``type[Plan]``."""
+
+    __slots__ = ()
+
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+
 CLASSES: set[type] = set()
 """The classes that a candidate can hold."""
 FUNCTIONS: dict[int, Any] = {}
@@ -126,9 +145,18 @@ READERS: dict[type, Callable[[Any, str], Any]] = {}
 """The function that reads an attribute of a value of a type, where a table does not suffice."""
 SETTERS: dict[type, Callable[[Any, str], Any]] = {}
 """The function that checks an assignment to an attribute of a value of a type."""
-CALLABLE: set[type] = {Facade}
+CALLABLE: set[type] = {Facade, TypeFunction}
 """Types whose values a candidate can call."""
-HELD: set[type] = {Facade, Kind, Module, Absent, Opaque, *NAMES}
+HELD: set[type] = {
+    Facade,
+    TypeFunction,
+    Kind,
+    Module,
+    OwnModule,
+    Absent,
+    Opaque,
+    *NAMES,
+}
 """The types of the values that a candidate can hold."""
 
 
@@ -152,28 +180,26 @@ def kept(value: Any) -> Any:
 
 
 def _kept_other(value: Any, kind: type) -> Any:
-    if kind is np.ndarray:
-        if value.dtype.hasobject:
-            raise refusal("an array of objects", "use a list")
-        return value
-    if is_own_class(kind):
-        return value
-    if kind is FunctionType:
-        if is_own_function(value) or id(value) in FUNCTIONS:
-            return value
-    elif kind is MethodType:
-        if is_own_function(value.__func__) or type(value.__func__) in HELD:
-            return value
-    elif isinstance(value, type):
+    if kind is np.ndarray and value.dtype.hasobject:
+        raise refusal("an array of objects", "use a list")
+    if isinstance(value, type) and not STATE.is_open:
         return value if value in CLASSES or is_own_class(value) else kind_of(value)
-    elif kind in _BOUND:
-        if id(value) in FUNCTIONS or _is_listed_method(value):
-            return value
-    elif isinstance(value, (BaseException, np.dtype)) or (
-        callable(value) and id(value) in FUNCTIONS
-    ):
+    if STATE.is_open or _is_held(value, kind):
         return value
     raise refusal(f"a value of type {kind.__name__}")
+
+
+def _is_held(value: Any, kind: type) -> bool:
+    """Return whether a candidate can hold a value whose type alone does not decide it."""
+    if kind is np.ndarray or is_own_class(kind) or id(value) in FUNCTIONS:
+        return True
+    if kind is FunctionType:
+        return is_own_function(value)
+    if kind is MethodType:
+        return is_own_function(value.__func__) or type(value.__func__) in HELD
+    if kind in _BOUND:
+        return _is_listed_method(value)
+    return isinstance(value, (BaseException, np.dtype))
 
 
 def _is_listed_method(method: Any) -> bool:
@@ -209,6 +235,8 @@ def read(value: Any, name: str) -> Any:
         return _read_error(value, name)
     if name == "__class__":
         return type_of(value)
+    if names is None and STATE.is_open and not _is_special(name):
+        return kept(getattr(value, name))
     if names is None or name.startswith("_"):
         return unavailable(f"the attribute {name} of a {kind.__name__}")
     return getattr(value, name) if not hasattr(value, name) else _hidden(value, name)
@@ -240,6 +268,8 @@ def _of_tuple(value: Any, name: str) -> Any:
 
 
 def _read_class(value: type, name: str) -> Any:
+    if STATE.is_open and value not in CLASSES and not is_own_class(value):
+        return kept(getattr(value, name))
     if name in ("__name__", "__qualname__"):
         is_shown = is_own_class(value) or value in CLASSES
         return value.__name__ if is_shown else text_of(value)
@@ -299,6 +329,8 @@ def _call_special(
 
 
 def _read_function(value: Any, name: str) -> Any:
+    if STATE.is_open and not is_own_function(value) and not _is_special(name):
+        return kept(getattr(value, name))
     function = value.__func__ if type(value) is MethodType else value
     if is_own_function(function):
         if name in ("__name__", "__qualname__", "__doc__"):
@@ -318,14 +350,6 @@ def _read_error(value: BaseException, name: str) -> Any:
     if name == "args":
         return tuple(Opaque(str(item)) for item in value.args)
     return _hidden(value, name)
-
-
-def is_own_error(error: BaseException) -> bool:
-    """Return whether a candidate has made an error, and not Python, NumPy or NKI."""
-    return OWN_ERROR in getattr(error, "__notes__", ())
-
-
-OWN_ERROR = "·own"
 
 
 def _is_special(name: str) -> bool:
@@ -359,7 +383,7 @@ def writable(value: Any, name: str) -> Any:
     is_own = is_own or (isinstance(value, type) and is_own_class(value))
     if is_own and not _is_special(name):
         return value
-    if kind is Module:
+    if kind is Module or kind is OwnModule:
         return value
     if kind is Absent:
         need(value)
@@ -405,9 +429,9 @@ def _make(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return kind(*args, **kwargs)
     if issubclass(kind, BaseException) and kind in CLASSES:
         error = kind(*args, **kwargs)
-        error.__notes__ = [OWN_ERROR]
+        error.__notes__ = [OWN]
         return error
-    if kind not in CLASSES:
+    if kind not in CLASSES and not STATE.is_open:
         return unavailable(f"{kind.__name__}()")
     check_arguments(kind, args, kwargs)
     return kept(kind(*args, **kwargs))
@@ -422,10 +446,7 @@ def check_arguments(
         if kind is Absent:
             need(value)
         elif kind is Opaque and value is not kwargs.get("name"):
-            raise refusal(
-                "an opaque text as an argument",
-                "give it as name=, print it or raise it",
-            )
+            raise refusal(OPAQUE, OPAQUE_REMEDY)
     if type(kwargs.get("name")) is Opaque:
         kwargs["name"] = kwargs["name"].shown
 
@@ -471,7 +492,7 @@ def caught(error: BaseException) -> None:
     if not isinstance(error, Exception) or isinstance(error, _PASSED_ON):
         raise error
     if isinstance(error, TypeError) and Opaque.__name__ in str(error):
-        raise refusal("an opaque text as an argument")
+        raise refusal(OPAQUE, OPAQUE_REMEDY)
 
 
 class Context:
@@ -514,6 +535,8 @@ def plain_kinds(kinds: Any) -> Any:
         return tuple(map(plain_kinds, kinds))
     if kinds is TEXT:
         return str
+    if type(kinds) is TypeFunction:
+        return type
     if type(kinds) is Kind:
         return kinds._type
     if type(kinds) is Absent:
@@ -581,12 +604,20 @@ def _read_module(value: Module, name: str) -> Any:
     return kept(value.find(name))
 
 
+def _read_own_module(value: OwnModule, name: str) -> Any:
+    names = vars(value)
+    if (name in names and name in _MODULE_SPECIAL) or not _is_special(name):
+        if name in names:
+            return names[name]
+        text = f"module {value.__name__!r} has no attribute {name!r}"
+        raise AttributeError(text)
+    return _hidden(value, name)
+
+
 def _read_opaque(value: Opaque, name: str) -> Any:
     if name == "format":
         return Facade(name, lambda *args, **kwargs: value)
-    raise refusal(
-        "a method of an opaque text", "use it for output, an error or a name only"
-    )
+    raise refusal(OPAQUE, OPAQUE_REMEDY)
 
 
 def _read_super(value: Any, name: str) -> Any:
@@ -601,6 +632,8 @@ READERS |= {
     Facade: _read_facade,
     Absent: _read_absent,
     Module: _read_module,
+    OwnModule: _read_own_module,
+    TypeFunction: _read_facade,
     Opaque: _read_opaque,
     super: _read_super,
 }
