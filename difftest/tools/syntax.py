@@ -38,6 +38,26 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
     return None
 
 
+def keywords_of(call: ast.Call) -> dict[str, ast.expr]:
+    """Return the keyword arguments of a call by name."""
+    return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+def has_expansion(call: ast.Call) -> bool:
+    """Return whether a call has an argument ``*values`` or ``**values``."""
+    if any(keyword.arg is None for keyword in call.keywords):
+        return True
+    return any(isinstance(argument, ast.Starred) for argument in call.args)
+
+
+def argument_of(call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
+    """Return an argument by keyword, or else by position; None if the call lacks it."""
+    value = keyword_of(call, name)
+    if value is None and place is not None and place < len(call.args):
+        return call.args[place]
+    return value
+
+
 def indices_of(node: ast.Subscript) -> list[ast.expr]:
     """Return the indices of a subscript, one for each dimension."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

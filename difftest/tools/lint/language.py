@@ -12,6 +12,7 @@ from difftest.tools.lint.rule import PARSER, TODAYS, Group, Refusal, rule
 from difftest.tools.lint.source import RuleContext
 from difftest.tools.lint.type_inference import targets_of
 from difftest.tools.syntax import (
+    argument_of,
     arguments_of,
     base_of,
     calls_in,
@@ -305,7 +306,7 @@ def _is_argument(node: ast.AST, at: RuleContext) -> bool:
 def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
     """Return the HBM operand of a call that moves data, or None for other calls."""
     role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
-    return at.given(node, role, place) if role else None
+    return argument_of(node, role, place) if role else None
 
 
 def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
@@ -313,7 +314,7 @@ def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
     parent = at.source.parents[node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         return parent.targets[0]
-    dst = at.given(node, "dst", 0)
+    dst = argument_of(node, "dst", 0)
     if dst is None or not isinstance(parent, ast.Expr):
         return None
     base = base_of(dst)

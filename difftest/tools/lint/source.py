@@ -13,7 +13,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import group_by
 from difftest.tools.lint.rule import LAST_CLASSIC, NEWEST, Release
 from difftest.tools.lint.type_inference import TypeInference, ValueType
-from difftest.tools.syntax import calls_in, keyword_of, names_in
+from difftest.tools.syntax import argument_of, calls_in, names_in
 
 MODULES = {
     "nki": "nki",
@@ -119,20 +119,11 @@ class RuleContext(NamedTuple):
         """Return the expression that is the value of a name, or else the node itself."""
         return self.source.kinds(self.function).value(node) if self.function else node
 
-    def given(
-        self, call: ast.Call, name: str, place: int | None = None
-    ) -> ast.expr | None:
-        """Return the argument of a call by keyword or else by position; None if absent."""
-        value = keyword_of(call, name)
-        if value is None and place is not None and place < len(call.args):
-            return call.args[place]
-        return value
-
     def argument(
         self, call: ast.Call, name: str, place: int | None = None
     ) -> ast.AST | None:
-        """Return the argument of a call as :meth:`given`, with a name resolved to its value."""
-        value = self.given(call, name, place)
+        """Return an argument of a call, with a name resolved to its value; None if absent."""
+        value = argument_of(call, name, place)
         return None if value is None else self.value(value)
 
     def buffer(self, tensor: ast.AST) -> str | None:

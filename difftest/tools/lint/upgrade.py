@@ -18,7 +18,7 @@ from difftest.simulator.frontend.levels import GONE, LIFETIMES
 from difftest.simulator.frontend.nki import collectives, isa, language
 from difftest.tools.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
 from difftest.tools.lint.source import RuleContext
-from difftest.tools.syntax import base_of
+from difftest.tools.syntax import argument_of, base_of, has_expansion, keywords_of
 
 _TODAYS: dict[str, Any] = {"group": Group.UPGRADE, "frontends": TODAYS}
 _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
@@ -98,7 +98,7 @@ def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
 def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
-    tile = at.given(node, argument, place) if _reached(ended, at) else None
+    tile = argument_of(node, argument, place) if _reached(ended, at) else None
     if tile is not None and at.buffer(base_of(tile)) == "nl.psum":
         yield node, f"{name} of a tile in PSUM ended with NKI {ended} (now: {instead})"
 
@@ -138,12 +138,12 @@ def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     is_classic = at.source.names.has_classic(node.func)
     signature = _signature_of(name, is_classic)
-    if signature is None or _has_expansion(node):
+    if signature is None or has_expansion(node):
         return
     if _is_assigned_result(node, signature, at):
         return
     keywords: dict[str, ast.expr] = {}
-    for key, value in _keywords_of(node).items():
+    for key, value in keywords_of(node).items():
         use = f"{name}({key})"
         # AWS's classic stubs have **kwargs: unknown keywords are the rule NKU308's.
         is_unknown = is_classic and key not in signature.parameters
@@ -153,18 +153,6 @@ def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         signature.bind(*node.args, **keywords)
     except TypeError as error:
         yield node, f"{name}{signature}: {error}"
-
-
-def _has_expansion(call: ast.Call) -> bool:
-    """Return whether a call has an argument ``*values`` or ``**values``."""
-    if any(keyword.arg is None for keyword in call.keywords):
-        return True
-    return any(isinstance(argument, ast.Starred) for argument in call.args)
-
-
-def _keywords_of(call: ast.Call) -> dict[str, ast.expr]:
-    """Return the keyword arguments of a call by name."""
-    return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
 @rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,))
@@ -202,7 +190,7 @@ def _is_assigned_result(
         return False
     if not isinstance(parent, ast.Assign):
         return False
-    given = _keywords_of(node)
+    given = keywords_of(node)
     if "dst" in given or "dst" not in signature.parameters:
         return False
     if not isinstance(parent.targets[0], ast.Subscript):
