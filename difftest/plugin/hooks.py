@@ -316,7 +316,6 @@ def _comparison_lines(
 ) -> list[str]:
     """Return the lines on the comparisons, and on modules that were not collected."""
     # A session without kernels imports neither NumPy nor the summary.
-    from difftest.plugin.session import tally_of
     from difftest.plugin.summary import summary_lines
 
     if config.option.collectonly and not session.uncollected:
@@ -324,6 +323,8 @@ def _comparison_lines(
     is_verbose = config.get_verbosity() > 0
     if session.runner is None:
         return summary_lines(None, [], session.uncollected, verbose=is_verbose)
+    from difftest.testing.report.totals import tallies_of, total_of
+
     ran = [backend.name for backend in session.runner.backends]
-    tally = tally_of(reports, session.stopped)
+    tally = total_of(tallies_of(reports, session.stopped))
     return summary_lines(tally, ran, session.uncollected, verbose=is_verbose)

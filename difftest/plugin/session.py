@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
     from difftest.testing.harness.decorator import KernelTest
     from difftest.testing.harness.failures import CaseFailure, Reproduction
-    from difftest.testing.harness.tally import Tally
 
 
 def foreign_options(config: pytest.Config) -> str:
@@ -163,25 +162,6 @@ def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
     for name, version in versions().items():
         texts[f"difftest_version_{name}"] = version
     add_suite_properties(config, texts)
-
-
-def tally_of(reports: Iterable[Any], stopped: Iterable[Any]) -> Tally:
-    """Return the sum of the tallies in reports of tests and in properties of stopped tests."""
-    from difftest.testing.harness.tally import PROPERTY, tally_from_json
-    from difftest.testing.report.totals import total_of
-
-    properties = [
-        report.user_properties
-        for report in reports
-        if getattr(report, "when", "") == "call"
-    ]
-    properties += stopped
-    tallies = []
-    for pairs in properties:
-        text = dict(pairs).get(PROPERTY)
-        if text is not None:
-            tallies.append(tally_from_json(text))
-    return total_of(tallies)
 
 
 def worker_state(session: Session) -> tuple[Any, ...]:

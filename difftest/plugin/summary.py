@@ -37,17 +37,14 @@ COLUMNS = {
 def table_text(tally: Tally, verbose: bool) -> list[str]:
     """Return the lines of the table of counts for each kernel."""
     rows = _table_rows(tally, verbose)
-    columns = {
-        "kernel": [kernel for kernel, _ in rows],
-        "backend": [backend for _, backend in rows],
-    }
-    if len(set(columns["backend"])) < 2:
-        del columns["backend"]
+    columns = {"kernel": [kernel for kernel, _ in rows]}
+    backends = [backend for _, backend in rows]
+    if len(set(backends)) > 1:
+        columns["backend"] = backends
     for title, name in COLUMNS.items():
-        if name == "nonfinite" and not verbose:
-            continue
-        if any(counts[name] for counts in rows.values()):
-            columns[title] = [str(counts[name]) for counts in rows.values()]
+        counts = [row[name] for row in rows.values()]
+        if any(counts) and (verbose or name != "nonfinite"):
+            columns[title] = list(map(str, counts))
     padded = [_padded_column(title, cells) for title, cells in columns.items()]
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
 
