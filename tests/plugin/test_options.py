@@ -109,8 +109,8 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
-            "and are left to it; use the ini keys difftest_simulate, difftest_device, difftest_case "
-            "(also -o difftest_simulate=…)",
+            "and are left to it; use the ini keys difftest_simulate, difftest_device, "
+            "difftest_case (also -o difftest_simulate=…)",
             "1 module of kernel tests was not collected*",
         ]
     )
