@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from subprocess import PIPE, STDOUT
@@ -121,6 +122,24 @@ def test_snippets_need_the_installed_package_alone():
     assert [
         each for each in code if re.search(r"(from|import) (kernels|reference)\b", each)
     ] == []
+
+
+def test_what_pages_import_of_the_package_is_there():
+    """In each block of code, run or not."""
+    imports = re.compile(
+        r"^ *from (difftest[\w.]*) import (\((?:[^)]*)\)|.+)$", re.MULTILINE
+    )
+    found = {
+        (page.name, module, name.strip())
+        for page in READ
+        for *_, code in BLOCK.findall(text_of(page))
+        for module, names in imports.findall(code)
+        for name in names.strip("()").split(",")
+        if name.strip()
+    }
+    assert len(found) > 20
+    lost = [each for each in found if not hasattr(import_module(each[1]), each[2])]
+    assert lost == []
 
 
 def test_snippets_run(tmp_path, monkeypatch):
