@@ -19,7 +19,6 @@ from difftest.testing.harness.failures import (
     DifferentialFailure,
     ReportedFailure,
     Reproduction,
-    case_rows,
     format_report,
     format_sizes,
 )
@@ -48,7 +47,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
         "kernel": spec.name,
         "title": failure.title(),
         "rows": [
-            list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]
+            list(row) for row in [*failure.case_rows(), *failure.rows()] if row[1]
         ],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,

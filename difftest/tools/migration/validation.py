@@ -77,7 +77,7 @@ def calls_of_shapes(
     """
     from hypothesis import strategies as st
 
-    from difftest.testing.harness.minimal import examples
+    from difftest.testing.harness.examples import examples
     from difftest.testing.harness.strategies import recipes
 
     @st.composite
@@ -103,7 +103,7 @@ def calls_of_shapes(
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
     """Return calls for ``count`` cases of a kernel test's domain, including output arrays."""
-    from difftest.testing.harness.minimal import examples
+    from difftest.testing.harness.examples import examples
     from difftest.testing.harness.runner import call_of_case
     from difftest.testing.harness.strategies import cases
 
