@@ -65,7 +65,7 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
     from difftest.plugin.profiles import default_profile
-    from difftest.testing.harness.examples import make_random_numbers
+    from difftest.testing.drawing.examples import make_random_numbers
 
     done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
@@ -105,7 +105,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     check_request(request)
     session = Session(request)
     if request.timeout is not None or request.memory is not None:
-        from difftest.testing.harness.limits import limit
+        from difftest.testing.contract.limits import limit
 
         try:
             _at_end(config, limit(request.timeout, request.memory).close)
@@ -334,8 +334,8 @@ def read_workers(session: Session) -> None:
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
     """Keep the selected kernel test, and run it on the case of ``text`` alone."""
+    from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.decorator import kernel_test_of
-    from difftest.testing.harness.explicit import CaseError, case_from_json
 
     selected = [
         (item, test)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from difftest.testing.harness.limits import EXIT, LIMITS
+from difftest.testing.contract.limits import EXIT, LIMITS
 
 AFTER, LATER = 10.0, 60.0
 """Seconds before a terminal shows a case, and before a log does. A log's wait then doubles."""
