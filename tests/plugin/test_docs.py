@@ -154,7 +154,9 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
     # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
     # the skill for agents, and test-an-update: drawn, edges
     result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 3)
-    result.stdout.fnmatch_lines(["twins: all bits agree in all cases of * pair*"])
+    result.stdout.fnmatch_lines(
+        ["identical kernels: all bits agree in all cases of * pair*"]
+    )
 
 
 def test_the_tutorial_shows_what_init_writes(tmp_path):
