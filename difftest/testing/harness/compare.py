@@ -33,7 +33,7 @@ from difftest.support.rounding import (
     ulp,
     unit_roundoff,
 )
-from difftest.testing.harness.reference import array_bytes, as_float64
+from difftest.testing.contract.reference import array_bytes, as_float64
 from difftest.testing.harness.verdict import (
     Inconclusive,
     Match,

@@ -19,7 +19,7 @@ from difftest.support.rounding import Array, Float64
 from difftest.support.signature import bind_reference, function_name
 from difftest.support.tracebacks import format_error, inner_frames, is_own, is_raised_by
 from difftest.testing.backends.sdk import function_of
-from difftest.testing.harness.limits import (
+from difftest.testing.contract.limits import (
     CaseLimitError,
     fault_of_machine,
     within_limits,

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from difftest.support.rounding import is_float_dtype
-from difftest.testing.harness.case import Case, meant
-from difftest.testing.harness.examples import minimal_example
-from difftest.testing.harness.limits import too_large
-from difftest.testing.harness.recipes import (
+from difftest.testing.contract.case import Case, meant
+from difftest.testing.contract.limits import too_large
+from difftest.testing.contract.recipes import (
     Integers,
     Random,
     Recipe,
     RecipeError,
     recipe_from_json,
 )
-from difftest.testing.harness.spec import KernelSpec, is_choice
-from difftest.testing.harness.spec_arguments import SpecError, validate_grid
-from difftest.testing.harness.strategies import data_strategy
+from difftest.testing.contract.spec import KernelSpec, is_choice
+from difftest.testing.contract.spec_arguments import SpecError, validate_grid
+from difftest.testing.drawing.examples import minimal_example
+from difftest.testing.drawing.strategies import data_strategy
 
 
 class CaseError(ValueError):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from difftest.testing.backends.base import Completed
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
-from difftest.testing.harness.recipes import Fill, Ones
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import BothRejected, Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add_reference, add_spec

@@ -21,14 +21,14 @@ from difftest.support.rounding import (
     is_float_dtype,
     round_once,
 )
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.reference import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.reference import (
     ReferenceDefect,
     ReferenceRefusal,
     as_float64,
     call_reference,
 )
-from difftest.testing.harness.spec import KernelSpec, count_elements
+from difftest.testing.contract.spec import KernelSpec, count_elements
 
 Filler = Callable[[np.random.Generator, Array], Array]
 """A function that returns values for an array, the same each time."""

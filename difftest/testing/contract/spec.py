@@ -21,10 +21,10 @@ from difftest.support.signature import (
     function_name,
     signature_of,
 )
-from difftest.testing.harness.case import Case, tell_apart, to_jsonable
-from difftest.testing.harness.limits import too_large
-from difftest.testing.harness.recipes import Recipe
-from difftest.testing.harness.spec_arguments import (
+from difftest.testing.contract.case import Case, tell_apart, to_jsonable
+from difftest.testing.contract.limits import too_large
+from difftest.testing.contract.recipes import Recipe
+from difftest.testing.contract.spec_arguments import (
     SpecError,
     argument_error,
     validate_arguments,
