@@ -131,7 +131,7 @@ def test_what_pages_import_of_the_package_is_there():
     )
     found = {
         (page.name, module, name.strip())
-        for page in READ
+        for page in {*READ, *LINKED}
         for *_, code in BLOCK.findall(text_of(page))
         for module, names in imports.findall(code)
         for name in names.strip("()").split(",")
