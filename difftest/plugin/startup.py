@@ -95,7 +95,7 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
     from difftest.plugin.profiles import default_profile
-    from difftest.testing.harness.minimal import make_random_numbers
+    from difftest.testing.harness.examples import make_random_numbers
 
     done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):

@@ -18,7 +18,6 @@ from difftest.testing.harness.failures import (
     DifferentialFailure,
     ReportedFailure,
     Reproduction,
-    case_rows,
     format_report,
     format_sizes,
 )
@@ -43,7 +42,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     """
     spec = failure.spec
     case = failure.case
-    rows = [*case_rows(spec, case), *failure.rows()]
+    rows = [*failure.case_rows(), *failure.rows()]
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
