@@ -332,7 +332,7 @@ def test_where_no_case_has_the_memory_the_remedy_is_not_to_mend_anything(project
     result.assert_outcomes(failed=3)
     text = result.stdout.str()
     assert text.count(ATE) > 3
-    assert "mend the reference" not in text
+    assert "fix the reference" not in text
     assert "Flaky" not in text
     assert "broke down" not in text
     assert "run fewer processes at once, or give the domain smaller sizes" in text

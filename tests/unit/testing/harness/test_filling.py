@@ -237,7 +237,7 @@ def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
     assert (
-        "is beyond what is drawn: its reference refuses it: at most 64 columns"
+        "is beyond what is drawn: its reference rejects it: at most 64 columns"
         in str(reason)
     )
     with pytest.raises(NotRejectedError):
