@@ -26,7 +26,7 @@ from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, 
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
 FORMAT = "difftest tape"
-VERSION = 2
+VERSION = 3
 _KINDS = (TapedForm, TileForm, Axis, Iteration, Location, Loop, Pattern, TapedParameter)
 _ROWS: dict[str, tuple[Any, Any]] = {
     kind.__name__: (kind, tuple[tuple(get_type_hints(kind).values())])  # type: ignore[misc]
@@ -42,6 +42,7 @@ _HEAD = (
     "grid",
     "divided",
     "auto_alloc",
+    "middle_end",
     "by_reference",
 )
 _BODY = ("parameters", "inputs", "returned")

@@ -39,6 +39,8 @@ RUNS = {
     "softmax_rows": ([(130, 7)], {}),
     "rms_norm_rows": ([(130, 7), (7,)], {}),
     "rope_rows": ([(130, 6), (130, 3), (130, 3)], {}),
+    "attention_in_phases": ([(128, 512)] * 3, {}),
+    "fused_attention": ([(128, 512)] * 3, {}),
     "attention_heads": ([(2, 3, 8), (1, 130, 8), (1, 130, 8)], {"causal": True}),
     "gated_mlp_rows": ([(3, 130), (130, 5), (130, 5), (5, 130)], {}),
 }
