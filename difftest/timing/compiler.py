@@ -65,7 +65,10 @@ class Toolchain(Enum):
     CLASSIC_BENCHMARK = "classic-benchmark"
     """neuronx-cc 2.21 without the flag, as ``nki.benchmark`` runs it."""
     TODAY = "today"
-    """The compiler of the current dialect, neuronx-cc 2.23 and later."""
+    """The compiler of the current dialect, neuronx-cc 2.23 (early 2026) and later."""
+    SWEEP = "today-sweep"
+    """The compiler of a public search of matrix products of the current dialect (2025-11 and
+    2026-06); its flags are unknown."""
 
     @classmethod
     def of(cls, asked: bool | Toolchain | None, dialect: str) -> Toolchain:
@@ -79,12 +82,12 @@ class Toolchain(Enum):
     @property
     def generators(self) -> int:
         """The number of hardware generators that share the DMAs."""
-        return 2 if self is Toolchain.TODAY else 1
+        return 2 if self in (Toolchain.TODAY, Toolchain.SWEEP) else 1
 
     @property
     def words(self) -> str:
         """Return how the toolchain makes most descriptors, in words."""
-        if self is Toolchain.TODAY:
+        if self.generators > 1:
             return (
                 "from two generators or from software, those of one partition laid down"
             )
@@ -133,8 +136,9 @@ class RepeatRule(Enum):
     INVARIANT = "invariant"
     """Omit repeats in a loop, if the first is from before their innermost loop of several
     iterations."""
-    OLDER = "older"
-    """As INVARIANT, on trn1 only; its published kernels went through the whole compiler."""
+    OPTIMIZED = "optimized"
+    """Omit repeats where the compiler's middle end runs: of loads all, of transposes as INVARIANT.
+    Published kernels on trn1 went through the whole compiler."""
     REMOVED = "removed"
 
 
@@ -189,8 +193,8 @@ LIKELY = Compiler(
     by_tensor=True,
     expected=1.0,
     repeated_copies=RepeatRule.INVARIANT,
-    repeated_transposes=RepeatRule.OLDER,
-    repeated_loads=RepeatRule.KEPT,
+    repeated_transposes=RepeatRule.OPTIMIZED,
+    repeated_loads=RepeatRule.OPTIMIZED,
     merged_loads=False,
     descriptors=Answer.LIKELY,
     one_table=False,
@@ -212,6 +216,7 @@ SLOWEST = LIKELY._replace(
     expected=0.5,
     repeated_copies=RepeatRule.KEPT,
     repeated_transposes=RepeatRule.KEPT,
+    repeated_loads=RepeatRule.KEPT,
     descriptors=Answer.SLOWEST,
 )
 

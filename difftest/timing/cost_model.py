@@ -70,9 +70,7 @@ def merged_cost(costs: list[InstructionCost]) -> InstructionCost:
             rows=moved.rows * count,
             busy=tuple((engine, rows * count) for engine, rows in moved.busy),
         )
-    times = {
-        engine: _repeated(timed, count) for engine, timed in first.times.items()
-    }
+    times = {engine: _repeated(timed, count) for engine, timed in first.times.items()}
     return first._replace(times=times, transfer=moved)
 
 

@@ -63,9 +63,7 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     events = _without_copies(events)
     events = _with_biases(events)
     columns = _Distribution(events, machine).columns()
-    groups = [
-        group for column in columns for group in _merged(column, events, machine)
-    ]
+    groups = [group for column in columns for group in _merged(column, events, machine)]
     ordered = _in_order_of_dependences(groups, events)
     return _packed([tuple(events[place] for place in group) for group in ordered])
 
@@ -381,7 +379,9 @@ def _merged(
     total = 0
     for place in column:
         more = size(events[place])
-        if group and (total + more > limit or not _join(events[group[-1]], events[place])):
+        if group and (
+            total + more > limit or not _join(events[group[-1]], events[place])
+        ):
             yield group
             group = []
             total = 0
@@ -415,7 +415,9 @@ def _join(event: Event, following: Event) -> bool:
     )
     return all(
         one.allocation.space is other.allocation.space
-        and (not one.allocation.space.is_hbm or one.allocation.id == other.allocation.id)
+        and (
+            not one.allocation.space.is_hbm or one.allocation.id == other.allocation.id
+        )
         for one, other in pairs
     )
 

@@ -226,7 +226,7 @@ class Prediction:
         if toolchain is Toolchain.CLASSIC_BENCHMARK:
             before = figures.generated_preamble.value / 1e3
             return before + figures.generated_postamble.value / 1e3, PROFILE
-        if toolchain is Toolchain.TODAY:
+        if toolchain is not Toolchain.CLASSIC_PROFILE:
             unsure = longer if self.schedule.timeline.stores_in_software else PROFILE
             return before + short, unsure
         part = min(1.0, max(0.0, 2e3 * self.middle / figures.long_kernel.value - 1.0))

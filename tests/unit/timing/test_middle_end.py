@@ -141,7 +141,10 @@ def in_sequence(x):
 
 def counts(trace):
     steps = predict(trace, TRN2).program.instructions
-    return [sum(step.engine is engine for step in steps) for engine in (Engine.VECTOR, Engine.DMA)]
+    return [
+        sum(step.engine is engine for step in steps)
+        for engine in (Engine.VECTOR, Engine.DMA)
+    ]
 
 
 @every(
@@ -166,7 +169,11 @@ def test_a_merged_instruction_takes_one_start_up():
     ]
     assert busy[1] - busy[0] == pytest.approx(28 * 67)
     moved = [
-        sum(s.instruction.transfer.bytes for s in each.schedule.spans if s.instruction.transfer)
+        sum(
+            s.instruction.transfer.bytes
+            for s in each.schedule.spans
+            if s.instruction.transfer
+        )
         for each in (one, many)
     ]
     assert moved[0] == moved[1]
