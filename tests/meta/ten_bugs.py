@@ -15,11 +15,11 @@ import numpy as np
 from difftest import KernelSpec, sizes
 from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Iota
+from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.harness.bound_case import check
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.explicit import minimal_case
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Iota
 from difftest.tools.mutants.mutant import (
     Mutant,
     apply_mutant,

@@ -23,9 +23,9 @@ from difftest.cli.main import main
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.device.timers import StageResult
+from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.edges import minimal_values
-from difftest.testing.harness.explicit import minimal_case
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.tools.lint.mypy_here import said_by_mypy, write_untyped_numpy

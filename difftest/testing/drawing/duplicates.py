@@ -10,15 +10,14 @@ from typing import Any
 from hypothesis.control import current_build_context
 from hypothesis.errors import UnsatisfiedAssumption
 
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.sources import EDGES, RANGE
+from difftest.testing.contract.spec import KernelSpec
 
 _IN_A_ROW = (
     4  # repeats that are replaced, one after the other: a small domain has no others
 )
 _TRIES = 8  # sizes that are looked at for one that is new
-RANGE, EDGES = "difftest_range", "difftest_edges"
-"""Attributes of strategies of sizes: all of them, and those to which they lean."""
 
 
 class PassedCases:

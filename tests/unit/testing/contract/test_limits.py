@@ -12,8 +12,8 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.testing.harness import limits
-from difftest.testing.harness.limits import (
+from difftest.testing.contract import limits
+from difftest.testing.contract.limits import (
     LIMITS,
     USED,
     CaseLimitError,

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Integers, Iota, Ones, Random, Zeros
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.structured import Indices
+from difftest.testing.drawing.minimal import OutOfTimeError, minimize
+from difftest.testing.drawing.strategies import multiples, seeded, sizes
 from difftest.testing.harness.bound_case import check_each
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
-from difftest.testing.harness.minimal import OutOfTimeError, minimize
 from difftest.testing.harness.minimal_failure import minimal_failure
-from difftest.testing.harness.recipes import Integers, Iota, Ones, Random, Zeros
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.strategies import multiples, seeded, sizes
-from difftest.testing.harness.structured import Indices
 from tests.unit.standin import PlainBackend, add_spec, broken_add
 
 POOLS = (1, 2, 3)

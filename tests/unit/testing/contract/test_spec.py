@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.recipes import Iota, Ones
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Iota, Ones
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add_reference, add_spec

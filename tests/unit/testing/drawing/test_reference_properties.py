@@ -2,20 +2,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from difftest.testing.harness.examples import examples, examples_or_none
-from difftest.testing.harness.reference_properties import (
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.structured import Indices
+from difftest.testing.drawing.examples import examples, examples_or_none
+from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
     infer_properties,
 )
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.strategies import (
+from difftest.testing.drawing.strategies import (
     SAMPLES,
     cases,
     cases_like,
     seeded,
     sizes,
 )
-from difftest.testing.harness.structured import Indices
 from tests.unit.standin import add, add_spec
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.internal.scrutineer import ModuleLocation
 
 from difftest.support.tracebacks import PACKAGE
-from difftest.testing.harness.examples import examples as drawn_examples
-from difftest.testing.harness.recipes import Fill, Integers, Outliers, Random, Zeros
-from difftest.testing.harness.reference_properties import ReferenceProperties
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import (
+from difftest.testing.contract.recipes import Fill, Integers, Outliers, Random, Zeros
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.examples import examples as drawn_examples
+from difftest.testing.drawing.reference_properties import ReferenceProperties
+from difftest.testing.drawing.strategies import (
     HARDWARE_LIMITS,
     cases,
     multiples,

@@ -30,15 +30,15 @@ from hypothesis.control import assume, current_build_context
 from difftest.support.rounding import Array
 from difftest.support.signature import bind_kernel
 from difftest.testing.backends.sdk import function_of
-from difftest.testing.harness.concolic import (
+from difftest.testing.concolic.run import (
     BranchCondition,
     ConcolicRun,
     StepLimitExceeded,
     concrete_value,
 )
-from difftest.testing.harness.duplicates import RANGE
-from difftest.testing.harness.limits import USED, CaseLimitError, limit, within_limits
-from difftest.testing.harness.spec import (
+from difftest.testing.contract.limits import USED, CaseLimitError, limit, within_limits
+from difftest.testing.contract.sources import RANGE
+from difftest.testing.contract.spec import (
     KernelSpec,
     Source,
     is_choice,

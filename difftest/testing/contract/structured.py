@@ -1,6 +1,6 @@
 """Recipes for structured data: indices, masks, sorted rows, positive numbers.
 
-Only their seed shrinks. ``seeded`` in :mod:`difftest.testing.harness.strategies` draws them, and
+Only their seed shrinks. ``seeded`` in :mod:`difftest.testing.drawing.strategies` draws them, and
 they compose with Hypothesis's own strategies.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from difftest.support.rounding import Float64
-from difftest.testing.harness.recipes import Recipe, RecipeError, Seeded, Shape
+from difftest.testing.contract.recipes import Recipe, RecipeError, Seeded, Shape
 
 
 @dataclass(frozen=True)

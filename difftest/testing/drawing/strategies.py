@@ -21,7 +21,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from difftest.simulator.machine import TRN2
 from difftest.support.rounding import float_info, is_float_dtype
 from difftest.support.tracebacks import PACKAGE
-from difftest.testing.harness.branch_targets import (
+from difftest.testing.concolic.search import (
     BranchSearch,
     Condition,
     Place,
@@ -30,17 +30,8 @@ from difftest.testing.harness.branch_targets import (
     float_constants,
     targets_in_domain,
 )
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.duplicates import (
-    EDGES,
-    RANGE,
-    begin_case,
-    choose,
-    draw_points,
-    new_size,
-)
-from difftest.testing.harness.examples import examples, examples_or_none
-from difftest.testing.harness.recipes import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import (
     Fill,
     Integers,
     Iota,
@@ -50,12 +41,8 @@ from difftest.testing.harness.recipes import (
     Recipe,
     Zeros,
 )
-from difftest.testing.harness.reference_properties import (
-    FAR,
-    ReferenceProperties,
-    infer_properties,
-)
-from difftest.testing.harness.spec import (
+from difftest.testing.contract.sources import EDGES, RANGE
+from difftest.testing.contract.spec import (
     KernelSpec,
     Source,
     call_with_values,
@@ -63,12 +50,24 @@ from difftest.testing.harness.spec import (
     is_choice,
     is_function_of_domain,
 )
-from difftest.testing.harness.spec_arguments import (
+from difftest.testing.contract.spec_arguments import (
     SpecError,
     argument_error,
     check_integers,
 )
-from difftest.testing.harness.structured import Given, Uniform
+from difftest.testing.contract.structured import Given, Uniform
+from difftest.testing.drawing.duplicates import (
+    begin_case,
+    choose,
+    draw_points,
+    new_size,
+)
+from difftest.testing.drawing.examples import examples, examples_or_none
+from difftest.testing.drawing.reference_properties import (
+    FAR,
+    ReferenceProperties,
+    infer_properties,
+)
 
 # Hypothesis draws numbers of others' files, ours it would parse for 2 s. Whose a file is it asks by
 # resolving paths, 0.1 s for what is loaded by now: no library's are to be looked at.

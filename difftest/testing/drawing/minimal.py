@@ -16,24 +16,21 @@ from typing import Any, NamedTuple
 from hypothesis.strategies import SearchStrategy
 
 from difftest.simulator.machine import TRN2
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.duplicates import EDGES, RANGE
-from difftest.testing.harness.examples import minimal_example
-from difftest.testing.harness.recipes import RECIPES, Iota, Ones, Recipe, Seeded, Zeros
-from difftest.testing.harness.spec import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import RECIPES, Iota, Ones, Recipe, Seeded, Zeros
+from difftest.testing.contract.sources import EDGES, ordered_values
+from difftest.testing.contract.spec import (
     KernelSpec,
     call_with_values,
-    is_choice,
     is_function_of_domain,
 )
-from difftest.testing.harness.strategies import data_strategy, strategy_of
+from difftest.testing.drawing.examples import minimal_example
+from difftest.testing.drawing.strategies import data_strategy, strategy_of
 
 SECONDS = 2.0
 """The most CPU time of the step, in seconds."""
 _WAITING = 5.0
 """The most wall-clock time, in multiples of the CPU time: a backend may run in another process."""
-_MOST_VALUES = 2**16
-"""The most values of a strategy of Hypothesis's own that are listed in order."""
 _SIMPLE = (Zeros(), Ones(), Iota())
 """The data that are tried, the simplest first."""
 
@@ -294,25 +291,6 @@ class _Minimization:
                 replace(case, dtypes={**case.dtypes, name: dtype})
                 for dtype in _before(own, self.spec.input(name).dtypes)
             )
-
-
-def ordered_values(source: Any) -> Sequence[Any]:
-    """Return the values of a source from simple to complex; empty if their order is unknown."""
-    own = getattr(source, RANGE, source)
-    if isinstance(own, range) or is_choice(own):
-        return own
-    inner = getattr(source, "wrapped_strategy", source)
-    low = getattr(inner, "start", None)
-    high = getattr(inner, "end", None)
-    if isinstance(low, int) and isinstance(high, int) and high - low < _MOST_VALUES:
-        return sorted(range(low, high + 1), key=lambda n: (abs(n), n < 0))
-    if hasattr(inner, "filtered_strategy"):
-        conditions = inner.flat_conditions
-        several = ordered_values(inner.filtered_strategy)
-        return [at for at in several if all(is_kept(at) for is_kept in conditions)]
-    if hasattr(inner, "mapped_strategy"):
-        return [inner.pack(at) for at in ordered_values(inner.mapped_strategy)]
-    return ()
 
 
 def _before(value: Any, values: Sequence[Any]) -> Sequence[Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.testing.harness.recipes import (
+from difftest.testing.contract.recipes import (
     RECIPES,
     Fill,
     Integers,
@@ -18,7 +18,7 @@ from difftest.testing.harness.recipes import (
     Zeros,
     recipe_from_json,
 )
-from difftest.testing.harness.strategies import recipes
+from difftest.testing.drawing.strategies import recipes
 from tests.every import every
 
 FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")

@@ -30,9 +30,9 @@ from difftest import (
 )
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.examples import examples
-from difftest.testing.harness.explicit import CaseError, case_from_json, explicit_cases
-from difftest.testing.harness.recipes import RecipeError, recipe_from_json
+from difftest.testing.contract.recipes import RecipeError, recipe_from_json
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.explicit import CaseError, case_from_json, explicit_cases
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
 from tests.every import every
@@ -323,7 +323,7 @@ def test_data_that_are_none(data, message):
         ),
         (
             lambda: seeded(Ones),
-            "seeded: received <class 'difftest.testing.harness.recipes.Ones'>; accept",
+            "seeded: received <class 'difftest.testing.contract.recipes.Ones'>; accept",
         ),
         (
             lambda: seeded(Uniform, foo=1),

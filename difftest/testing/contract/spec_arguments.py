@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from difftest.testing.harness.recipes import is_plain_integer
+from difftest.testing.contract.recipes import is_plain_integer
 
 _MAPPINGS = {
     "domain": "a mapping of names to where their values come from, e.g. {'n': sizes(1, 128)}",

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 
 import difftest
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.explicit import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Ones, Random, Zeros
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import (
     CaseError,
     case_from_json,
     explicit_cases,
     minimal_case,
 )
-from difftest.testing.harness.recipes import Ones, Random, Zeros
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import cases, sizes
+from difftest.testing.drawing.strategies import cases, sizes
 from tests.every import every
 from tests.unit.standin import add_spec
 

@@ -30,7 +30,7 @@ class RecipeError(ValueError):
 
 
 RECIPES: dict[str, type[Recipe]] = {}
-"""Recipes by kind, in the order here and in :mod:`difftest.testing.harness.structured`."""
+"""Recipes by kind, in the order here and in :mod:`difftest.testing.contract.structured`."""
 
 
 @dataclass(frozen=True)

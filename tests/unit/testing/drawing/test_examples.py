@@ -4,10 +4,10 @@ import sys
 import pytest
 from hypothesis import strategies as st
 
-from difftest.testing.harness.examples import minimal_example
-from difftest.testing.harness.explicit import minimal_case
-from difftest.testing.harness.spec import Input
-from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.contract.spec import Input
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.examples import minimal_example
+from difftest.testing.drawing.explicit import minimal_case
 from tests.unit.standin import add_spec
 
 
@@ -52,7 +52,7 @@ def test_an_example_for_which_an_input_has_no_data_is_one_clear_error():
 FROZEN = """
 import gc
 from hypothesis import strategies as st
-from difftest.testing.harness.examples import examples, make_random_numbers
+from difftest.testing.drawing.examples import examples, make_random_numbers
 
 make_random_numbers()
 gc.freeze()

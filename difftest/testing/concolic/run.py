@@ -23,8 +23,8 @@ import numpy as np
 
 from difftest.support.tracebacks import is_installed, is_raised_by
 from difftest.testing.backends.sdk import function_of
-from difftest.testing.harness import stubs
-from difftest.testing.harness.limits import ExpiredError
+from difftest.testing.concolic import stubs
+from difftest.testing.contract.limits import ExpiredError
 
 _LONG, _STEPS, _QUIET, _OFTEN, _LARGE = 300, 10_000, 300, 8, 2**20
 """Characters of a text, steps of a run, and without a new text, texts that one place of the code

@@ -4,12 +4,12 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Ones, Zeros
+from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.decorator import decorate
-from difftest.testing.harness.duplicates import PassedCases
-from difftest.testing.harness.recipes import Ones, Zeros
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.strategies import sizes
 from difftest.testing.harness.verdict import Match
 from tests.unit.standin import add_spec
 
@@ -27,7 +27,7 @@ def choose(monkeypatch):
     def chosen(choices):
         context = SimpleNamespace(data=SimpleNamespace(choices=choices))
         monkeypatch.setattr(
-            "difftest.testing.harness.duplicates.current_build_context", lambda: context
+            "difftest.testing.drawing.duplicates.current_build_context", lambda: context
         )
 
     chosen("first")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from difftest.testing.backends.base import Completed
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
-from difftest.testing.harness.recipes import Fill, Ones
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import BothRejected, Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add_reference, add_spec
@@ -76,7 +76,7 @@ def test_the_failure_shows_the_case_and_the_line_of_the_reference():
     text = str(error)
     assert "case:        n=4, float32" in text
     assert "x:           (4,) Fill(value=-1.0, overrides=())" in text
-    assert "received:    values other than those that it was given" in text
+    assert "received:    values that differ from those passed" in text
     assert re.search(r"where: +\S*test_reference.py:\d+: def relu_by_out\(x\):", text)
     assert (error.spec.reference, error.case) == (relu_by_out, CASE)
 
@@ -191,7 +191,7 @@ def test_a_crash_of_the_reference_is_no_refusal_although_the_kernel_refuses(refe
     error = broken(relu_spec(reference, refusing_kernel))
     text = str(error)
     assert f"the reference {reference.__name__} broke down" in text
-    assert "a reference refuses a case by an assert, or by raising ValueError" in text
+    assert "a reference rejects a case by an assert, or by raising ValueError" in text
     assert re.search(r"where: +\S*test_reference.py:\d+: ", text)
     assert error.__cause__.__traceback__ is not None
 
@@ -248,7 +248,7 @@ def test_a_reference_that_refuses_absolute_values_is_told_to_give_a_magnitude():
         return x
 
     message = (
-        "magnitude: the reference reference refuses the absolute values of inputs that "
+        "magnitude: the reference reference rejects the absolute values of inputs that "
         "the reference accepts, AssertionError: x is negative"
     )
     with pytest.raises(SpecError, match=re.escape(message)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from difftest.support.signature import distinct_names
-from difftest.testing.harness.recipes import Recipe
+from difftest.testing.contract.recipes import Recipe
 
 _RARE = ("dtypes", "shapes")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

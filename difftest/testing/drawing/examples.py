@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, HypothesisSideeffectWarning
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.contract.spec_arguments import SpecError
 
 Example = TypeVar("Example")
 

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.testing.harness import branch_targets
-from difftest.testing.harness.branch_targets import nearest_miss, targets_in_domain
-from difftest.testing.harness.concolic import ConcolicRun, StepLimitExceeded
-from difftest.testing.harness.examples import examples
-from difftest.testing.harness.recipes import Zeros
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import (
+from difftest.testing.concolic import search as branch_targets
+from difftest.testing.concolic.run import ConcolicRun, StepLimitExceeded
+from difftest.testing.concolic.search import nearest_miss, targets_in_domain
+from difftest.testing.contract.recipes import Zeros
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.strategies import (
     branch_conditions,
     cases,
     multiples,
