@@ -45,12 +45,12 @@ records of the instructions (`{COMMAND}`); a test fails when it is stale.
 _INSTRUCTIONS = """\
 ## Instructions
 
-This table lists the operands and destinations of each instruction by role. A role accepts tiles \
-in the listed buffers and dtypes, or a number if listed; an optional role ends in `?`. Rules between \
-operands are in the instruction's module. The last column is the evidence of its cost in the timing \
-model on trn2, by engine: *measured* on a device, *documented* by AWS, *assumed*, or *none*: a \
-prediction then names the instruction instead of a total. If variants of an operand differ, each \
-class is named.
+This table lists the operands and destinations of each instruction by role. A role accepts \
+tiles in the listed buffers and dtypes, or a number if listed; an optional role ends in `?`. \
+Rules between operands are in the instruction's module. The last column is the evidence of \
+its cost in the timing model on trn2, by engine: *measured* on a device, *documented* by \
+AWS, *assumed*, or *none*: a prediction then names the instruction instead of a total. If \
+variants of an operand differ, each class is named.
 """
 
 
