@@ -40,6 +40,8 @@ FEW = 12
 _WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
+IN_WORDS = "described in words"
+"""The note of a row whose kernel here is not the measured one."""
 OTHERS = "probes of trn1, others"
 FITTED = "probes of trn1 whose cost is theirs"
 TOTAL = "all of trn2"
@@ -186,10 +188,12 @@ def _class_of(first: Measurement) -> str:
     """Return the class of a measured kernel."""
     if first.machine != MACHINE:
         return "said to be trn1 (compared with trn2), in words"
-    if first.toolchain is Toolchain.TODAY:
+    if first.toolchain is Toolchain.SWEEP:
         return "tuned products" if first.is_launched else "a product's ladder, in words"
     if LADDER in first.counterpart:
         return "convolutions, in words"
+    if IN_WORDS in first.notes:
+        return "kernels of all passes, in words"
     return f"the same kernels, {first.toolchain.value}"
 
 
