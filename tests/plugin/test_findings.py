@@ -273,7 +273,7 @@ def test_a_database_that_is_gone_is_one_line(project, left):
     result = project.run("--simulate", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
     (line,) = (line for line in result.outlines if "hung up" in line)
-    assert line.startswith("Hypothesis's database broke down at ")
+    assert line.startswith("Hypothesis's database crashed at ")
     assert (
         "(ConnectionError: the other machine hung up 1 times; it is left alone" in line
     )

@@ -82,7 +82,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "  case:        m=1, n=1, float32",
             "  also wrong:  3 other cases (float32, float16, at the edges)",
             "  run again:   pytest --simulate test_add.py::test_add --case *",
-            "subtract must refuse m=3, n=2",
+            "subtract must reject m=3, n=2",
             "  embedded:    accepted it",
         ]
     )
@@ -153,7 +153,7 @@ SAID = {
     "refused": [
         "the kernel test compared nothing: no case ran to a comparison, of add on embedded"
     ],
-    "example": ["*the kernel alone refuses: LimitError*"],
+    "example": ["*only the kernel rejects the case: LimitError*"],
     "place": [
         "add cannot be judged: the reference relu_sum wrote to its argument a",
         "*where:*def relu_sum(a, b):",

@@ -86,7 +86,8 @@ def test_the_whole_text_of_a_refusal(project):
             "  case:        m=200, n=1, float32",
             "  a:           (200, 1) Random(seed=0, spread=0)",
             "  b:           (200, 1) Random(seed=1, spread=0)",
-            "  embedded:    the kernel alone refuses: LimitError: a tile has 200 partitions",
+            "  embedded:    only the kernel rejects the case: LimitError: a tile has 200 "
+            "partitions",
             "                 rule:     the partition size of a tile is at most 128",
             "                 received: tensor 3 [[]200, 1[]] float32 in sbuf: 200 partitions",
             "                 limit:    128 partitions (trn2, nl.tile_size.pmax)",
@@ -117,10 +118,10 @@ def test_the_whole_text_of_refusals_that_do_not_come(project):
     result.stdout.fnmatch_lines(
         [
             "_* test_add[[]rejects-m=1-n=2[]] _*",
-            "add must refuse m=1, n=2",
+            "add must reject m=1, n=2",
             "  accepted:    an error of the kernel's contract whose text matches 'small'",
             "  embedded:    accepted it",
-            "  also wrong:  1 other case (a call to be refused)",
+            "  also wrong:  1 other case (a call to reject)",
             f"  run again:   {again}",
             "=* kernels against their references =*",
         ],

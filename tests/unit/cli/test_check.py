@@ -215,7 +215,7 @@ def test_an_error_in_the_kernels_own_python_is_one_message(kernel):
     result = run(name, "--shape", "128,256")
     assert result.exit_code == 1
     assert (
-        "Error: the kernel's own Python broke down: IndexError: tuple index out"
+        "Error: the kernel's own Python crashed: IndexError: tuple index out"
         in result.output
     )
     assert "check_shape.py:12: nl.store(out, tile[a.shape[2]])" in result.output

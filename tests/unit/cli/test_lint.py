@@ -298,7 +298,7 @@ def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):
     result = lint(file, "--sdk", "2.32")
     assert result.exit_code == 2
     assert "the rule NKL102 on" in result.stderr
-    assert "broke down at test_lint.py" in result.stderr
+    assert "crashed at test_lint.py" in result.stderr
     assert "NKU302" in result.stdout
 
 

@@ -132,7 +132,7 @@ def test_nobody_leaves_a_test_quietly(leave, role):
     def leaving(a, b):
         leave("today")
 
-    with pytest.raises((DifferentialFailure, BrokenReferenceError), match="broke down"):
+    with pytest.raises((DifferentialFailure, BrokenReferenceError), match="crashed"):
         runner().check(add_spec(**{role: leaving}), CASE)
 
 
@@ -140,7 +140,7 @@ def test_a_kernel_that_skips_refuses_nothing():
     def leaving(a, b):
         pytest.skip("today")
 
-    with pytest.raises(NotRejectedError, match="broke down: Skipped: today"):
+    with pytest.raises(NotRejectedError, match="crashed: Skipped: today"):
         runner().check_rejection(add_spec(leaving), Rejection({"n": 9}, match="today"))
 
 
@@ -173,7 +173,7 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
             ERROR,
             Unsupported(ERROR),
             Inconclusive(
-                "the reference refuses, and the backend cannot run the kernel: "
+                "the reference rejects the case, and the backend cannot run the kernel: "
                 "AssertionError: n must be even"
             ),
         ),
@@ -248,7 +248,7 @@ class Lacks:
     "kernel, told, options",
     [
         (add, "accepted it", {}),
-        (even_add, "said AssertionError: the length", {"match": "partition"}),
+        (even_add, "with AssertionError: the length", {"match": "partition"}),
         (even_add, "RuntimeError: segment", {"match": "segment", "backend": Breaks()}),
         (even_add, "cannot run it", {"match": "segment", "backend": Lacks()}),
     ],

@@ -209,7 +209,7 @@ def test_each_kernel_must_refuse_what_the_contract_refuses():
     test = decorator.decorate(spec, lambda case: case.check())
     found = getattr(test, decorator.ATTRIBUTE)
     runner = Runner((PlainBackend("plain"),))
-    with pytest.raises(NotRejectedError, match="also_add must refuse n="):
+    with pytest.raises(NotRejectedError, match="also_add must reject n="):
         found.check_rejection(rejection=rejection, difftest_runner=runner)
     assert runner.tally.rows["checks", "plain"].rejections == 1
 
