@@ -1,6 +1,6 @@
 """Kernels and references that loop, eat memory, fork or leave something behind.
 
-Each has a verdict that names it, the run goes on, and no later case is affected.
+Each has a verdict that names it, the run continues, and later cases are not affected.
 """
 
 import contextlib
@@ -188,7 +188,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
     """Modules that end the program, too: the others run."""
     monkeypatch.setenv(
         "HYPOTHESIS_NO_PLUGINS", "1"
-    )  # whatever is installed; half a second
+    )  # whichever plugins are installed; half a second
     project.pytester.makepyfile(
         kernels=KERNELS,
         test_hostile=TESTS,

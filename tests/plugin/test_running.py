@@ -36,7 +36,9 @@ def test_the_summary_counts_what_was_compared(project):
     assert 0 < row["bit for bit"] < 52
     assert row["rejections"] == 1
     assert {"both reject", "inconclusive"}.isdisjoint(row)
-    assert gc.isenabled()  # as it was: nothing is collected while modules are loaded
+    assert (
+        gc.isenabled()
+    )  # as before: garbage is not collected while modules are loaded
 
 
 def test_a_backend_without_kernel_tests_says_so(project):
@@ -44,11 +46,11 @@ def test_a_backend_without_kernel_tests_says_so(project):
     result = project.run("--simulate")
     result.stdout.fnmatch_lines(["no kernel test ran"])
     collected = project.run("--simulate", "--collect-only", "-q").stdout
-    collected.no_fnmatch_line("*kernel*")  # nothing was to run
+    collected.no_fnmatch_line("*kernel*")  # the session has no tests to run
 
 
 def test_the_printed_line_runs_exactly_the_failing_case(project):
-    """From another folder, too; and what is printed does not show the harness."""
+    """From another folder, too; and the output does not show the harness."""
     folder = project.pytester.mkdir("deep")
     project.add_test("subtract")
     (project.pytester.path / "test_add.py").rename(folder / "test_deep.py")
@@ -161,7 +163,7 @@ SAID = {
     ],
     "idle": ["the test of add compared nothing: *"],
 }
-"""What is printed of those that fail."""
+"""The output for kernels that fail."""
 
 
 def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
@@ -229,7 +231,7 @@ def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
     shrunk = "Case(values={'n': 1}, dtype='float32', data={'a': Zeros(), 'b': Ones()})"
     most = (
         2 + 1
-    )  # Hypothesis replays it, and plainer data that may fail alike are tried once
+    )  # Hypothesis replays it, and simpler data that may fail alike are tried once
     assert any(f"SEEN {count} {shrunk}" in again for count in range(1, most + 1))
 
 

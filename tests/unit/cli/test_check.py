@@ -372,7 +372,7 @@ def test_kernel(case):
 def test_an_argument_that_is_read_and_written_is_no_misuse(
     tmp_path, parameters, body, more
 ):
-    """The names of the test may stand in another order than the kernel's."""
+    """The test may name its arrays in another order than the kernel."""
     file = tmp_path / f"test_updating_{abs(hash(parameters + body))}.py"
     file.write_text(IN_PLACE.format(parameters=parameters, body=body, more=more))
     result = run(f"{file}::test_kernel", "--case", '{"n": 4, "factor": 1}')

@@ -161,7 +161,7 @@ def test_a_memory_can_be_filled_wherever_a_size_is_drawn_and_traces_are_kept():
     assert not has_edges(replace(drawn, edges=False), (embedded,))
     assert not has_edges(replace(drawn, inputs={"a": "8", "b": "8"}), (embedded,))
     assert not has_edges(add_spec(), (embedded,))  # whose sizes are a list
-    assert not has_edges(spec_of(), (device,))  # where nothing of it runs
+    assert not has_edges(spec_of(), (device,))  # where the kernel does not run
 
 
 def test_an_input_whose_own_data_have_an_end_is_not_called_beyond():

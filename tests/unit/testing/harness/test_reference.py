@@ -1,4 +1,4 @@
-"""What a reference may do: read its arguments, and refuse a case by a check of its own."""
+"""The rights of a reference: read its arguments, and reject a case by its own check."""
 
 import math
 import re
@@ -21,7 +21,7 @@ CASE = Case({"n": 4}, "float32", {"x": Fill(-1.0)})
 
 
 def forgetful_relu(x):
-    """Broken: it returns what it was given."""
+    """Broken: it returns its argument."""
     return x.copy()
 
 

@@ -184,7 +184,7 @@ def test_refusals_are_judged(reference, outcome, verdict):
 
 
 def test_what_is_kept_of_cases_does_not_grow():
-    """A kilobyte of each of thousands: one object of ours too many for each case is seen."""
+    """A kilobyte for each of thousands: one object of ours too many for each case would show."""
     spec = add_spec(domain={"n": range(1, 999)})
     session = runner()
     live = []
@@ -269,7 +269,7 @@ def test_a_rejection_may_change_a_shape_and_a_dtype():
 
 
 class Records(PlainBackend):
-    """Keeps a trace if it is asked to; its own is enough to know it by."""
+    """Keeps a trace if requested."""
 
     def __init__(self, name):
         super().__init__(name)
