@@ -67,7 +67,7 @@ def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
 
 @every("dge, machine", [(True, TRN2), (False, TRN2), (True, TRN1)])
 def test_the_interval_reaches_from_one_way_to_a_descriptor_to_the_other(dge, machine):
-    """Any toolchain that is requested; trn1's hardware has no generator."""
+    """Any requested toolchain; trn1's hardware lacks a generator."""
     build = Builder()
     for _ in range(40):
         build.store(build.load((128, 16)))
@@ -229,7 +229,7 @@ def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
     assert (
         "what the compiler does to this kernel is not known: its own" in found.caution
     )
-    # Asked of one compiler, there is no other.
+    # A request for one compiler excludes the others.
     assert fastest.compiled == (fastest.middle, fastest.middle)
 
 

@@ -22,7 +22,7 @@ sys.exit(kernel.read_text().count("wrong") if kernel.exists() else 125)
 
 @pytest.fixture
 def found(tmp_path, monkeypatch):
-    """A finding that is known on this machine, which has no database."""
+    """A finding of this machine, which lacks a database."""
     monkeypatch.setattr(
         configuration, "__hypothesis_home_directory", tmp_path / ".hypothesis"
     )
