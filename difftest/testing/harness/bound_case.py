@@ -20,12 +20,12 @@ from difftest.support.signature import distinct_names, function_name, module_nam
 from difftest.testing.backends.base import Backend
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.backends.sdk import CLASSIC, PACKAGES, dialect_of, refusal_of
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness.compare import are_equal
-from difftest.testing.harness.explicit import case_from_json
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import Match, Verdict
 from difftest.testing.harness.writers import locate_writers

@@ -5,8 +5,8 @@ The checks run in this order, and the first failure is reported: number of outpu
 infinities, values. A comparison without any element is a failure. The sign of a zero and the
 payload of a NaN are not compared.
 
-The tolerance of a value is derived, not chosen (docs/explanation/bound.md). For n roundings of size
-u each, gamma is the smaller of
+The tolerance of a value is derived, not chosen (docs/explanation/tolerance.md). For n roundings of
+size u each, gamma is the smaller of
 
 - n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
   lemma 3.1);
@@ -33,7 +33,7 @@ from difftest.support.rounding import (
     ulp,
     unit_roundoff,
 )
-from difftest.testing.harness.reference import array_bytes, as_float64
+from difftest.testing.contract.reference import array_bytes, as_float64
 from difftest.testing.harness.verdict import (
     Inconclusive,
     Match,

@@ -24,12 +24,12 @@ from difftest.testing.backends.base import (
 from difftest.testing.backends.device.core import NAME as DEVICE
 from difftest.testing.backends.device.selftest import Guard
 from difftest.testing.backends.sdk import refusal_of, sdk_simulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Integers, Random, Recipe
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import DifferentialFailure, Reproduction
-from difftest.testing.harness.recipes import Integers, Random, Recipe
 from difftest.testing.harness.runner import Runner, Trial
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import (
     Inconclusive,
     Match,

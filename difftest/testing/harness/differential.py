@@ -30,7 +30,15 @@ from difftest.support.signature import function_name
 from difftest.support.tracebacks import format_error
 from difftest.testing.backends.base import Completed
 from difftest.testing.backends.sdk import function_of
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.reference import (
+    ReferenceDefect,
+    ReferenceRefusal,
+    as_float64,
+    call_reference,
+)
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.compare import (
     Answer,
     Expected,
@@ -43,14 +51,6 @@ from difftest.testing.harness.compare import (
     merge_verdicts,
     tolerated,
 )
-from difftest.testing.harness.reference import (
-    ReferenceDefect,
-    ReferenceRefusal,
-    as_float64,
-    call_reference,
-)
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verdict
 
 FLOAT64_UNIT = 2.0**-53
@@ -247,7 +247,7 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
 
     Raises
     ------
-    ReferenceRefusal : see :func:`difftest.testing.harness.reference.call_reference`.
+    ReferenceRefusal : see :func:`difftest.testing.contract.reference.call_reference`.
     ReferenceDefect : see there; also if the reference runs a kernel that it has to judge.
     """
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))

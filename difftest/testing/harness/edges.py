@@ -38,29 +38,29 @@ from difftest.testing.backends.base import (
     Rejected,
     Unsupported,
 )
-from difftest.testing.harness.case import Case, Edge
-from difftest.testing.harness.differential import ReferenceResult
-from difftest.testing.harness.duplicates import RANGE
-from difftest.testing.harness.examples import minimal_example
-from difftest.testing.harness.explicit import NoDataError, minimal_case
-from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
-from difftest.testing.harness.limits import (
+from difftest.testing.contract.case import Case, Edge
+from difftest.testing.contract.limits import (
     USED,
     CaseLimitError,
     fault_of_machine,
     limit,
 )
-from difftest.testing.harness.recipes import Ones, Random
-from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
-from difftest.testing.harness.spec import (
+from difftest.testing.contract.recipes import Ones, Random
+from difftest.testing.contract.sources import RANGE
+from difftest.testing.contract.spec import (
     KernelSpec,
     Value,
     count_elements,
     is_choice,
     is_function_of_domain,
 )
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import strategy_of, values_of
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.examples import minimal_example
+from difftest.testing.drawing.explicit import NoDataError, minimal_case
+from difftest.testing.drawing.strategies import strategy_of, values_of
+from difftest.testing.harness.differential import ReferenceResult
+from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
+from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.testing.harness.verdict import Inconclusive, Verdict, is_failure
 
 _FOREIGN = ("int32", "float32")

@@ -33,15 +33,15 @@ from difftest.support.rounding import (
     round_once,
     ulp,
 )
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.differential import ReferenceResult
-from difftest.testing.harness.reference import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.reference import (
     ReferenceDefect,
     ReferenceRefusal,
     as_float64,
     call_reference,
 )
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.verdict import (
     Inconclusive,
     Mismatch,

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from difftest.testing.contract.limits import NEEDS_LESS, TOO_LITTLE
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
-from difftest.testing.harness.limits import NEEDS_LESS, TOO_LITTLE
 from difftest.testing.harness.verdict import BothRejected, Inconclusive, Verdict
 
 _DATA = (

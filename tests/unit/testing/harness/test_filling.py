@@ -9,12 +9,12 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.machine import TRN2
 from difftest.testing.backends.base import Completed, Rejected
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.drawing.strategies import multiples, sizes
 from difftest.testing.harness import edges
 from difftest.testing.harness.edges import check_edges, filling_cases, run_recorded
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.strategies import multiples, sizes
 
 with embedded():
     import neuronxcc.nki as nki
