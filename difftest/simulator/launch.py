@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,12 @@ from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError, guarded, hazards_reported
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.memories import (
+    FORCES_AUTO_ALLOC,
+    SKIPS_MIDDLE_END,
+    is_marked,
+    note_mixed,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.launchable import (
     Launchable,
@@ -69,6 +74,9 @@ from difftest.support.annotations import signature_shown
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
+
+_TRACE = "difftest_trace"
+"""The attribute of an error with the trace of the launch that it ended."""
 
 # This makes glibc keep up to twice this size of freed memory. Fresh pages cost as much as matrix
 # products.
@@ -266,7 +274,7 @@ class Launch(NamedTuple):
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
         target = as_launchable(self.kernel)
         core = self._core(target)
-        with one_thread(), core.running():
+        with one_thread(), core.running(), _trace_in_errors(core):
             target.check_target()
             arguments, kernel_call = _arguments(
                 core, target, self.args, dict(self.kwargs or {})
@@ -325,9 +333,12 @@ class Launch(NamedTuple):
             followers.append(Oracle())
         core.followers = Followers(*followers, *core.followers.all)
         core.tile = core.kind(tensor)
-        core.memories.auto_alloc = forces_auto_alloc(target.function)
+        core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
+        core.trace.middle_end = target.dialect == "classic" and not is_marked(
+            target.function, SKIPS_MIDDLE_END
+        )
         core.calls = kept_calls(chosen, target.dialect)
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
@@ -347,6 +358,23 @@ def fuse(core: Core) -> None:
     ):  # the current dialect has no mere moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+
+
+@contextlib.contextmanager
+def _trace_in_errors(core: Core) -> Iterator[None]:
+    """Let an error within the block carry the trace up to it: see :func:`unfinished_trace`."""
+    try:
+        yield
+    except BaseException as error:
+        fuse(core)
+        # The error's class may define what setting an attribute means.
+        object.__setattr__(error, _TRACE, core.trace)
+        raise
+
+
+def unfinished_trace(error: BaseException) -> Trace | None:
+    """Return the trace of the launch that an error ended; None if no launch had begun."""
+    return vars(error).get(_TRACE)
 
 
 def _side_by_side(core: Core) -> bool:

@@ -11,7 +11,7 @@ from difftest.testing.backends import selection
 
 @pytest.fixture
 def no_modules(monkeypatch):
-    """This process as one that was asked for no simulator."""
+    """Make this process look like a session without a simulator."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "neuronxcc"]:
         monkeypatch.delitem(sys.modules, name)
 
@@ -109,8 +109,8 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
-            "and are left to it; the ini keys difftest_simulate, difftest_device, difftest_case "
-            "(also -o difftest_simulate=…) stand in",
+            "and are left to it; use the ini keys difftest_simulate, difftest_device, "
+            "difftest_case (also -o difftest_simulate=…)",
             "1 module of kernel tests was not collected*",
         ]
     )
@@ -161,8 +161,8 @@ def test_one_option_that_a_plugin_takes_leaves_the_others(project):
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "difftest: --device is declared by another plugin or a conftest and is left to it; the "
-            "ini key difftest_device (also -o difftest_device=…) stands in"
+            "difftest: --device is declared by another plugin or a conftest and is left to it; use "
+            "the ini key difftest_device (also -o difftest_device=…)"
         ]
     )
 
@@ -175,7 +175,7 @@ def test_help_shows_the_options_that_are_ours(project):
 
 
 def test_ini_keys_stand_in_for_the_options_of_a_conftest(project):
-    """What they say can be overridden; the line that runs a case again gives it by its key."""
+    """An option overrides its key; the line that runs a case again gives the option by its key."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
     project.pytester.makeini(

@@ -47,7 +47,7 @@ def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
     assert summary_lines(tally, ["embedded"], []) == [
         "kernel  cases  elements",
         "add        14        18",
-        "twins: all bits agree in all cases of 1 pair",
+        "identical kernels: all bits agree in all cases of 1 pair",
     ]
     tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = Counts(
         cases=7, exact=6
@@ -68,9 +68,9 @@ def test_what_did_not_run_is_said_to_who_asks_for_all():
 
 
 def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
-    """Many kernels with which all is well share a row; how many elements are not finite is asked.
+    """Many kernels without points to act on share a row; -v shows elements that are not finite.
 
-    Of a reason are said what it is and what to do about it.
+    A reason has its cause and its remedy.
     """
     row = Counts(cases=7, elements=9, nonfinite=5)
     rows = {(f"add{n:02}", "embedded"): row for n in range(11)}
@@ -99,7 +99,7 @@ def test_a_run_with_a_backend_and_no_kernel_test_says_so():
 
 def test_modules_that_were_left_out_are_counted():
     assert summary_lines(None, [], {"a.py"}) == [
-        "1 module of kernel tests was not collected, for no backend was asked for: run with "
+        "1 module of kernel tests was not collected, because no backend was requested: run with "
         "--simulate (a simulator) or --device (a NeuronCore)"
     ]
     assert summary_lines(None, [], {"a.py", "b.py"})[0].startswith(

@@ -138,9 +138,8 @@ def _iterators() -> list[type]:
     values: list[Any] = [(), [], {}, {}.values(), {}.items(), set(), "", "\xe9", b""]
     values += [range(1), range(2**70), collections.deque(), np.zeros(1).flat]
     kinds = {type(iter(value)) for value in values}
-    kinds |= {
-        type(reversed(value)) for value in ([], {}, {}.values(), {}.items(), range(1))
-    }
+    orders: list[Any] = [[], {}, {}.values(), {}.items(), range(1)]
+    kinds |= {type(reversed(order)) for order in orders}
     kinds |= {type(iter(int, 1)), type(re.finditer("", ""))}
     names = [name for name in vars(itertools) if not name.startswith("_")]
     kinds |= {

@@ -1,4 +1,4 @@
-"""What the lines of functions tell of their branches and loops, by both ways of watching."""
+"""Coverage of branches and loops from a function's lines, by both kinds of tracing."""
 
 import sys
 import threading
@@ -84,7 +84,7 @@ def of_threads(n):
 
 
 def coverage_of(watch, function, *arguments):
-    """What the function does for the arguments, one call each."""
+    """Run the function for the arguments, a call for each."""
     coverage = Coverage()
     for one in arguments:
         with watch.call(function) as seen:
@@ -95,7 +95,7 @@ def coverage_of(watch, function, *arguments):
 
 
 def said(function, coverage):
-    """Lines from the function's first, and what is missed there."""
+    """Return lines from the function's first, and their missed outcomes."""
     first = function.__code__.co_firstlineno
     return [(one.line - first, one.what) for one in uncovered_branches(coverage)]
 
@@ -126,7 +126,7 @@ def generated(n):
 
 def test_a_generator_that_goes_on_is_the_same_call(watch):
     found = said(generated, coverage_of(watch, lambda n: list(generated(n)), 2))
-    assert found == [(1, "never a third turn"), (3, "never true")]
+    assert found == [(1, "never a third iteration"), (3, "never true")]
     assert said(generated, coverage_of(watch, lambda n: list(generated(n)), 5)) == [
         (3, "never false")
     ]
@@ -142,15 +142,15 @@ def test_turns_of_loops(watch):
 
 def test_each_entry_of_a_loop_counts_its_turns_anew(watch):
     assert said(loops, coverage_of(watch, loops, 1)) == [
-        (1, "never a second turn"),
-        (2, "never a second turn"),
-        (6, "never a second turn"),
+        (1, "never a second iteration"),
+        (2, "never a second iteration"),
+        (6, "never a second iteration"),
     ]
-    assert said(loops, coverage_of(watch, loops, 5)) == [(2, "never a third turn")]
+    assert said(loops, coverage_of(watch, loops, 5)) == [(2, "never a third iteration")]
 
 
 def test_calls_of_a_function_within_itself_are_told_apart(watch):
-    assert (1, "never a third turn") in said(
+    assert (1, "never a third iteration") in said(
         recursive, coverage_of(watch, recursive, 2)
     )
     assert all(
@@ -161,7 +161,7 @@ def test_calls_of_a_function_within_itself_are_told_apart(watch):
 def test_functions_that_are_called_count(watch):
     found = uncovered_branches(coverage_of(watch, recursive, 2))
     assert [(one.source, one.what, one.kernels) for one in found][-1:] == [
-        ("for each in range(n):", "never a third turn", ("recursive",))
+        ("for each in range(n):", "never a third iteration", ("recursive",))
     ]
     assert ("while deep > 2:", "it never ran") in [
         (one.source, one.what) for one in found
@@ -171,7 +171,7 @@ def test_functions_that_are_called_count(watch):
 def test_threads_of_a_call_count(watch):
     assert [
         one.what for one in uncovered_branches(coverage_of(watch, of_threads, 4))
-    ] == ["never a third turn"]
+    ] == ["never a third iteration"]
     assert uncovered_branches(coverage_of(watch, of_threads, 5)) == []
 
 
@@ -240,7 +240,7 @@ def test_where_another_tool_traces_nothing_is_claimed():
 
 
 def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
-    """To trace what an instruction calls took half of the time of a test."""
+    """Tracing the callees of an instruction took half of the time of a test."""
     watch = BranchTracer(monitoring=None)
     within = []
     stack_of = recording.kernel_stack
@@ -265,7 +265,7 @@ def test_a_body_on_the_line_of_its_head_is_no_fork():
 
 
 def test_kernels_of_one_file_are_merged():
-    """What one kernel does at a fork of a shared function need not be done by the other."""
+    """Each kernel covers a branch of a shared function by itself."""
     first = Coverage()
     second = Coverage()
     first.add_function("first", [("tiles.py", 3, False)])
