@@ -161,7 +161,7 @@ class Registers:
     accumulators : the engines' accumulators for reductions (nisa.reduce_cmd), by engine name.
     exact : the accumulators of the exact run.
     unread : engines whose accumulators hold a reduction that no instruction has read.
-    origins : the origins of unwritten data in the accumulators.
+    origins : the origins of undefined data in the accumulators, by engine and kind of marks.
     named : how many scalar registers the trace has named.
     """
 
@@ -169,7 +169,7 @@ class Registers:
         self.accumulators: dict[str, Array] = {}
         self.exact: dict[str, Any] = {}
         self.unread: set[str] = set()
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[tuple[str, int], Origin] = {}
         self.named = 0
 
 
