@@ -81,7 +81,7 @@ def _known(page: DocumentedName) -> list[str]:
                 limit = _IN_FLOAT32 if role.name in floats else ""
                 lines.append(f"  - {role_text(role)}{limit}")
             lines += [f"  - to {role_text(role)}" for role in record.destinations]
-            lines += [f"  - {SIZES[name]}" for name in SIZES if name in record.asks]
+            lines += [f"  - {SIZES[name]}" for name in SIZES if name in record.limits]
     return lines
 
 

@@ -226,7 +226,7 @@ def taped(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]
 
 
 class Core:
-    """One NeuronCore while one kernel runs on it.
+    """A NeuronCore while a kernel runs on it.
 
     Attributes
     ----------
@@ -409,11 +409,7 @@ class Core:
         for body in loops.bodies.running:
             body.append(allocation.id)
         if space.is_hbm:
-            if address is not None:
-                allocation.address = 0, address[0]
-            if self.followers.shadow is not None:
-                self.followers.shadow.contract.may_return(dtype)
-            data = host_array(poison_array, shape, dtype)
+            data = self._hold_in_hbm(allocation, address)
         else:
             key = (space, shape, dtype, partition_axis)
             held = memories.fitting.get(key)
@@ -430,6 +426,17 @@ class Core:
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
         return Storage(allocation, data)
+
+    def _hold_in_hbm(
+        self, allocation: Allocation, address: tuple[int, ...] | None
+    ) -> Array:
+        """Return the data of a new tensor in HBM, and set its address if it has one."""
+        if address is not None:
+            allocation.address = 0, address[0]
+        if self.followers.shadow is not None:
+            self.followers.shadow.contract.may_return(allocation.dtype)
+        data: Array = host_array(poison_array, allocation.shape, allocation.dtype)
+        return data
 
     def _allocate_shared(
         self,

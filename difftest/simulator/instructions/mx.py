@@ -180,6 +180,7 @@ def _packed(call: CheckedCall) -> Result:
             shape=lambda call: call.destinations["dst_scale"].shape,
         ),
     ),
+    limits=("partitions",),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
     classic=False,
@@ -292,6 +293,12 @@ def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
     ),
     options=("accumulate", "tile_position", "tile_size"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
+    limits=(
+        "partitions",
+        "psum_partition_bytes",
+        "gemm_stationary_fmax",
+        "pe_tile_sizes",
+    ),
     rules=(
         needs_generation(4),
         _whole_quadrants("stationary", "moving"),

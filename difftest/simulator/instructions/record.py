@@ -9,12 +9,10 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from operator import attrgetter
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -293,6 +291,8 @@ class Instruction:
     """The destinations, ``dst`` first."""
     rules: tuple[Rule, ...] = ()
     """Rules for each call, checked in this order."""
+    limits: tuple[str, ...] = ()
+    """The machine's limits that its rules check, such as ``gemm_moving_fmax``."""
     only: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Rules of one dialect, by its name ("classic", "nki"), checked before the others."""
     engine: Callable[[CheckedCall, Engine], Engine] = choose_engine
@@ -353,11 +353,6 @@ class Instruction:
     def summary(self) -> str:
         """The first line of the meaning's docstring."""
         return (self.meaning.__doc__ or "").strip().splitlines()[0]
-
-    @property
-    def asks(self) -> set[str]:
-        """The names that its rules read, such as a machine's ``gemm_moving_fmax``."""
-        return _names((*self.rules, *itertools.chain(*self.only.values())))
 
 
 @dataclass(slots=True, eq=False)
@@ -442,22 +437,3 @@ def instruction(
         return table[name]
 
     return register
-
-
-def _names(functions: Iterable[object]) -> set[str]:
-    """Return the names that the instructions' functions, and functions called by them, read."""
-    names: set[str] = set()
-    for function in functions:
-        if isinstance(function, FunctionType) and function.__module__.startswith(
-            __package__
-        ):
-            codes = [function.__code__, *function.__code__.co_consts]
-            own = {
-                name
-                for code in codes
-                if isinstance(code, CodeType)
-                for name in code.co_names
-            }
-            held = [cell.cell_contents for cell in function.__closure__ or ()]
-            names |= own | _names([*held, *map(function.__globals__.get, own)])
-    return names
