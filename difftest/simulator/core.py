@@ -172,6 +172,18 @@ class Registers:
         self.origins: dict[tuple[str, int], Origin] = {}
         self.named = 0
 
+    @contextlib.contextmanager
+    def exchanged(self) -> Iterator[None]:
+        """Let the exact run's accumulators be the accumulators within the block."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        self.accumulators, self.exact = self.exact, self.accumulators
+
 
 Result = TypeVar("Result")
 

@@ -10,9 +10,8 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,8 +201,7 @@ class CheckedCall:
         self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
     ) -> CheckedCall:
         """Return this call for operands and destinations that differ only in shape."""
-        shapes = self.instruction, self.machine, operands, self.options, destinations
-        return CheckedCall(*shapes, *_WITHOUT_SHAPES(self))
+        return replace(self, operands=operands, destinations=destinations, remarks=[])
 
     def remark(
         self, error: Callable[[], NkiError], judge: Judge = report_violation
@@ -229,9 +227,6 @@ class CheckedCall:
         if dst is not None:
             return dst.dtype
         return default if self.dtype is None else self.dtype
-
-
-_WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(CheckedCall)][5:-1])
 
 
 class DestinationFit(Enum):
