@@ -103,7 +103,8 @@ def _write(value: Any) -> Any:
     for written, write in _WRITERS.items():
         if isinstance(value, written):
             return write(value)
-    raise TypeError(f"no form on a tape for {value!r:.80}")
+    assert isinstance(value, np.ndarray), value
+    return _write_array(value)
 
 
 def _write_row(value: Any) -> dict[str, Any]:
@@ -123,9 +124,8 @@ _WRITERS: dict[Any, Callable[[Any], dict[str, Any]]] = {
     np.dtype: lambda dtype: {"dtype": dtype_name(dtype)},
     Enum: lambda member: {type(member).__name__: member.name},
     np.generic: lambda one: {"number": [type(one).__name__, _write(one.item())]},
-    np.ndarray: _write_array,
 }
-"""By class, the functions that write a value as an object with one member."""
+"""By class, the functions that write a value as an object with one member. Arrays come last."""
 
 
 def _text(array: Array) -> str:

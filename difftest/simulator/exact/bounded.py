@@ -108,11 +108,6 @@ class Bounded:
     any number.
     """
 
-    @property
-    def is_clean(self) -> bool:
-        """True if the machine's values are these, and no sum was rounded."""
-        return self.error is None and not self.sums
-
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """Return these numbers in another arrangement: ``change`` rearranges each array."""
         error = None if self.error is None else change(element_bounds(self))

@@ -435,7 +435,7 @@ class Shadow(Follower):
         """Store one :data:`Pending` write, which the machine has just made."""
         storage = tile._storage
         numbers, sites = self._rounded(numbers, tile.dtype)
-        clean = numbers is None or numbers.is_clean
+        clean = _is_clean(numbers)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
         if clean and (storage.exact is None or storage.shared):
@@ -545,6 +545,11 @@ def _is_plain(
     ours = src._storage
     theirs = dst._storage
     return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
+
+
+def _is_clean(numbers: Bounded | None) -> bool:
+    """Return whether the machine's values are exact, and no sum was rounded."""
+    return numbers is None or (numbers.error is None and not numbers.sums)
 
 
 def _may_differ(numbers: Sequence[Bounded]) -> bool:
