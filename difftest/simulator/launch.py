@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,6 +70,8 @@ from difftest.support.annotations import signature_shown
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
 
+_TRACE = "difftest_trace"
+"""The attribute of an error with the trace of the launch that it ended."""
 _LARGEST_HEAP_BLOCK = 2**25
 """The limit of glibc's M_MMAP_THRESHOLD on 64-bit systems, in bytes (mallopt(3))."""
 _BLOCK_HEADER = 2**13
@@ -280,7 +282,7 @@ class Launch(NamedTuple):
         target = as_launchable(self.kernel)
         core = self._core(target)
         settings = None
-        with one_thread(), core.running():
+        with one_thread(), core.running(), _trace_in_errors(core):
             target.check_target()
             arguments, kernel_call = _arguments(
                 core, target, self.args, dict(self.kwargs or {})
@@ -385,6 +387,23 @@ def fuse(core: Core) -> None:
     ):  # the current dialect has no mere moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+
+
+@contextlib.contextmanager
+def _trace_in_errors(core: Core) -> Iterator[None]:
+    """Let an error within the block carry the trace up to it: see :func:`unfinished_trace`."""
+    try:
+        yield
+    except BaseException as error:
+        fuse(core)
+        # The error's class may define what setting an attribute means.
+        object.__setattr__(error, _TRACE, core.trace)
+        raise
+
+
+def unfinished_trace(error: BaseException) -> Trace | None:
+    """Return the trace of the launch that an error ended; None if no launch had begun."""
+    return vars(error).get(_TRACE)
 
 
 def _side_by_side(core: Core) -> bool:

@@ -1,6 +1,6 @@
 """Ten bugs that are planted by hand: what their author sees without this package, and with it.
 
-``python -m tests.meta.ten_bugs`` writes docs/explanation/ten-bugs.md.
+``python -m tests.meta.ten_bugs`` writes docs/contributing/ten-bugs.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ with embedded():
     from tests.meta import ten_kernels
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/explanation/ten-bugs.md"
+PAGE = ROOT / "docs/contributing/ten-bugs.md"
 RTOL, ATOL = 1e-2, 1e-4
 """Of ``np.testing.assert_allclose``: what examples of NKI take."""
 

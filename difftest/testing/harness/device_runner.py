@@ -63,6 +63,11 @@ class DeviceRunner(Runner):
         self._shrinking_on: tuple[Backend, ...] = ()
         self._difference: Difference | None = None
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether simulators alone run the failing case: a device would compile for minutes."""
+        return bool(self._shrinking_on)
+
     def start(self, reproduction: Reproduction | None) -> None:
         """Begin a test: reset the results of the test before."""
         super().start(reproduction)

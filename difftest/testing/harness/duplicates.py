@@ -64,8 +64,10 @@ class PassedCases:
 
     @property
     def is_last(self) -> bool:
-        """True if the failing case is the result of Hypothesis's shrinking."""
-        return self.over is None and current_build_context().is_final
+        """True if the failing case is the result of Hypothesis's shrinking, not an explicit one."""
+        context = current_build_context()
+        is_drawn = len(context.data.choices) > 0
+        return self.over is None and context.is_final and is_drawn
 
 
 def _mark(spec: KernelSpec, case: Case) -> int:

@@ -41,6 +41,7 @@ from difftest.testing.backends.base import (
 from difftest.testing.harness.case import Case, Edge
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.duplicates import RANGE
+from difftest.testing.harness.examples import minimal_example
 from difftest.testing.harness.explicit import NoDataError, minimal_case
 from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.testing.harness.limits import (
@@ -49,7 +50,6 @@ from difftest.testing.harness.limits import (
     fault_of_machine,
     limit,
 )
-from difftest.testing.harness.minimal import minimal_example
 from difftest.testing.harness.recipes import Ones, Random
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.testing.harness.spec import (

@@ -11,8 +11,8 @@ import numpy as np
 
 from difftest.support.rounding import is_float_dtype
 from difftest.testing.harness.case import Case, meant
+from difftest.testing.harness.examples import minimal_example
 from difftest.testing.harness.limits import too_large
-from difftest.testing.harness.minimal import minimal_example
 from difftest.testing.harness.recipes import (
     Integers,
     Random,

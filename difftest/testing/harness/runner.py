@@ -185,6 +185,21 @@ class Runner:
         finally:
             self.backends = all_backends
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Run cases within the block that the tally does not count."""
+        tally = self.tally
+        self.tally = Tally()
+        try:
+            yield
+        finally:
+            self.tally = tally
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a failing case may run again many times, to make it smaller."""
+        return True
+
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call, and count the branches that the kernel takes on the embedded simulator."""
         if self.branch_tracer is None or backend.name not in ("embedded", "plain"):

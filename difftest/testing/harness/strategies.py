@@ -39,7 +39,7 @@ from difftest.testing.harness.duplicates import (
     draw_points,
     new_size,
 )
-from difftest.testing.harness.minimal import examples, examples_or_none
+from difftest.testing.harness.examples import examples, examples_or_none
 from difftest.testing.harness.recipes import (
     Fill,
     Integers,

@@ -22,6 +22,7 @@ from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.harness.case import Case
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.edges import check_edges, has_edges, run_recorded
+from difftest.testing.harness.examples import examples
 from difftest.testing.harness.explicit import explicit_cases
 from difftest.testing.harness.failures import (
     CaseFailure,
@@ -30,7 +31,6 @@ from difftest.testing.harness.failures import (
     NotRejectedError,
 )
 from difftest.testing.harness.limits import CaseLimitError
-from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.spec import KernelSpec, count_elements
 from difftest.testing.harness.strategies import cases

@@ -52,7 +52,7 @@ from difftest.tools.scale.findings import (
     found_of,
 )
 
-_ITERATIONS = ("ran", "a second turn", "a third turn")
+_ITERATIONS = ("ran", "a second iteration", "a third iteration")
 _BRANCHES = ("true", "false")
 _TIMES = 3
 """The largest count of an instruction: the first tile, the second, and all later tiles."""

@@ -18,8 +18,8 @@ from difftest.support.choices import install_hint
 from difftest.testing.backends.base import Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.harness.case import Case
+from difftest.testing.harness.examples import examples
 from difftest.testing.harness.explicit import explicit_cases
-from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.strategies import cases

@@ -6,7 +6,7 @@ from importlib.machinery import SourceFileLoader
 
 from hypothesis.internal import conjecture
 
-from difftest.plugin.session import _FastFinder
+from difftest.plugin.startup import _FastFinder
 from difftest.testing.harness import strategies
 
 SCRIPT = """

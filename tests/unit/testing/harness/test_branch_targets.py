@@ -23,7 +23,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.testing.harness import branch_targets
 from difftest.testing.harness.branch_targets import nearest_miss, targets_in_domain
 from difftest.testing.harness.concolic import ConcolicRun, StepLimitExceeded
-from difftest.testing.harness.minimal import examples
+from difftest.testing.harness.examples import examples
 from difftest.testing.harness.recipes import Zeros
 from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.strategies import (

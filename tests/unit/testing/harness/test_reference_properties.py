@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from difftest.testing.harness.minimal import examples, examples_or_none
+from difftest.testing.harness.examples import examples, examples_or_none
 from difftest.testing.harness.reference_properties import (
     ReferenceProperties,
     infer_properties,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.internal.scrutineer import ModuleLocation
 
 from difftest.support.tracebacks import PACKAGE
-from difftest.testing.harness import minimal
+from difftest.testing.harness.examples import examples as drawn_examples
 from difftest.testing.harness.recipes import Fill, Integers, Outliers, Random, Zeros
 from difftest.testing.harness.reference_properties import ReferenceProperties
 from difftest.testing.harness.spec_arguments import SpecError
@@ -65,7 +65,7 @@ def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
 
 def drawn(strategy, examples=100):
     """What a strategy gives in this many draws."""
-    return minimal.examples(strategy, examples)
+    return drawn_examples(strategy, examples)
 
 
 def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits():

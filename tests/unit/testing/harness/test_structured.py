@@ -30,8 +30,8 @@ from difftest import (
 )
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.harness.examples import examples
 from difftest.testing.harness.explicit import CaseError, case_from_json, explicit_cases
-from difftest.testing.harness.minimal import examples
 from difftest.testing.harness.recipes import RecipeError, recipe_from_json
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
