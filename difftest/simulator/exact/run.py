@@ -178,7 +178,6 @@ class Shadow(Follower):
         if plan.copies and _is_plain(call, operands[0], dst):
             return
         values = [self._read(plan, call, operand, where) for operand in operands]
-        self._note_operands(plan, call, issued, values)
         results = self._compute(plan, call, values, issued)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
@@ -211,6 +210,7 @@ class Shadow(Follower):
         self, plan: Plan, call: CheckedCall, values: list[Any], issued: InstructionUse
     ) -> Any:
         """Return the results of an instruction; None for bit patterns, which stay the machine's."""
+        self._note_operands(plan, call, issued, values)
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
@@ -435,7 +435,7 @@ class Shadow(Follower):
         """Store one :data:`Pending` write, which the machine has just made."""
         storage = tile._storage
         numbers, sites = self._rounded(numbers, tile.dtype)
-        clean = _is_clean(numbers)
+        clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
         if clean and (storage.exact is None or storage.shared):
@@ -445,10 +445,11 @@ class Shadow(Follower):
                 "the bits of rounded values are written as another dtype", lost=True
             )
             storage.exact = None
-        elif clean and where is None and tile._is_whole():
+            return
+        if clean and _covers(tile, where):
             storage.exact = None
-        else:
-            self._hold(tile, numbers, where, sites)
+            return
+        self._hold(tile, numbers, where, sites)
 
     def _hold(
         self,
@@ -547,9 +548,9 @@ def _is_plain(
     return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
 
 
-def _is_clean(numbers: Bounded | None) -> bool:
-    """Return whether the machine's values are exact, and no sum was rounded."""
-    return numbers is None or (numbers.error is None and not numbers.sums)
+def _covers(tile: Any, where: Array | None) -> bool:
+    """Return whether a write replaces a whole tensor."""
+    return where is None and tile._is_whole()
 
 
 def _may_differ(numbers: Sequence[Bounded]) -> bool:
