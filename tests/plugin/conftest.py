@@ -32,7 +32,7 @@ for _name in (
     "simulator.oracle.comparison",
     "testing.harness.decorator",
     "testing.harness.edges",
-    "testing.harness.explicit",
+    "testing.drawing.explicit",
     "testing.harness.coverage",
     "tools.lint.check",
     "testing.host.installation",

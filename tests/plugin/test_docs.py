@@ -23,9 +23,9 @@ from difftest.cli.main import main
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.device.timers import StageResult
+from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.edges import minimal_values
-from difftest.testing.harness.explicit import minimal_case
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.tools.lint.mypy_here import said_by_mypy, write_untyped_numpy
@@ -131,7 +131,7 @@ def test_what_pages_import_of_the_package_is_there():
     )
     found = {
         (page.name, module, name.strip())
-        for page in READ
+        for page in {*READ, *LINKED}
         for *_, code in BLOCK.findall(text_of(page))
         for module, names in imports.findall(code)
         for name in names.strip("()").split(",")

@@ -25,11 +25,11 @@ from difftest.support.tracebacks import (
     without_files,
 )
 from difftest.testing.backends.base import Completed, Outcome, Rejected, Unsupported
-from difftest.testing.harness.case import Case, Edge, to_jsonable
+from difftest.testing.contract.case import Case, Edge, to_jsonable
+from difftest.testing.contract.recipes import Random, Recipe
+from difftest.testing.contract.reference import ReferenceDefect
+from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.harness.explanation import CaseHistory
-from difftest.testing.harness.recipes import Random, Recipe
-from difftest.testing.harness.reference import ReferenceDefect
-from difftest.testing.harness.spec import KernelSpec, Rejection
 from difftest.testing.harness.verdict import (
     BothRejected,
     Inconclusive,

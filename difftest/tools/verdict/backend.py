@@ -31,7 +31,7 @@ from difftest.testing.backends.base import (
     Unsupported,
 )
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.outcome import Outcome as Judged
 from difftest.tools.verdict.wire import WorkerEnd, array_header

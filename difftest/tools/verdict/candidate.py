@@ -26,9 +26,9 @@ import click
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.support.time_limit import TimeLimitError, time_limit
 from difftest.support.versions import versions
-from difftest.testing.harness.explicit import CaseError, case_from_json
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import CaseError, case_from_json
 from difftest.testing.host.collection import with_spec
 from difftest.tools.lint.files import LintRequest
 from difftest.tools.lint.formats import SEVERITIES

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
+from difftest.testing.contract.recipes import Integers, Ones, Zeros
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness import decorator
 from difftest.testing.harness.bound_case import BoundCase, check_each
 from difftest.testing.harness.decorator import decorate
-from difftest.testing.harness.explicit import case_from_json
 from difftest.testing.harness.failures import DifferentialFailure, NothingComparedError
-from difftest.testing.harness.recipes import Integers, Ones, Zeros
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec, broken_add
