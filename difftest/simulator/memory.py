@@ -225,11 +225,12 @@ class Storage:
         code: int,
         where: Array | None = None,
         *,
-        dtype: DType,
+        dtype: DType | None = None,
     ) -> None:
         """Set the code of the elements of a pattern, or of those where ``where`` is true."""
         if self.validity is None and code == DEFINED:
             return
+        dtype = dtype or self.dtype
         alone = (
             where is None and code == DEFINED and not (self.shared or pattern.repeats())
         )
@@ -253,7 +254,7 @@ class Storage:
         """Mark the whole tensor as written by an instruction other than a matmul."""
         self.products = None
         if self.shared:
-            self.mark(self.whole, DEFINED, dtype=self.dtype)
+            self.mark(self.whole, DEFINED)
         else:
             self.validity = None
 
