@@ -44,7 +44,7 @@ from difftest.simulator.trace import (
 )
 
 FORMAT = "difftest trace"
-VERSION = 5
+VERSION = 6
 
 TABLES: dict[str, Any] = {
     "locations": Location,
@@ -58,7 +58,7 @@ TABLES: dict[str, Any] = {
 them, because writing it fills them.
 """
 _TABLE_OF = {kind: name for name, kind in TABLES.items()}
-HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided")
+HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided", "middle_end")
 _ROWS = (Iteration, Location)
 """The classes that are written as lists."""
 _NOT_FINITE = ("nan", "inf", "-inf")
