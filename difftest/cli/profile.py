@@ -37,7 +37,7 @@ from difftest.tools.lint.check import unused_helpers
     type=click.Choice([chain.value for chain in Toolchain]),
     help="Compiler of the kernel, which decides how DMA descriptors are made. Default: the "
     "compiler of the kernel's dialect, for classic kernels as in nki.benchmark. classic-profile "
-    "adds --disable-dge.",
+    "adds --disable-dge. today-sweep is that of published matrix products.",
 )
 @click.option(
     "--perfetto",

@@ -40,6 +40,8 @@ FEW = 12
 _WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
+IN_WORDS = "described in words"
+"""The note of a row whose kernel here is not the measured one."""
 OTHERS = "probes of trn1, others"
 Times = dict[tuple[Any, ...], Mapping[str, Estimate]]
 """The predictions of each launch, by metric."""
@@ -163,7 +165,7 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
         first = comparison.first
         if first.machine != MACHINE:
             title = "said to be trn1 (compared with trn2), in words"
-        elif first.toolchain is Toolchain.TODAY:
+        elif first.toolchain is Toolchain.SWEEP:
             title = (
                 "tuned products"
                 if first.is_launched
@@ -171,6 +173,8 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
             )
         elif LADDER in first.counterpart:
             title = "convolutions, in words"
+        elif IN_WORDS in first.notes:
+            title = "kernels of all passes, in words"
         else:
             title = f"the same kernels, {first.toolchain.value}"
         parts.setdefault(title, []).append(comparison)

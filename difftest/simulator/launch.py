@@ -26,7 +26,12 @@ from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError, guarded, hazards_reported
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.memories import (
+    FORCES_AUTO_ALLOC,
+    SKIPS_MIDDLE_END,
+    is_marked,
+    note_mixed,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.launchable import (
     Launchable,
@@ -328,9 +333,12 @@ class Launch(NamedTuple):
             followers.append(Oracle())
         core.followers = Followers(*followers, *core.followers.all)
         core.tile = core.kind(tensor)
-        core.memories.auto_alloc = forces_auto_alloc(target.function)
+        core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
+        core.trace.middle_end = target.dialect == "classic" and not is_marked(
+            target.function, SKIPS_MIDDLE_END
+        )
         core.calls = kept_calls(chosen, target.dialect)
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)

@@ -23,7 +23,7 @@ from difftest.simulator.arrays import tree_leaves
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array, dtype_name
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
-from difftest.simulator.frontend.classic.memories import force_auto_alloc
+from difftest.simulator.frontend.classic.memories import FORCES_AUTO_ALLOC, mark
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
 from difftest.simulator.frontend.nki.calls import issue, issue_new
 from difftest.simulator.instructions import effects, gate
@@ -98,6 +98,7 @@ def _function(tape: Tape) -> Callable[..., Any]:
     def replay(*values: Any, **named: Any) -> list[Tile] | None:
         core = current()
         core.trace.divided = tape.divided
+        core.trace.middle_end = tape.middle_end
         program = _Program(core, _inputs(tape, (values, named)))
         mine = [call for call in tape.steps if call.program == core.seat.program]
         for step in mine if core.loops.order.loop is None else _arranged(mine, core):
@@ -107,7 +108,7 @@ def _function(tape: Tape) -> Callable[..., Any]:
 
     replay.__name__ = replay.__qualname__ = tape.kernel
     replay.__signature__ = _signature(tape)  # type: ignore[attr-defined]
-    return force_auto_alloc(replay) if tape.auto_alloc else replay
+    return mark(replay, FORCES_AUTO_ALLOC) if tape.auto_alloc else replay
 
 
 def _signature(tape: Tape) -> inspect.Signature:

@@ -118,6 +118,7 @@ class Tape:
     grid: Shape = ()
     divided: bool = False
     auto_alloc: bool = False
+    middle_end: bool = False
     by_reference: bool = True
     parameters: tuple[TapedParameter, ...] = ()
     inputs: dict[int, tuple[Shape, DType]] = field(default_factory=dict)
@@ -139,6 +140,7 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
         core.level,
         tuple(map(int, core.grid)),
         auto_alloc=core.memories.auto_alloc,
+        middle_end=core.trace.middle_end,
         inputs=inputs,
         parameters=tuple(
             TapedParameter(

@@ -44,7 +44,7 @@ from difftest.simulator.trace import (
 )
 
 FORMAT = "difftest trace"
-VERSION = 5
+VERSION = 6
 
 TABLES: dict[str, Any] = {
     "locations": Location,
@@ -57,7 +57,7 @@ TABLES: dict[str, Any] = {
 """The tables of a document. Each table refers to entries of earlier tables, and is written before
 them, because writing it fills them.
 """
-HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided")
+HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided", "middle_end")
 _ROWS = (Iteration, Location)
 """The classes that are written as lists."""
 _NOT_FINITE = ("nan", "inf", "-inf")

@@ -202,7 +202,7 @@ def test_the_tutorial_profiles_as_it_says(tmp_path, monkeypatch):
     shown = [
         line for code in plain if "difftest " not in code for line in code.splitlines()
     ]
-    assert len(shown) == 7 + 1 + 2
+    assert len(shown) == 6 + 1 + 2
     assert [line for line in shown if line not in said] == []
 
 

@@ -271,26 +271,28 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
 
 # -- direct allocation of a whole kernel -----------------------------------------------------------
 
-_FORCED = "__difftest_force_auto_alloc__"
+FORCES_AUTO_ALLOC = "force_auto_alloc"
+SKIPS_MIDDLE_END = "skip_middle_end_transformations"
+"""The decorators of ``nki.compiler`` that mark a kernel's function."""
 
 
-def force_auto_alloc(kernel: Any) -> Any:
-    """Mark a kernel so that its own placements are ignored; return the kernel.
+def mark(kernel: Any, decorator: str) -> Any:
+    """Mark a kernel with a decorator of ``nki.compiler``; return the kernel.
 
     Raises
     ------
     KernelError : it is not a function.
     """
     try:
-        setattr(as_launchable(kernel).function, _FORCED, True)
+        setattr(as_launchable(kernel).function, f"__difftest_{decorator}__", True)
     except (AttributeError, TypeError):  # a class, or a function written in C
-        raise wrong_kind(kernel, "a function", "ncc.force_auto_alloc") from None
+        raise wrong_kind(kernel, "a function", f"ncc.{decorator}") from None
     return kernel
 
 
-def forces_auto_alloc(function: Callable[..., Any]) -> bool:
-    """Return whether :func:`force_auto_alloc` has marked a kernel's function."""
-    return bool(getattr(function, _FORCED, False))
+def is_marked(function: Callable[..., Any], decorator: str) -> bool:
+    """Return whether :func:`mark` has marked a kernel's function."""
+    return bool(getattr(function, f"__difftest_{decorator}__", False))
 
 
 def note_mixed(core: Core) -> None:
