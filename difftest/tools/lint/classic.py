@@ -106,10 +106,12 @@ def _scope(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
 def _shared(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    if at.name(node.func) not in MAKERS:
+        return
     values = (*node.args, *(keyword.value for keyword in node.keywords))
     is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in values)
-    is_shared |= any(_is_given_shared(value, at) for value in values)
-    if at.name(node.func) in MAKERS and is_shared:
+    is_shared = is_shared or any(_is_given_shared(value, at) for value in values)
+    if is_shared:
         is_helper = at.function in at.source.in_kernels - at.source.kernels
         if is_helper or any(_is_scope(block, at) for block in at.source.around(node)):
             where = "a helper" if is_helper else "a block"
@@ -122,12 +124,10 @@ def _is_given_shared(value: ast.expr, at: RuleContext) -> bool:
         return False
     if value.id not in {arg.arg for arg in at.function.args.args}:
         return False
-    calls = [node for node in ast.walk(at.source.tree) if isinstance(node, ast.Call)]
-    own = [call for call in calls if getattr(call.func, "id", None) == at.function.name]
     given = [
         part
-        for call in own
-        for part in (*call.args, *(kw.value for kw in call.keywords))
+        for call in at.source.calls_by_name.get(at.function.name, ())
+        for part in (*call.args, *(keyword.value for keyword in call.keywords))
     ]
     return any(at.name(part) == "nl.shared_hbm" for part in given)
 

@@ -289,6 +289,12 @@ class Source(SourceText):
         return group_by(functions, lambda function: function.name)
 
     @cached_property
+    def calls_by_name(self) -> Mapping[str, Sequence[ast.Call]]:
+        """All calls of the file by the plain name that they call; "" for other callees."""
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        return group_by(calls, lambda call: getattr(call.func, "id", ""))
+
+    @cached_property
     def kernels(self) -> frozenset[Function]:
         """The kernels of the file: functions with an NKI decorator, or that are launched."""
         functions = {
