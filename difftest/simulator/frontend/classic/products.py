@@ -33,6 +33,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.misuses import MASK_OF_ONE_ROW
+from difftest.simulator.partial import kept_inside
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -184,6 +185,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : the target has another shape.
     LimitError : the target exceeds one PSUM bank.
+    OutOfBoundsError : the target leaves its tensor where the product was written.
     """
     source = added._storage.producer
     dtype = added._storage.dtype
@@ -194,16 +196,18 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         # a part, a view of another dtype, or an operand that has changed
         update("add", target, added)
         return
-    fresh = target._fresh()
+    where = written(added)
+    leaves = where is not None and isinstance(target._axes, tuple)
+    part = kept_inside(target._as_tile(), where) if leaves else target
+    fresh = part._fresh()
     adds = fresh is None or not fresh.all()
     sources = {"stationary": source.stationary, "moving": source.moving}
+    operands = (added,)
     options = (adds, *source.placement)
-    where = written(added)
-    gate.issue(
-        instructions.added_product,
-        (added,),
-        options,
-        dst=target,
-        where=where,
-        sources=sources,
-    )
+    how: dict[str, Any] = {"dst": target, "sources": sources}
+    if leaves:
+        issue(
+            instructions.added_product, operands, options, **how, chosen=where.reshape
+        )
+    else:
+        gate.issue(instructions.added_product, operands, options, **how, where=where)
