@@ -57,6 +57,23 @@ class KernelArguments(NamedTuple):
     """Names of the arrays that a kernel test declares as written in place; None without a test."""
 
 
+class KernelResult(NamedTuple):
+    """An array that a kernel returned, or wrote in place.
+
+    Attributes
+    ----------
+    argument : the name of the argument that the array is; None for a new array.
+    is_returned : whether the kernel returned it.
+    is_updated : whether the kernel wrote to the argument.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    argument: str | None
+    is_returned: bool
+    is_updated: bool
+
+
 class TracedLaunch(NamedTuple):
     """A launch: its trace, the machine that it ran on, the kernel, and its arrays."""
 
@@ -66,6 +83,8 @@ class TracedLaunch(NamedTuple):
     arrays: Sequence[Any]
     misuses: tuple[str, ...] = ()
     """Uses of its arrays that a kernel test would reject."""
+    results: tuple[KernelResult, ...] = ()
+    """The returned arrays in order, then arguments that the kernel only wrote to."""
 
 
 def with_bounds(
@@ -220,7 +239,8 @@ def launch_traced(
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
     misuses = tuple(_misuses(kernel, call, result))
-    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
+    results = tuple(_results(kernel, call, result))
+    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses, results)
 
 
 def _misuses(
@@ -228,17 +248,11 @@ def _misuses(
 ) -> Iterator[str]:
     """Yield a message for each wrong use of an array.
 
-    A test names the arrays that are written in place. Without a test, the kernel declares them or
-    returns them.
+    A test names the arrays that are written in place. Without a test, a kernel may write to any.
     """
     function = getattr(kernel, "function", kernel)
     mutable = mutable_parameters(function, signature_shown(function))
-    arrays = dict(
-        zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
-    )
-    named = arguments.keywords.items()
-    arrays |= {name: value for name, value in named if isinstance(value, np.ndarray)}
-    for name, array in arrays.items():
+    for name, array in _named_arrays(kernel, arguments).items():
         is_output = name in mutable
         if arguments.outputs is not None:
             is_output = name in arguments.outputs
@@ -249,10 +263,39 @@ def _misuses(
             yield f"the kernel returns its input {name} itself, to which it wrote nothing"
         elif written and not is_output and arguments.outputs is not None:
             yield f"the kernel writes to its input {name}, which its test does not name in outputs="
-        elif written and not (is_output or returned) and result.outputs:
-            yield f"the kernel writes to its input {name}, and does not return it"
     if not (result.outputs or result.written):
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
+
+
+def _results(
+    kernel: Any, arguments: KernelArguments, result: LaunchResult
+) -> Iterator[KernelResult]:
+    """Yield the returned arrays in order, then the arguments that were only written to."""
+    named = _named_arrays(kernel, arguments)
+    updated = [
+        name
+        for name, array in named.items()
+        if any(array is output for output in result.written)
+    ]
+    for output, origin in zip(result.outputs, result.origins, strict=True):
+        found = [name for name, array in named.items() if array is origin]
+        argument = found[0] if found else None
+        dtype = output.dtype.name
+        yield KernelResult(output.shape, dtype, argument, True, argument in updated)
+    for name in updated:
+        array = named[name]
+        if not any(array is output for output in result.returned):
+            yield KernelResult(array.shape, array.dtype.name, name, False, True)
+
+
+def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
+    """Return the caller's arrays by the names of the kernel's parameters."""
+    names = input_names(kernel, arguments.arrays)
+    arrays = dict(zip(names, arguments.arrays, strict=False))
+    keywords = arguments.keywords.items()
+    return arrays | {
+        name: value for name, value in keywords if isinstance(value, np.ndarray)
+    }
 
 
 def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
