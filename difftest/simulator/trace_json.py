@@ -44,7 +44,11 @@ from difftest.simulator.trace import (
 )
 
 FORMAT = "difftest trace"
-VERSION = 5
+VERSION = 6
+READABLE = (5, VERSION)
+"""Versions that :func:`trace_from_json` reads. In version 5, outputs lack ``returned``, so that an
+argument that the kernel only wrote to reads as one that it returned.
+"""
 
 TABLES: dict[str, Any] = {
     "locations": Location,
@@ -413,11 +417,11 @@ def trace_to_json(trace: Trace) -> str:
 
 
 def trace_from_json(text: str) -> Trace:
-    """Return the trace that :func:`trace_to_json` wrote.
+    """Return the trace that :func:`trace_to_json` wrote, now or in a version of :data:`READABLE`.
 
     Raises
     ------
-    TraceFormatError : the text is not JSON, has another version, or breaks the format.
+    TraceFormatError : the text is not JSON, has an unreadable version, or breaks the format.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant)
@@ -461,9 +465,10 @@ def _check_version(data: Any) -> None:
     if data.get("format") != FORMAT:
         raise _Refused(data.get("format"), json.dumps(FORMAT), "format")
     version = data.get("version")
-    if version != VERSION or type(version) is not int:
+    if version not in READABLE or type(version) is not int:
         again = "record the kernel again with this difftest"
-        raise _Refused(version, f"{VERSION}; {again}", "version")
+        accepted = " or ".join(map(str, READABLE))
+        raise _Refused(version, f"{accepted}; {again}", "version")
 
 
 def _no_constant(name: str) -> NoReturn:
