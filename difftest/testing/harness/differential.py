@@ -361,17 +361,31 @@ def _algorithm(
 
     ``outputs`` are the kernel's outputs, for the report.
     """
-    wrong = first_mismatch(_compare_algorithms(reference, "precise", exact))
+    verdicts = _compare_algorithms(reference, "precise", exact)
+    wrong = first_mismatch(verdicts)
     if wrong is None:
         return None
-    has_other = not (
-        reference.in_float64 is None or reference.in_float64 is reference.precise
-    )
-    if has_other and not first_mismatch(
-        _compare_algorithms(reference, "in_float64", exact)
-    ):
-        return None
+    if not (reference.in_float64 is None or reference.in_float64 is reference.precise):
+        others = _compare_algorithms(reference, "in_float64", exact)
+        if not first_mismatch(others):
+            return None
+        wrong = first_mismatch(_wrong_in_both(verdicts, others)) or wrong
     return _with_kernel_value(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
+
+
+def _wrong_in_both(
+    verdicts: Sequence[Answer | None], others: Sequence[Answer | None]
+) -> list[Mismatch]:
+    """Return the mismatches of outputs that have one in ``others`` too.
+
+    In the others the reference's own roundings may be all that differs.
+    """
+    wrong = {other.output for other in others if isinstance(other, Mismatch)}
+    return [
+        verdict
+        for verdict in verdicts
+        if isinstance(verdict, Mismatch) and verdict.output in wrong
+    ]
 
 
 def _with_kernel_value(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import click
 
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+from difftest.support.tracebacks import is_user_file
 from difftest.support.versions import versions
 from difftest.testing.harness.explicit import CaseError, case_from_json
 from difftest.testing.harness.spec import KernelSpec
@@ -97,7 +98,7 @@ def judge_candidate(
         for wanted in language.asked:
             doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
             judgement.evidence.doubts.add(doubt)
-        with Sandbox(settings.limits, fork_server) as worker:
+        with quoted(language), Sandbox(settings.limits, fork_server) as worker:
             judgement.limits = {
                 **settings.limits._asdict(),
                 "missing": list(worker.missing),
@@ -155,7 +156,7 @@ def describe_candidate(
     file, name = _parse_kernel(kernel, test)
     try:
         language = check_language(file, test, settings.allow)
-        with Sandbox(settings.limits, fork_server) as worker:
+        with quoted(language), Sandbox(settings.limits, fork_server) as worker:
             return load_candidate(worker, language, name)
     except (OutsideLanguage, WorkerEnd) as error:
         raise click.ClickException(
@@ -168,7 +169,21 @@ def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
     language = Language(file, allowed)
     own = os.path.realpath(test.partition("::")[0])
     for source in language.sources.values():
-        # Reports quote the text that was checked. The candidate's own comments suppress nothing.
+        if os.path.realpath(source.file) == own:
+            fault = f"it imports {source.file}, which judges it"
+            raise OutsideLanguage([Violation(str(file), 1, fault, "leave it out")])
+    return language
+
+
+@contextmanager
+def quoted(language: Language) -> Iterator[None]:
+    """Let reports within the block quote the text of a candidate's files that was checked.
+
+    The candidate's own comments suppress no finding there.
+    """
+    before = {}
+    for source in language.sources.values():
+        before[source.file] = linecache.cache.get(source.file)
         text = importlib.util.decode_source(
             source.text.replace(b"difftest:", b"difftest;")
         )
@@ -176,10 +191,13 @@ def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
             f"{line}\n" for line in text.split("\n")
         ]  # splitlines() also splits elsewhere
         linecache.cache[source.file] = len(source.text), None, lines, source.file
-        if os.path.realpath(source.file) == own:
-            fault = f"it imports {source.file}, which judges it"
-            raise OutsideLanguage([Violation(str(file), 1, fault, "leave it out")])
-    return language
+    try:
+        yield
+    finally:
+        for file, lines_before in before.items():
+            linecache.cache.pop(file, None)
+            if lines_before is not None:
+                linecache.cache[file] = lines_before
 
 
 def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
@@ -367,7 +385,10 @@ class _StubFinder(MetaPathFinder, Loader):
 
 @contextmanager
 def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
-    """Import stubs in place of files within the block; yield the constants read from them."""
+    """Import stubs in place of files within the block; yield the constants read from them.
+
+    The user's modules that are imported within the block may hold stubs, so they are forgotten.
+    """
     finder = _StubFinder(files)
     before = {
         name: module
@@ -376,15 +397,14 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     }
     for name in before:
         del sys.modules[name]
+    known = set(sys.modules)
     sys.meta_path.insert(0, finder)
     try:
         yield finder.read
     finally:
         sys.meta_path.remove(finder)
-        for name in list(sys.modules):
-            if (
-                getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
-                is finder
-            ):
+        for name in set(sys.modules) - known:
+            file = getattr(sys.modules[name], "__file__", None) or "<"
+            if is_user_file(file) or os.path.realpath(file) in finder.files:
                 del sys.modules[name]
         sys.modules.update(before)

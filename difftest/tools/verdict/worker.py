@@ -24,6 +24,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from multiprocessing.connection import Connection
@@ -485,6 +486,9 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
+        warnings.simplefilter(
+            "ignore"
+        )  # the simulator's warnings are no kernel's output
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:
             send(connection, *service.answer(frame))
