@@ -30,8 +30,8 @@ from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
 from difftest.testing.backends.embedded import forget_caller, is_defect
 from difftest.testing.backends.sdk import CLASSIC, dialect_of, function_of
-from difftest.testing.harness.limits import CaseLimitError, too_large, within_limits
-from difftest.testing.harness.reference import raising_line
+from difftest.testing.contract.limits import CaseLimitError, too_large, within_limits
+from difftest.testing.contract.reference import raising_line
 from difftest.testing.host.loading import (
     load_kernel,
     parse_bounds,
@@ -42,7 +42,7 @@ from difftest.testing.host.loading import (
 from difftest.testing.host.options import format_call, with_progress
 
 if TYPE_CHECKING:
-    from difftest.testing.harness.spec import KernelSpec
+    from difftest.testing.contract.spec import KernelSpec
 
 Result = TypeVar("Result")
 
@@ -171,9 +171,9 @@ def use_case(
     name: str, text: str, use: Callable[[Any, KernelArguments], Result]
 ) -> Result:
     """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
-    from difftest.testing.harness.explicit import CaseError, case_from_json
+    from difftest.testing.contract.spec_arguments import SpecError
+    from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
-    from difftest.testing.harness.spec_arguments import SpecError
     from difftest.testing.host.collection import (
         with_spec,
     )  # pytest and Hypothesis: for tests alone

@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
             gc.disable()
             import_module(module)
             if "hypothesis" in sys.modules:
-                from difftest.testing.harness.minimal import make_random_numbers
+                from difftest.testing.drawing.examples import make_random_numbers
 
                 make_random_numbers()
             gc.freeze()  # loaded modules stay: garbage collections need not search them

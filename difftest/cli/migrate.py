@@ -18,7 +18,7 @@ from difftest.simulator.dtypes import as_dtype
 from difftest.support.choices import install_hint
 from difftest.support.output import write_file
 from difftest.support.signature import function_name
-from difftest.testing.harness.limits import too_large
+from difftest.testing.contract.limits import too_large
 from difftest.testing.host.loading import parse_grid, parse_keywords, parse_shape
 from difftest.testing.host.options import OutputFile, with_progress
 from difftest.tools.migration.validation import (
@@ -198,7 +198,7 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
     """Parse ``rows=1:300`` or ``rows=128,256`` into a name and the strategy for its sizes."""
     from hypothesis.strategies import sampled_from
 
-    from difftest.testing.harness.strategies import sizes as between
+    from difftest.testing.drawing.strategies import sizes as between
 
     name, separator, values = text.partition("=")
     try:

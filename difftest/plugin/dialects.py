@@ -10,16 +10,19 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from difftest.testing.session.collection import holds_kernel_tests
+from difftest.testing.session.collection import explicit_checks, holds_kernel_tests
 from difftest.testing.session.options import SESSION
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
-    from difftest.testing.harness.spec import KernelSpec
+    from difftest.testing.backends.sdk import SdkProbe
+    from difftest.testing.contract.spec import KernelSpec
+    from difftest.testing.harness.decorator import KernelTest
 
 SPEC = pytest.StashKey["KernelSpec"]()
 """The spec of an item that tests a kernel."""
@@ -54,27 +57,12 @@ def collected_without(
     The first attempt uses the installed dialect alone: a file that tries one dialect and then the
     other gets the installed one.
     """
-    excinfo = getattr(getattr(report, "call", None), "excinfo", None)
-    if not isinstance(collector, pytest.Module) or excinfo is None:
+    absent = _absent_dialect(collector, report)
+    if absent is None:
         return report
-    missing = getattr(excinfo.value.__cause__, "name", None) or ""
-    roots = ("neuronxcc", "nki")
-    if missing.partition(".")[0] not in roots or not holds_kernel_tests(collector.path):
-        return report
-    from difftest.testing.backends.absent import absent_in, importable
-    from difftest.testing.backends.sdk import PACKAGES, detect_sdk
+    from difftest.testing.backends.absent import importable
 
-    absent = absent_in(detect_sdk())
-    if absent is None or PACKAGES[absent.dialect] in sys.modules:
-        return report
-    if missing.partition(".")[0] != PACKAGES[absent.dialect].partition(".")[0]:
-        return report
-    file = str(collector.path)
-    for name, module in list(sys.modules.items()):
-        if (
-            getattr(module, "__file__", None) == file
-        ):  # pytest keeps the half imported module
-            del sys.modules[name]
+    _forget_module(collector.path)
     with importable(absent):
         again: pytest.CollectReport = collector.ihook.pytest_make_collect_report(
             collector=collector
@@ -82,10 +70,69 @@ def collected_without(
     return again
 
 
+def _absent_dialect(
+    collector: pytest.Collector, report: pytest.CollectReport
+) -> SdkProbe | None:
+    """Return the dialect whose lack stopped the import of a module; else None."""
+    excinfo = getattr(getattr(report, "call", None), "excinfo", None)
+    if not isinstance(collector, pytest.Module) or excinfo is None:
+        return None
+    missing = getattr(excinfo.value.__cause__, "name", None) or ""
+    root = missing.partition(".")[0]
+    if root not in ("neuronxcc", "nki") or not holds_kernel_tests(collector.path):
+        return None
+    from difftest.testing.backends.absent import absent_in
+    from difftest.testing.backends.sdk import PACKAGES, detect_sdk
+
+    absent = absent_in(detect_sdk())
+    if absent is None:
+        return None
+    package = PACKAGES[absent.dialect]
+    is_other = root != package.partition(".")[0]
+    return None if is_other or package in sys.modules else absent
+
+
+def _forget_module(path: Path) -> None:
+    """Remove a half-imported module, which pytest keeps, from the imported modules."""
+    file = str(path)
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == file:
+            del sys.modules[name]
+
+
+def with_explicit_checks(
+    items: list[Any],
+    collector: pytest.Module | pytest.Class,
+    name: str,
+    function: object,
+    test: KernelTest,
+) -> list[Any]:
+    """Return the items of a decorated function, with those of its explicit checks."""
+    session = collector.config.stash[SESSION]
+    if session.request.case is None:
+        backends = session.runner.backends if session.runner else ()
+        marks = list(getattr(function, "pytestmark", ()))
+        for check in explicit_checks(test, marks, backends):
+            added = collector.ihook.pytest_pycollect_makeitem(
+                collector=collector, name=name, obj=check
+            )
+            for item in added:
+                item.obj = (
+                    check  # pytest finds the test instead, which has the same name
+                )
+            items += added
+    for item in items:
+        item.stash[SPEC] = test.spec
+    return items
+
+
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests whose kernels run on no backend, and record each kernel left out."""
     session = config.stash[SESSION]
-    backends = session.runner.backends if session.runner else ()
+    if session.runner is None:
+        return
+    backends = session.runner.backends
+    names = {backend.name for backend in backends}
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
@@ -94,13 +141,17 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
             kept.append(item)
             continue
         node = item.nodeid.partition("[")[0]
-        rows = [row for backend in backends for row in _left_out(spec, backend, node)]
-        idle = {row.backend for row in rows if row.is_alone}
-        session.left_out.update(rows)
-        session.served.update(
-            backend.name for backend in backends if backend.name not in idle
-        )
-        (left if len(idle) == len(backends) else kept).append(item)
+        idle = set()
+        for backend in backends:
+            for row in _left_out(spec, backend, node):
+                session.left_out.add(row)
+                if row.is_alone:
+                    idle.add(row.backend)
+        session.served.update(names - idle)
+        if idle == names:
+            left.append(item)
+        else:
+            kept.append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
@@ -174,17 +225,14 @@ def groups_of(rows: Collection[LeftOut]) -> list[MissingDialect]:
 def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]:
     """Yield the lines of the summary: for each backend and dialect the count and the reason."""
     for group in groups_of(rows):
-        count = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
-        whole = (
-            f", with {_counted(group.tests, 'test')} of no other kernel"
-            if group.tests
-            else ""
-        )
-        yield f"left out on {group.backend}: {count}{whole}"
-        _, *details = group.reason.splitlines()
-        yield from details
-        for kernel in group.kernels if verbose else ():
-            yield f"  kernel: {kernel}"
+        text = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
+        if group.tests:
+            text += f", with {_counted(group.tests, 'test')} of no other kernel"
+        yield f"left out on {group.backend}: {text}"
+        yield from group.reason.splitlines()[1:]
+        if verbose:
+            for kernel in group.kernels:
+                yield f"  kernel: {kernel}"
 
 
 def _counted(things: Collection[str], noun: str) -> str:

@@ -18,12 +18,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from _pytest import _io, terminal
-from _pytest._code import code as shapes
 
+from difftest.plugin.pytest_internals import (
+    ReportLines,
+    TerminalWriter,
+    set_failure_text,
+    untrimmed_messages,
+)
 from difftest.plugin.session import reproduction_of
 from difftest.simulator.errors import relative_path
-from difftest.support.tracebacks import without_files
+from difftest.support.tracebacks import inner_frames, without_files
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.failures import (
     CaseFailure,
@@ -37,7 +41,6 @@ from difftest.testing.session.options import SESSION
 
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
-_LABEL = re.compile(r"^  [\w ]+:(?= )")
 _CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
 """Labels of tests without a case, by the name of their argument."""
 
@@ -48,14 +51,10 @@ def set_report(
     """Replace a report's text by the failure's own, and its message by the headline."""
     text = str(failure)
     lines = _report_lines(item, failure, text)
-    message = failure.headline + f" (and {len(failure.beside)} more)" * bool(
-        failure.beside
-    )
-    crash = shapes.ReprFileLocation(
-        str(item.path), (item.location[1] or 0) + 1, message
-    )
-    shown = shapes.ReprTracebackNative([f"{line}\n" for line in lines])
-    report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
+    message = failure.headline
+    if failure.beside:
+        message += f" (and {len(failure.beside)} more)"
+    set_failure_text(report, item, lines, message)
     file = report.nodeid.partition("::")[0]
     bug = f"{file} {_bug_key(item, failure, text)}"
     setattr(report, BUG, [bug, _case_label(item), text.split("\n")[0]])
@@ -65,27 +64,32 @@ def _report_lines(
     item: pytest.Function, failure: ReportedFailure, text: str
 ) -> list[str]:
     """Return the lines of a report: the frames of the cause, the text, and how to run it again."""
-    raised = without_files(failure.raised) if failure.raised else None
-    frames = {
-        f"{relative_path(frame.filename)}:{frame.lineno}": frame
-        for frame in traceback.extract_tb(raised)
-    }
-    if all(place in text for place in frames):  # the report names these lines
-        frames = {}
-    raising = [
-        f"{place}: in {frame.name}\n    {frame.line}" for place, frame in frames.items()
-    ]
-    lines = "\n".join([*raising, "\n\n".join([text, *failure.beside])]).split("\n")
-    if (
-        type(failure) is NotRejectedError
-    ):  # --case takes no such case: run the test again
+    whole = "\n\n".join([text, *failure.beside])
+    lines = [*_cause_lines(failure, text), *whole.split("\n")]
+    if type(failure) is NotRejectedError:
+        # --case takes no such case: run the test again.
         again = reproduction_of(item, item.config.stash[SESSION].request)
         node = again.node + item.name.removeprefix(item.originalname)
-        lines.append(
-            f"  run again:   {quote_command(['pytest', *again.options, node])}"
-        )
+        command = quote_command(["pytest", *again.options, node])
+        lines.append(f"  run again:   {command}")
     if item.config.get_verbosity() > 0:  # the notes of Hypothesis
         lines += ["", *getattr(failure, "__notes__", ())]
+    return lines
+
+
+def _cause_lines(failure: ReportedFailure, text: str) -> list[str]:
+    """Return the frames of the error that a failure reports; none if the text names all lines."""
+    if failure.raised is None:
+        return []
+    frames = {
+        f"{relative_path(frame.filename)}:{frame.lineno}": frame
+        for frame in traceback.extract_tb(without_files(failure.raised))
+    }
+    if all(place in text for place in frames):
+        return []
+    lines = []
+    for place, frame in frames.items():
+        lines += f"{place}: in {frame.name}\n    {frame.line}".split("\n")
     return lines
 
 
@@ -111,15 +115,15 @@ def trim_traceback(error: BaseException, item: pytest.Item, runner: Runner) -> N
     again.
     """
     test = kernel_test_of(getattr(item, "obj", None))
-    entry = error.__traceback__
-    code = None if test is None else inspect.unwrap(test.check_case).__code__
-    while entry is not None and entry.tb_frame.f_code is not code:
-        entry = entry.tb_next
-    error.__traceback__ = entry or error.__traceback__
+    if test is not None:
+        code = inspect.unwrap(test.check_case).__code__
+        for entry in inner_frames(error):
+            if entry.tb_frame.f_code is code:
+                error.__traceback__ = entry
     notes = getattr(error, "__notes__", [])
     if runner.now and runner.reproduction and item.config.get_verbosity() < 1:
         notes = [note for note in notes if not _HYPOTHESIS.match(note)]
-        notes += [f"run again: {runner.reproduction.command(runner.now[1])}"]
+        notes.append(f"run again: {runner.reproduction.command(runner.now[1])}")
     error.__notes__ = [*notes, *getattr(error, "beside", ())]
 
 
@@ -132,30 +136,6 @@ def encodable(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return type(data)(map(encodable, data))
     return data
-
-
-class ColoredReport(shapes.ReprEntryNative):
-    """The lines of a report: coloured on a terminal, and plain text in an HTML report."""
-
-    def __init__(
-        self, lines: list[str], title: str, hidden: _io.TerminalWriter | None = None
-    ) -> None:
-        self.lines = lines
-        self.title = title
-        self.hidden = hidden
-
-    def toterminal(self, tw: _io.TerminalWriter) -> None:
-        if tw is self.hidden:
-            return
-        for line in self.lines:
-            if line.strip() == self.title:
-                line = tw.markup(self.title, red=True, bold=True)
-            # One at a time: pytest escapes characters that a terminal lacks.
-            tw.line(
-                _LABEL.sub(
-                    lambda label: tw.markup(label[0], blue=True), line.rstrip("\n")
-                )
-            )
 
 
 OWN_WARNINGS = frozenset(
@@ -193,28 +173,26 @@ def unique_warnings(warnings: list[Any]) -> list[Any]:
     alone. The simulator's warning about a removed name is left out if the linter reports it. Its
     warning about a hazard is left out if the detector reports the hazard.
     """
-    linted = {
-        _ended_name(entry) for entry in warnings if "HazardWarning" in entry.message
-    }
-    kinds = [_kind(entry.message) for entry in warnings]
-    detected = {
-        (entry.fslocation, kind[1])
-        for entry, kind in zip(warnings, kinds, strict=True)
-        if kind is not None and kind[0] == "HazardWarning"
-    }
+    removed = set()
+    detected = set()
+    for entry in warnings:
+        name, rule = _kind(entry.message) or ("", "")
+        if name == "HazardWarning":
+            removed.add(_ended_name(entry))
+            detected.add((entry.fslocation, rule))
     seen: set[tuple[Any, ...]] = set()
     kept = []
-    for entry, kind in zip(warnings, kinds, strict=True):
-        if "LevelWarning" in entry.message and _ended_name(entry) in linted:
-            continue
+    for entry in warnings:
+        kind = _kind(entry.message)
+        place = entry.fslocation
         if kind is None:
             kept.append(entry)
             continue
-        place = entry.fslocation
-        is_duplicate = (place, kind) in seen or (place, _hazard(kind)) in detected
-        seen.add((place, kind))
-        if not is_duplicate:
+        if kind[0] == "LevelWarning" and _ended_name(entry) in removed:
+            continue
+        if (place, kind) not in seen and (place, _hazard(kind)) not in detected:
             kept.append(entry)
+        seen.add((place, kind))
     return kept
 
 
@@ -247,7 +225,7 @@ def _kind(message: str) -> tuple[str, str] | None:
 
 @contextmanager
 def group_failures(
-    stats: dict[str, list[Any]], hidden: _io.TerminalWriter | None = None
+    stats: dict[str, list[Any]], hidden_on: TerminalWriter | None = None
 ) -> Iterator[None]:
     """Show one failure for each bug while pytest reports failures, in colour where possible.
 
@@ -257,35 +235,39 @@ def group_failures(
     Parameters
     ----------
     stats : reports of pytest's terminal reporter; changed within the block.
-    hidden : terminal that shows the messages alone (``--tb=line``); files have the full report.
+    hidden_on : terminal that shows the messages alone (``--tb=line``); files have the full report.
     """
     failed = stats["failed"]
     ignored = stats.get("", [])
-    cut = terminal._format_trimmed
-    bugs = bugs_of(failed)
+    shown: list[Any] = []
+    hidden: list[Any] = []
     messages = set()
-    for lead, *others in bugs:
+    for lead, *others in bugs_of(failed):
+        shown.append(lead)
+        hidden += others
         if hasattr(lead, BUG):
             messages.add(lead.longrepr.reprcrash.message)
             entries = lead.longrepr.reprtraceback.reprentries
-            lines = list(entries[0].lines)
-            if others:
-                again = next(
-                    (n for n, line in enumerate(lines) if _AGAIN.match(line)),
-                    len(lines),
-                )
-                lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
-            entries[0] = ColoredReport(lines, getattr(lead, BUG)[2], hidden)
-    left = [report for reports in bugs for report in reports[1:]]
-    stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
-    terminal._format_trimmed = lambda format, msg, available_width: (
-        format.format(msg) if msg in messages else cut(format, msg, available_width)
-    )
+            lines = _with_others(entries[0].lines, others)
+            entries[0] = ReportLines(lines, getattr(lead, BUG)[2], hidden_on)
+    stats.update({"failed": shown, "": [*ignored, *hidden]})
     try:
-        yield
+        with untrimmed_messages(messages):
+            yield
     finally:
-        terminal._format_trimmed = cut
         stats.update({"failed": failed, "": ignored})
+
+
+def _with_others(lines: list[str], others: list[Any]) -> list[str]:
+    """Return the lines of a report with the other cases of its bug, above the commands."""
+    if not others:
+        return list(lines)
+    place = len(lines)
+    for number, line in enumerate(lines):
+        if _AGAIN.match(line):
+            place = number
+            break
+    return [*lines[:place], f"  also wrong:  {also_wrong(others)}\n", *lines[place:]]
 
 
 _START = """
@@ -308,19 +290,15 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
     if again is None or session.ran_again:
         return ""
     session.ran_again = True
-    quiet: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    python = [sys.executable, "-c", _START]
     try:
         done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                _START,
-                *again.arguments(failure.case),
-                "-pno:cacheprovider",
-            ],
+            [*python, *again.arguments(failure.case), "-pno:cacheprovider"],
             cwd=config.invocation_params.dir,
             timeout=_PATIENCE,
-            **quiet,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return f"not over after {_PATIENCE:g} s in a process of its own"
@@ -328,14 +306,13 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
         return (
             f"the line above does not start in a process of its own: {error.strerror}"
         )
-    texts = {
-        int(pytest.ExitCode.TESTS_FAILED): "",
-        int(
-            pytest.ExitCode.OK
-        ): "passes in a process of its own: the kernel, its reference or the "
-        "test keeps something from one call to the next, and the case needs the calls before it",
-    }
-    other = (
+    if done.returncode == pytest.ExitCode.TESTS_FAILED:
+        return ""
+    if done.returncode == pytest.ExitCode.OK:
+        return (
+            "passes in a process of its own: the kernel, its reference or the test keeps "
+            "something from one call to the next, and the case needs the calls before it"
+        )
+    return (
         f"the line above ends with exit code {done.returncode} in a process of its own"
     )
-    return texts.get(done.returncode, other)

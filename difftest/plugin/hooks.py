@@ -38,45 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
-    """Install the embedded modules before any conftest or test imports a kernel.
+    """Install the embedded modules before any conftest or test imports a kernel."""
+    from difftest.plugin.startup import start_around_conftests
 
-    The request is read again after conftests have declared their options, and that reading counts.
-    """
-    from difftest.plugin.session import prepare_session, start_session
-    from difftest.testing.session.options import (
-        SESSION,
-        add_options,
-        distribute,
-        extra_arguments,
-        read_request,
-    )
-
-    namespace = early_config.known_args_namespace
-    if namespace.help or namespace.version:
-        result = yield
-        add_options(parser, early_config, args)
-        return result
-    asked = read_request(early_config, parser, args, final=False)
-    prepared = prepare_session(early_config, asked)
-    if getattr(namespace, "hypothesis_profile", None) is not None:
-        from difftest.plugin import profiles
-
-        profiles.register_profiles()  # the option may name one, even if no kernel test runs
-        early_config.pluginmanager.register(profiles)
-    result = yield
-    request = read_request(early_config, parser, args, final=True)
-    if request.backends != asked.backends:
-        prepared.close()
-        prepare_session(early_config, request)
-    add_options(parser, early_config, args)
-    early_config.stash[SESSION] = start_session(early_config, request)
-    if (
-        request.wants_backends
-    ):  # a kernel that fails to import must not stop other tests
-        extra_arguments(args, "--continue-on-collection-errors")
-    if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
-        distribute(request, namespace, args)
-    return result
+    return (yield from start_around_conftests(early_config, parser, args))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -86,9 +51,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     session = _session(config)
     backends = session.runner.backends if session.runner else ()
     lines = [f"difftest: {backend.description}" for backend in backends]
-    return lines + (
-        [taken_line(session.request.taken)] if session.request.taken else []
-    )
+    if session.request.taken:
+        lines.append(taken_line(session.request.taken))
+    return lines
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +101,7 @@ def pytest_make_collect_report(
     if not session.request.wants_backends and collector.nodeid not in session.mixed:
         return (yield)
     from difftest.plugin.dialects import collected_without
-    from difftest.testing.harness.limits import exit_of
+    from difftest.testing.contract.limits import exit_of
 
     try:
         with pytest.MonkeyPatch.context() as patch:
@@ -158,32 +123,19 @@ def pytest_pycollect_makeitem(
     """
     items = yield
     session = _session(collector.config)
-    request = session.request
-    is_left_out = not request.wants_backends and collector.nodeid in session.mixed
-    if not items or not (request.wants_backends or is_left_out):
+    is_mixed = collector.nodeid in session.mixed
+    if not items or not (session.request.wants_backends or is_mixed):
         return items
-    from difftest.plugin.dialects import SPEC
+    from difftest.plugin.dialects import with_explicit_checks
     from difftest.testing.harness.decorator import kernel_test_of
-    from difftest.testing.session.collection import explicit_checks
 
     test = kernel_test_of(obj)
     if test is None:
         return items
-    if is_left_out:
+    if not session.request.wants_backends:
         session.uncollected.add(collector.nodeid)
         return []
-    backends = session.runner.backends if session.runner else ()
-    marks = list(getattr(obj, "pytestmark", ()))
-    for check in explicit_checks(test, marks, backends) if request.case is None else ():
-        added = collector.ihook.pytest_pycollect_makeitem(
-            collector=collector, name=name, obj=check
-        )
-        for item in added:
-            item.obj = check  # pytest finds the test instead, which has the same name
-        items += added
-    for item in items:
-        item.stash[SPEC] = test.spec
-    return items
+    return with_explicit_checks(items, collector, name, obj, test)
 
 
 @pytest.hookimpl(trylast=True)
@@ -200,9 +152,8 @@ def pytest_collection_modifyitems(
 
     leave_out(config, items)
     wrong = usage_error(config)
-    if wrong and not hasattr(
-        config, "workerinput"
-    ):  # a worker reports it to the controller
+    is_worker = hasattr(config, "workerinput")  # a worker reports it to the controller
+    if wrong and not is_worker:
         raise pytest.UsageError(wrong)
     text = _session(config).request.case
     if text is not None:
@@ -258,19 +209,21 @@ def pytest_one_report_a_bug(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
     """Group cases of one test that fail in the same way under one report and one summary line."""
+    if _session(config).runner is None:
+        return (yield)
     stats = terminalreporter.stats
-    runner = _session(config).runner
-    if runner is not None and stats.get("warnings"):
+    if stats.get("warnings"):
         from difftest.plugin.failure_output import unique_warnings
 
         stats["warnings"] = unique_warnings(stats["warnings"])
-    if runner is not None and stats.get("failed"):
-        from difftest.plugin.failure_output import group_failures
+    if not stats.get("failed"):
+        return (yield)
+    from difftest.plugin.failure_output import group_failures
 
-        is_line = config.option.tbstyle == "line"
-        with group_failures(stats, terminalreporter._tw if is_line else None):
-            return (yield)
-    return (yield)
+    is_line = config.option.tbstyle == "line"
+    hidden_on = config.get_terminal_writer() if is_line else None
+    with group_failures(stats, hidden_on):
+        return (yield)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -279,11 +232,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _session(config).own = session
     runner = _session(config).runner
     if runner is not None:
-        from difftest.plugin.session import add_suite_properties
+        from difftest.plugin.session import name_backends
         from difftest.testing.report.failure import running_case
 
         config.add_cleanup(running_case(runner).close)
-        add_suite_properties(config, runner.backends)
+        name_backends(config, runner.backends)
 
 
 @pytest.hookimpl(trylast=True)
@@ -326,10 +279,9 @@ def pytest_terminal_summary(
     lines = _end_lines(session, config, reports)
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")
-        for (
-            line
-        ) in lines:  # one at a time: pytest escapes characters that a terminal lacks
-            terminalreporter.write_line(line)
+    # One at a time: pytest escapes characters that a terminal lacks.
+    for line in lines:
+        terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
 
@@ -341,27 +293,38 @@ def _end_lines(
     session: Session, config: pytest.Config, reports: list[Any]
 ) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests."""
-    from difftest.plugin.session import tally_of, usage_error
-
-    is_verbose = config.get_verbosity() > 0
-    backends = session.runner.backends if session.runner else ()
-    ran = [backend.name for backend in backends]
-    tally = (
-        tally_of(reports, session.stopped) if session.runner else None
-    )  # imports NumPy
     lines: list[str] = []
-    if session.uncollected or (session.runner and not config.option.collectonly):
-        from difftest.plugin.summary import (
-            summary_lines,
-        )  # a session without kernels skips this
-
-        lines = summary_lines(tally, ran, session.uncollected, verbose=is_verbose)
+    is_verbose = config.get_verbosity() > 0
+    if session.runner is not None or session.uncollected:
+        lines += _comparison_lines(session, config, reports)
     if session.left_out and not config.option.collectonly:
         from difftest.plugin.dialects import left_out_lines
 
         lines += left_out_lines(session.left_out, verbose=is_verbose)
-    if session.workers and (
-        wrong := usage_error(config)
-    ):  # pytest has printed it otherwise
-        lines += f"ERROR: {wrong}".splitlines()
+    if session.workers:
+        from difftest.plugin.session import usage_error
+
+        # Without workers, pytest has printed the usage error.
+        wrong = usage_error(config)
+        if wrong:
+            lines += f"ERROR: {wrong}".splitlines()
     return lines
+
+
+def _comparison_lines(
+    session: Session, config: pytest.Config, reports: list[Any]
+) -> list[str]:
+    """Return the lines on the comparisons, and on modules that were not collected."""
+    # A session without kernels imports neither NumPy nor the summary.
+    from difftest.plugin.summary import summary_lines
+
+    if config.option.collectonly and not session.uncollected:
+        return []
+    is_verbose = config.get_verbosity() > 0
+    if session.runner is None:
+        return summary_lines(None, [], session.uncollected, verbose=is_verbose)
+    from difftest.testing.report.totals import tallies_of, total_of
+
+    ran = [backend.name for backend in session.runner.backends]
+    tally = total_of(tallies_of(reports, session.stopped))
+    return summary_lines(tally, ran, session.uncollected, verbose=is_verbose)

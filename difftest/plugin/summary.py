@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from difftest.testing.harness.coverage import TURNS, uncovered_branches
+from difftest.testing.harness.coverage import ITERATIONS, uncovered_branches
 
 if TYPE_CHECKING:
+    from difftest.testing.harness.coverage import UncoveredBranch
     from difftest.testing.harness.tally import Tally
 
 BACKENDS = {
@@ -36,24 +37,24 @@ COLUMNS = {
 def table_text(tally: Tally, verbose: bool) -> list[str]:
     """Return the lines of the table of counts for each kernel."""
     rows = _table_rows(tally, verbose)
-    columns = {
-        "kernel": [kernel for kernel, _ in rows],
-        "backend": [on for _, on in rows],
-    }
-    if len(set(columns["backend"])) < 2:
-        del columns["backend"]
+    columns = {"kernel": [kernel for kernel, _ in rows]}
+    backends = [backend for _, backend in rows]
+    if len(set(backends)) > 1:
+        columns["backend"] = backends
     for title, name in COLUMNS.items():
-        if any(counts[name] for counts in rows.values()) and (
-            verbose or name != "nonfinite"
-        ):
-            columns[title] = [str(counts[name]) for counts in rows.values()]
-    sides = {"kernel": "<", "backend": "<"}
-    forms = [
-        f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}"
-        for k, cells in columns.items()
-    ]
-    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
-    return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
+        counts = [row[name] for row in rows.values()]
+        if any(counts) and (verbose or name != "nonfinite"):
+            columns[title] = list(map(str, counts))
+    padded = [_padded_column(title, cells) for title, cells in columns.items()]
+    return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def _padded_column(title: str, cells: Collection[str]) -> list[str]:
+    """Return a column below its title: names on the left, numbers on the right."""
+    lines = [title, *cells]
+    width = max(map(len, lines))
+    is_name = title in ("kernel", "backend")
+    return [line.ljust(width) if is_name else line.rjust(width) for line in lines]
 
 
 def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[str]]:
@@ -61,26 +62,36 @@ def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[st
 
     Identical kernels share a row. In a long table, kernels without points to act on share one too.
     """
+    rows = _rows_by_name(tally)
+    if verbose or len(rows) <= 2 * _FEW:
+        return rows
+    quiet = [
+        key
+        for key, row in rows.items()
+        if not row["inconclusive"] + row["both_rejected"]
+    ]
+    count = len({name for name, _ in quiet})
+    noun = "others" if len(quiet) < len(rows) else "kernels"
+    for name, backend in quiet:
+        counts = rows.pop((name, backend))
+        rows[f"{count} {noun} (-v)", backend].update(counts)
+    return rows
+
+
+def _rows_by_name(tally: Tally) -> defaultdict[tuple[str, str], Counter[str]]:
+    """Return the counts by kernel and backend; those of identical kernels are added up."""
     identical = {
         (second, backend): first
         for (first, second, backend), row in tally.agreements.items()
         if row.exact == row.cases
     }
-    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    shared = set(identical.values())
+    rows: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for (kernel, backend), counts in sorted(tally.rows.items()):
         name = identical.get((kernel, backend), kernel)
-        label = name.rpartition(" (")[0] if name in identical.values() else ""
-        rows[label or name, backend].update(asdict(counts))
-    well = [
-        key
-        for key, row in rows.items()
-        if not row["inconclusive"] + row["both_rejected"]
-    ]
-    what = "others" if len(well) < len(rows) else "kernels"
-    for key in well if len(rows) > 2 * _FEW and not verbose else ():
-        rows[f"{len({name for name, _ in well})} {what} (-v)", key[1]].update(
-            rows.pop(key)
-        )
+        if name in shared:
+            name = name.rpartition(" (")[0] or name
+        rows[name, backend].update(asdict(counts))
     return rows
 
 
@@ -88,7 +99,8 @@ def _agreement_lines(tally: Tally) -> Iterator[str]:
     """Yield one line for the pairs of kernels that always agree, and one for each other pair."""
     agree = sum(row.exact == row.cases for row in tally.agreements.values())
     if agree:
-        yield f"twins: all bits agree in all cases of {agree} pair{'s' if agree > 1 else ''}"
+        pairs = f"{agree} pair{'s' if agree > 1 else ''}"
+        yield f"identical kernels: all bits agree in all cases of {pairs}"
     for (one, other, on), row in sorted(tally.agreements.items()):
         if row.exact != row.cases:
             yield f"{one} and {other} on {on}: all bits agree in {row.exact} of {row.cases} cases"
@@ -100,12 +112,14 @@ def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
     examples: dict[str, str] = {}
     for text, cases in sorted(tally.reasons.items()):
         kernel, _, reason = text.partition(": ")
-        first, *_, last = list(reason.split("; ")) * 2  # the cause and the remedy
-        key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
-        reasons[key][kernel if verbose else kernel.partition(" (")[0]] += cases
-        examples.setdefault(
-            key, reason if verbose or first == last else f"{first}; {last}"
-        )
+        key = text
+        if not verbose:
+            kernel = kernel.partition(" (")[0]
+            key = re.sub(r"\d[\d.e+-]*", "", reason)
+            cause, *others = reason.split("; ")
+            reason = "; ".join([cause, *others[-1:]])  # the cause and the remedy
+        reasons[key][kernel] += cases
+        examples.setdefault(key, reason)
     for key, kernels in reasons.items():
         count = f"{kernels.total()} case{'s' if kernels.total() > 1 else ''}"
         yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
@@ -122,32 +136,35 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         return
     groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for place in uncovered_branches(tally.coverage):
-        if place.what != TURNS[-1]:
-            tried = place.tried and f": {place.tried}"
-            groups[place.file, place.what, _named(place.kernels, 1), tried].append(
-                str(place.line)
-            )
-    for (file, what, names, tried), lines in list(groups.items())[:_FEW]:
+        if place.what != ITERATIONS[-1]:
+            key = place.file, place.what, _named(place.kernels, 1), _tried(place)
+            groups[key].append(str(place.line))
+    shown = list(groups.items())[:_FEW]
+    for (file, what, names, tried), lines in shown:
         yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    if left := sum(map(len, list(groups.values())[_FEW:])):
+    left = sum(map(len, groups.values())) - sum(len(lines) for _, lines in shown)
+    if left:
         yield f"no case: and {left} more branches and loops; -v has all"
 
 
 def _all_coverage_lines(tally: Tally) -> Iterator[str]:
     """Yield two lines for each branch that no case took, and the reasons for unknown branches."""
     for place in uncovered_branches(tally.coverage):
-        tried = place.tried and f": {place.tried}"
         names = ", ".join(place.kernels)
-        yield f"no case: {place.file}:{place.line}: {place.what} ({names}){tried}"
+        yield f"no case: {place.file}:{place.line}: {place.what} ({names}){_tried(place)}"
         yield f"           {place.source}"
     for why in sorted(tally.coverage.unknown):
         yield f"not every case's branches and loops are known: {why}"
 
 
+def _tried(place: UncoveredBranch) -> str:
+    """Return the end of a line on a branch: the values that were tried to reach it."""
+    return f": {place.tried}" if place.tried else ""
+
+
 def _named(names: Collection[str], most: int = _FEW) -> str:
-    return ", ".join(list(names)[:most]) + f" and {len(names) - most} more" * (
-        len(names) > most
-    )
+    text = ", ".join(list(names)[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
 def summary_lines(
@@ -169,25 +186,20 @@ def summary_lines(
     lines = []
     if tally is not None:
         lines += table_text(tally, verbose) if tally.rows else ["no kernel test ran"]
-        lines += [*_agreement_lines(tally), *_inconclusive_lines(tally, verbose)]
+        lines += _agreement_lines(tally)
+        lines += _inconclusive_lines(tally, verbose)
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
-        lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]
-        idle = {
-            name: option
-            for name, option in BACKENDS.items()
-            if verbose and name not in ran
-        }
-        lines += [
-            f"not run: {name} ({option} was not given)" for name, option in idle.items()
-        ]
+        lines += sorted(tally.broken)
+        lines += coverage_lines(tally, verbose)
+        if verbose:
+            for name, option in BACKENDS.items():
+                if name not in ran:
+                    lines.append(f"not run: {name} ({option} was not given)")
     if left:
-        several = (
-            "modules of kernel tests were"
-            if len(left) > 1
-            else "module of kernel tests was"
-        )
+        noun = "modules" if len(left) > 1 else "module"
+        verb = "were" if len(left) > 1 else "was"
         lines.append(
-            f"{len(left)} {several} not collected, for no backend was asked for: run with "
-            "--simulate (a simulator) or --device (a NeuronCore)"
+            f"{len(left)} {noun} of kernel tests {verb} not collected, because no backend was "
+            "requested: run with --simulate (a simulator) or --device (a NeuronCore)"
         )
     return lines

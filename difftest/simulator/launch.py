@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +69,9 @@ from difftest.support.annotations import signature_shown
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
+
+_TRACE = "difftest_trace"
+"""The attribute of an error with the trace of the launch that it ended."""
 
 # This makes glibc keep up to twice this size of freed memory. Fresh pages cost as much as matrix
 # products.
@@ -266,7 +269,7 @@ class Launch(NamedTuple):
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
         target = as_launchable(self.kernel)
         core = self._core(target)
-        with one_thread(), core.running():
+        with one_thread(), core.running(), _trace_in_errors(core):
             target.check_target()
             arguments, kernel_call = _arguments(
                 core, target, self.args, dict(self.kwargs or {})
@@ -347,6 +350,23 @@ def fuse(core: Core) -> None:
     ):  # the current dialect has no mere moves
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
+
+
+@contextlib.contextmanager
+def _trace_in_errors(core: Core) -> Iterator[None]:
+    """Let an error within the block carry the trace up to it: see :func:`unfinished_trace`."""
+    try:
+        yield
+    except BaseException as error:
+        fuse(core)
+        # The error's class may define what setting an attribute means.
+        object.__setattr__(error, _TRACE, core.trace)
+        raise
+
+
+def unfinished_trace(error: BaseException) -> Trace | None:
+    """Return the trace of the launch that an error ended; None if no launch had begun."""
+    return vars(error).get(_TRACE)
 
 
 def _side_by_side(core: Core) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, partial
@@ -27,6 +28,13 @@ from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
 FORMAT = "difftest tape"
 VERSION = 2
+MOST_BYTES = 2**25
+"""The limit on the bytes of a tape."""
+MOST_ITEMS = 6_000_000
+"""The limit on the lists, objects and their members in a tape; some 80 of them are a call."""
+MOST_DEPTH = 64
+"""The limit on the nesting depth of lists and objects in a tape."""
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _KINDS = (TapedForm, TileForm, Axis, Iteration, Location, Loop, Pattern, TapedParameter)
 _ROWS: dict[str, tuple[Any, Any]] = {
     kind.__name__: (kind, tuple[tuple(get_type_hints(kind).values())])  # type: ignore[misc]
@@ -51,7 +59,10 @@ _NUMBERS = {kind.__name__: kind for kind in np.sctypeDict.values()} | {
 
 
 class TapeFormatError(ValueError):
-    """A text is not a tape of this version. It gives the received and the accepted value."""
+    """A text is not a tape of this version, or exceeds its limits.
+
+    The error gives the received and the accepted value.
+    """
 
     def __init__(self, received: object, accepted: str) -> None:
         super().__init__(f"not a tape: received {received!r:.80}; accepted: {accepted}")
@@ -119,8 +130,10 @@ def tape_from_json(text: str) -> Tape:
 
     Raises
     ------
-    TapeFormatError : the text is not JSON, has another version, or breaks the format.
+    TapeFormatError : the text is not JSON, has another version, breaks the format, or exceeds its
+        limits.
     """
+    check_bounds(text)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -138,6 +151,25 @@ def tape_from_json(text: str) -> Tape:
         raise TapeFormatError(
             "lists in lists without an end", "what a launch can ask"
         ) from None
+
+
+def check_bounds(text: str) -> None:
+    """Raise TapeFormatError if a text exceeds the limits of a tape; do not parse it."""
+    if len(text) > MOST_BYTES:
+        raise TapeFormatError(f"{len(text):,} bytes", f"at most {MOST_BYTES:,}")
+    items = sum(map(text.count, "[{,"))
+    if items > MOST_ITEMS:
+        raise TapeFormatError(f"{items:,} items", f"at most {MOST_ITEMS:,}")
+    brackets = np.frombuffer(_STRING.sub("", text).encode(), np.uint8)
+    begins = np.isin(brackets, _BEGINS).astype(np.int8)
+    ends = np.isin(brackets, _ENDS).astype(np.int8)
+    depth = np.max(np.cumsum(begins - ends, dtype=np.int32), initial=0)
+    if depth > MOST_DEPTH:
+        raise TapeFormatError(f"a depth of {depth:,}", f"at most {MOST_DEPTH}")
+
+
+_BEGINS = np.frombuffer(b"[{", np.uint8)
+_ENDS = np.frombuffer(b"]}", np.uint8)
 
 
 def _tape(data: dict[str, Any]) -> Tape:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Random
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Random
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.budget import NIGHTLY
 from tests.kernels.layers import (

@@ -15,14 +15,14 @@ from difftest.simulator.entry.install import embedded
 from difftest.support.signature import function_name
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.backends.sdk import function_of
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import case_from_json, minimal_case
+from difftest.testing.drawing.strategies import multiples, sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.edges import check_edges
-from difftest.testing.harness.explicit import case_from_json, minimal_case
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import multiples, sizes
 from difftest.testing.harness.verdict import Match
 from tests.every import every
 

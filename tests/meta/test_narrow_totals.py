@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator.entry.install import embedded
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import multiples
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import multiples
 from tests.kernels.budget import NIGHTLY
 from tests.meta.search import judged
 

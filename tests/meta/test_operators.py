@@ -8,11 +8,11 @@ import pytest
 from hypothesis import settings
 
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Iota, Outliers, Random
+from difftest.testing.contract.structured import Uniform
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Iota, Outliers, Random
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.structured import Uniform
 from difftest.testing.harness.verdict import Inconclusive, Match
 from tests.meta import operators
 from tests.meta.campaign import examined

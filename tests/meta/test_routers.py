@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.recipes import Fill, Random
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Random
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import sizes
 from difftest.testing.harness.verdict import Match
 from tests.kernels.budget import NIGHTLY
 from tests.meta.routers import BUGS, RIGHT, routed, router_of

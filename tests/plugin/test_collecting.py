@@ -6,7 +6,7 @@ import pytest
 from tests.plugin.conftest import MORE
 
 NOT_COLLECTED = (
-    "1 module of kernel tests was not collected, for no backend was asked for: "
+    "1 module of kernel tests was not collected, because no backend was requested: "
     "run with --simulate (a simulator) or --device (a NeuronCore)"
 )
 

@@ -74,10 +74,10 @@ DOMAINS = {
 """Each name has kernels of its own, and those of `wrong` fail: their cases end with the failure."""
 NARROW = [
     "narrow_kernels.py:10: never true (narrow)",
-    "narrow_kernels.py:30: never a third turn (narrow)",
+    "narrow_kernels.py:30: never a third iteration (narrow)",
     "narrow_kernels.py:33: never true (narrow)",
 ]
-SINGLE = ["single_kernels.py:19: never a second turn (single_classic)"]
+SINGLE = ["single_kernels.py:19: never a second iteration (single_classic)"]
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def test_what_no_case_took_is_said(run, project):
     """Nothing of a wide domain, and nothing of a kernel that fails; a shared function once."""
     assert run(DOMAINS, "-v", "--difftest-report=out.json") == [
         "both_kernels.py:10: never true (both, both_classic)",
-        "both_kernels.py:19: never a second turn (both_classic)",
-        "both_kernels.py:30: never a second turn (both)",
+        "both_kernels.py:19: never a second iteration (both_classic)",
+        "both_kernels.py:30: never a second iteration (both)",
         "both_kernels.py:33: never true (both)",
         *NARROW,
         *SINGLE,
@@ -141,7 +141,7 @@ def test_what_no_case_took_is_said(run, project):
         "file": "single_kernels.py",
         "line": 19,
         "kernels": ["single_classic"],
-        "what": "never a second turn",
+        "what": "never a second iteration",
         "source": "for start in classic_nl.affine_range(columns // 4):",
         "tried": "",
     }
@@ -150,8 +150,8 @@ def test_what_no_case_took_is_said(run, project):
 def test_of_several_kernels_the_first_is_named(run):
     assert run(["both"]) == [
         "both_kernels.py:10: never true (both and 1 more)",
-        "both_kernels.py:19: never a second turn (both_classic)",
-        "both_kernels.py:30: never a second turn (both)",
+        "both_kernels.py:19: never a second iteration (both_classic)",
+        "both_kernels.py:30: never a second iteration (both)",
         "both_kernels.py:33: never true (both)",
     ]
 

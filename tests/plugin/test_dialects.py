@@ -147,7 +147,9 @@ def test_each_kernel_runs_that_has_its_dialect_and_the_others_are_counted(
         result.stdout.fnmatch_lines(lines_of(missing))
     else:
         result.stdout.no_fnmatch_line("*left out*")
-        result.stdout.fnmatch_lines(["twins: all bits agree in all cases of 1 pair"])
+        result.stdout.fnmatch_lines(
+            ["identical kernels: all bits agree in all cases of 1 pair"]
+        )
     groups = json.loads((machine.folder / "report.json").read_text())["left_out"]
     assert [(group["backend"], group["dialect"]) for group in groups] == (
         [("sdk", missing)] if missing else []
@@ -273,6 +275,6 @@ def test_this_repositorys_own_tests_run_on_each_sdk(situation, tmp_path):
     told = {
         "classic": "left out on sdk: 2 kernels of nki, with 1 test of no other kernel\n",
         "newer": "left out on sdk: 1 kernel of neuronxcc.nki\n",
-        "both": "twins: all bits agree in all cases of 1 pair",
+        "both": "identical kernels: all bits agree in all cases of 1 pair",
     }
     assert told[situation] in run.stdout

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from subprocess import PIPE, STDOUT
@@ -22,9 +23,9 @@ from difftest.cli.main import main
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.device.timers import StageResult
+from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.edges import minimal_values
-from difftest.testing.harness.explicit import minimal_case
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.tools.lint.mypy_here import said_by_mypy, write_untyped_numpy
@@ -123,6 +124,24 @@ def test_snippets_need_the_installed_package_alone():
     ] == []
 
 
+def test_what_pages_import_of_the_package_is_there():
+    """In each block of code, run or not."""
+    imports = re.compile(
+        r"^ *from (difftest[\w.]*) import (\((?:[^)]*)\)|.+)$", re.MULTILINE
+    )
+    found = {
+        (page.name, module, name.strip())
+        for page in {*READ, *LINKED}
+        for *_, code in BLOCK.findall(text_of(page))
+        for module, names in imports.findall(code)
+        for name in names.strip("()").split(",")
+        if name.strip()
+    }
+    assert len(found) > 20
+    lost = [each for each in found if not hasattr(import_module(each[1]), each[2])]
+    assert lost == []
+
+
 def test_snippets_run(tmp_path, monkeypatch):
     """A snippet that names no file is run; those of a page share their names, as in a notebook."""
     run = []
@@ -154,7 +173,9 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
     # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
     # the skill for agents, and test-an-update: drawn, edges
     result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 3)
-    result.stdout.fnmatch_lines(["twins: all bits agree in all cases of * pair*"])
+    result.stdout.fnmatch_lines(
+        ["identical kernels: all bits agree in all cases of * pair*"]
+    )
 
 
 def test_the_tutorial_shows_what_init_writes(tmp_path):
@@ -282,6 +303,32 @@ def printed(one, folder):
     return subprocess.run(
         one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT
     ).stdout
+
+
+TUNE = DOCS / "how-to" / "tune.md"
+
+
+def rows_of_searches():
+    """The rows of the page's table of searches."""
+    table = text_of(TUNE).partition("| kernel, case |")[2].partition("\n\n")[0]
+    return table.splitlines()[2:]
+
+
+def test_a_search_that_the_page_shows_twice_has_one_result():
+    (shown,) = blocks(TUNE, "console")
+    sizes, time = re.search(r"^best: (.+)\n +([\d.]+) us", shown, re.MULTILINE).groups()
+    (row,) = (row for row in rows_of_searches() if "nki_matmul_tiled" in row)
+    assert f"| {sizes}: {time} us |" in row
+
+
+if NIGHTLY:
+
+    def test_the_table_of_searches_is_what_the_benchmark_prints():
+        command = [sys.executable, "-m", "benchmarks.tuning"]
+        printed = subprocess.run(command, cwd=ROOT, stdout=PIPE, text=True, check=True)
+        rows = rows_of_searches()
+        assert len(rows) == 4
+        assert [row for row in rows if row not in printed.stdout.splitlines()] == []
 
 
 SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else ())]

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from difftest.testing.harness import coverage, limits
-from difftest.testing.harness.reference import ReferenceDefect, call_reference
+from difftest.testing.contract import limits
+from difftest.testing.contract.reference import ReferenceDefect, call_reference
+from difftest.testing.harness import coverage
 from difftest.testing.harness.runner import run_kernel
 from difftest.testing.host import progress
 
@@ -268,7 +269,7 @@ MACHINE = """
 import sys
 
 from difftest.testing.harness import differential
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 
 calls = 0
 inputs_of = KernelSpec.inputs_of
@@ -331,7 +332,7 @@ def test_where_no_case_has_the_memory_the_remedy_is_not_to_mend_anything(project
     result.assert_outcomes(failed=3)
     text = result.stdout.str()
     assert text.count(ATE) > 3
-    assert "mend the reference" not in text
+    assert "fix the reference" not in text
     assert "Flaky" not in text
     assert "broke down" not in text
     assert "run fewer processes at once, or give the domain smaller sizes" in text
@@ -378,7 +379,7 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
 
 def test_what_catches_all_that_stops_it_ends_with_its_process(project):
     project.pytester.makeconftest(
-        "from difftest.testing.harness import limits\nlimits.AGAIN = 0.01"
+        "from difftest.testing.contract import limits\nlimits.AGAIN = 0.01"
     )
     swallowing = (
         "while True:\n        try: time.sleep(9)\n        except BaseException: pass"

@@ -109,8 +109,8 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
-            "and are left to it; the ini keys difftest_simulate, difftest_device, difftest_case "
-            "(also -o difftest_simulate=…) stand in",
+            "and are left to it; use the ini keys difftest_simulate, difftest_device, "
+            "difftest_case (also -o difftest_simulate=…)",
             "1 module of kernel tests was not collected*",
         ]
     )
@@ -161,8 +161,8 @@ def test_one_option_that_a_plugin_takes_leaves_the_others(project):
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "difftest: --device is declared by another plugin or a conftest and is left to it; the "
-            "ini key difftest_device (also -o difftest_device=…) stands in"
+            "difftest: --device is declared by another plugin or a conftest and is left to it; use "
+            "the ini key difftest_device (also -o difftest_device=…)"
         ]
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.testing.harness.recipes import RECIPES
+from difftest.testing.contract.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

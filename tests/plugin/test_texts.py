@@ -30,6 +30,7 @@ def test_the_whole_text_of_a_failure(project):
             "  case:        m=1, n=1, float32",
             "  a:           (1, 1) Zeros()",
             "  b:           (1, 1) Ones()",
+            "  minimal:     no case with smaller m or n fails",
             "  embedded:    the algorithm differs: without rounding too, values are wrong",
             "  first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
             "  written by:  kernel.py:*: nisa.dma_copy(src=nisa.tensor_tensor(*), dst=result)",

@@ -158,8 +158,8 @@ INNER = "difftest.simulator"
         (CONFORMANCE, f"from {INNER} import Engine", f"{INNER}.Engine"),
         (
             REFERENCE,
-            "from difftest.testing.harness.case import Case",
-            "difftest.testing.harness.case.Case",
+            "from difftest.testing.contract.case import Case",
+            "difftest.testing.contract.case.Case",
         ),
         (REFERENCE, "def f():\n    import kernels.a", "kernels.a"),
         (REFERENCE, "from .. import kernels", "kernels"),

@@ -116,7 +116,12 @@ def test_all_files_name_the_same_pythons():
     tox = configparser.RawConfigParser()
     tox.read(ROOT / "tox.ini", encoding="utf-8")
     environments = [f"py{python.replace('.', '')}" for python in PYTHONS]
-    assert tox["tox"]["env_list"].split(", ") == [*environments, "type", "lint"]
+    assert tox["tox"]["env_list"].split(", ") == [
+        *environments,
+        "type",
+        "lint",
+        "package",
+    ]
     labels = dict(
         line.split(" = ") for line in tox["tox"]["labels"].strip().splitlines()
     )

@@ -66,7 +66,7 @@ def informative_orders(
     """Return the orders of programs worth a run; each costs as much as the launch itself."""
     late = frozenset(held)
     programs = {event.program for event in trace.events}
-    lates = [
+    latest_writes = [
         ExecutionOrder(held=late),
         ExecutionOrder(held=late, reversed=True),
         ExecutionOrder(held=late, serial=True),
@@ -76,7 +76,7 @@ def informative_orders(
         *[SHUFFLED] * (len(programs) > 2),
         *[SERIAL] * (trace.dialect == "nki"),
     ]
-    return [*lates, *plain] if late else plain
+    return [*latest_writes, *plain] if late else plain
 
 
 def _adds_up(event: Event, loop: Location | None) -> bool:

@@ -81,23 +81,40 @@ def importable(detection: SdkProbe) -> Iterator[None]:
     if parent and parent not in sys.modules:
         placed[parent] = table[parent]
     _keep_from_running(placed, detection)
-    replaced = {
-        at: sys.modules.pop(at) for at in list(sys.modules) if _is_within(at, package)
-    }
-    before = {**vars(sys.modules[parent])} if parent in sys.modules else {}
+    with _replaced(placed, package):
+        if not parent:
+            yield
+            return
+        with _attribute(sys.modules[parent], name, placed[package]):
+            yield
+
+
+@contextmanager
+def _replaced(placed: dict[str, ModuleType], package: str) -> Iterator[None]:
+    """Put modules in the place of those of a package within the block."""
+    names = [name for name in sys.modules if _is_within(name, package)]
+    replaced = {name: sys.modules.pop(name) for name in names}
     sys.modules.update(placed)
-    if parent:
-        setattr(sys.modules[parent], name, placed[package])
     try:
         yield
     finally:
-        if parent and name in before:
-            setattr(sys.modules[parent], name, before[name])
-        elif parent:
-            delattr(sys.modules[parent], name)
-        for at in placed:
-            sys.modules.pop(at, None)
+        for name in placed:
+            sys.modules.pop(name, None)
         sys.modules.update(replaced)
+
+
+@contextmanager
+def _attribute(module: ModuleType, name: str, value: object) -> Iterator[None]:
+    """Set an attribute of a module within the block."""
+    before = dict(vars(module))
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        if name in before:
+            setattr(module, name, before[name])
+        else:
+            delattr(module, name)
 
 
 def _is_within(module: str, package: str) -> bool:
@@ -111,11 +128,9 @@ def _keep_from_running(placed: dict[str, ModuleType], detection: SdkProbe) -> No
         function = kernel or options.get("func") or options.get("fn")
         if function is None:
             return decorate
-        return (
-            function
-            if isinstance(function, AbsentKernel)
-            else AbsentKernel(function, detection)
-        )
+        if isinstance(function, AbsentKernel):
+            return function
+        return AbsentKernel(function, detection)
 
     def launch(*args: object, **kwargs: object) -> NoReturn:
         raise _absence(detection)

@@ -42,21 +42,21 @@ class Cause(NamedTuple):
 
 
 def _rows(is_text: bool) -> dict[str, Cause]:
-    with (
-        Path(__file__).with_name("codes.csv").open(encoding="utf-8", newline="") as file
-    ):
-        return {
-            row["said"]: Cause(
-                row["meaning"],
-                row["remedy"],
-                row["source"],
-                tuple(row["rules"].split()),
-                int(row["number"]) if row["number"] else None,
-                Blame(row["blame"] or Blame.KERNEL.value),
-            )
-            for row in csv.DictReader(file)
-            if bool(row["is_text"]) is is_text
-        }
+    """Return the causes by code, or those by the pattern of a text."""
+    table = Path(__file__).with_name("codes.csv")
+    causes = {}
+    with table.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if bool(row["is_text"]) is is_text:
+                causes[row["said"]] = Cause(
+                    row["meaning"],
+                    row["remedy"],
+                    row["source"],
+                    tuple(row["rules"].split()),
+                    int(row["number"]) if row["number"] else None,
+                    Blame(row["blame"] or Blame.KERNEL.value),
+                )
+    return causes
 
 
 CODES = _rows(is_text=False)
@@ -126,12 +126,18 @@ def codes_in(row: str) -> list[str]:
         is_bare = match[2] is not None and full_code(said) not in CODES
         if not is_bare and not _NO_STATUS.fullmatch(said):
             codes.append(said)
-    if any(code.startswith("NRT_") for code in codes):
-        return codes
+    if not any(code.startswith("NRT_") for code in codes):
+        codes += _named_statuses(row)
+    return codes
+
+
+def _named_statuses(row: str) -> Iterator[str]:
+    """Yield the names of the statuses that a line gives by number."""
     is_of_runtime = re.search("nrt|neuron", row, re.IGNORECASE) is not None
-    numbers = (int(match[1]) for match in _STATUS.finditer(row))
-    own = (number for number in numbers if is_of_runtime or number >= _DISTINCT)
-    return [*codes, *(BY_NUMBER[number] for number in own if number in BY_NUMBER)]
+    for match in _STATUS.finditer(row):
+        number = int(match[1])
+        if number in BY_NUMBER and (is_of_runtime or number >= _DISTINCT):
+            yield BY_NUMBER[number]
 
 
 def full_code(said: str) -> str:
@@ -142,9 +148,10 @@ def full_code(said: str) -> str:
     if said in CODES or not re.fullmatch(rf"(?:NCC_)?{_SHORT}", said):
         return said
     short = said.removeprefix("NCC_")
-    return next(
-        (full for full in (f"NCC_{short}", f"NCC_I{short}") if full in CODES), said
-    )
+    for full in (f"NCC_{short}", f"NCC_I{short}"):
+        if full in CODES:
+            return full
+    return said
 
 
 def cause_of(code: str) -> Cause | None:
@@ -152,4 +159,7 @@ def cause_of(code: str) -> Cause | None:
     code = full_code(code)
     if code in CODES:
         return CODES[code]
-    return next((row for text, row in TEXTS.items() if re.search(text, code)), None)
+    for text, cause in TEXTS.items():
+        if re.search(text, code):
+            return cause
+    return None

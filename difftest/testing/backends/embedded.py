@@ -68,29 +68,13 @@ class EmbeddedSimulator:
         simulator if its code raised it, else of the kernel's Python.
         """
         inspector = Inspector() if call.inspect else None
-        machine = MACHINES[call.machine] if call.machine is not None else None
-        how = (
-            call.grid,
-            machine,
-            call.record,
-            self.plain,
-            self.level,
-            call.exact or False,
-        )
-        calls = map(call.arguments, range(call.ranks or 1))
-        runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
         try:
             with listening(inspector), strictness_scope(self.strictness):
-                result = (
-                    merge_ranks(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
-                )
+                result = self._launched(call)
         except NotModelledError as error:
             return Unsupported(error)
-        except (
-            SignatureError,
-            MissingNameError,
-        ) as error:  # a bug of the kernel, not a rule
-            return Crashed(error)
+        except (SignatureError, MissingNameError) as error:
+            return Crashed(error)  # a bug of the kernel, not a rule
         except NkiError as error:
             forget_caller(error, __file__)
             return Rejected(error)
@@ -99,38 +83,64 @@ class EmbeddedSimulator:
             if isinstance(error, AssertionError) and not in_backend:
                 return Rejected(error)
             return Crashed(error, in_backend)
-        trace = result.trace if call.record else None
-        exact = result.exact
-        findings = tuple(inspector.findings) if inspector else ()
-        if inspector and self.reader:
-            with internal_error_scope("the linter"):
-                findings += self.reader(call.kernel, self.level, result.trace)
-        written = call.written
-        kept = [
-            number
-            for number, of in enumerate(result.origins)
-            if not _is_among(of, written)
-        ]
-        outputs = (*(result.outputs[number] for number in kept), *written)
-        unwritten = (
-            *(result.unwritten[number] for number in kept),
-            *call.missing_writes(written),
-        )
-        exact = None if exact is None else exact.of(kept, written)
-        named = zip(call.target_names, written, strict=False)
-        return Completed(
-            outputs,
-            unwritten,
-            trace,
-            exact,
-            findings,
-            written=result.written,
-            returned=result.returned,
-            unset=unset_arguments(call, result.trace),
-            untouched=tuple(
-                name for name, at in named if not _is_among(at, result.written)
-            ),
-        )
+        findings: tuple[Finding, ...] = ()
+        if inspector is not None:
+            findings = tuple(inspector.findings)
+            if self.reader is not None:
+                with internal_error_scope("the linter"):
+                    findings += self.reader(call.kernel, self.level, result.trace)
+        return _completed(call, result, findings)
+
+    def _launched(self, call: KernelCall) -> LaunchResult:
+        """Run the kernel, on each rank if it has ranks."""
+        machine = None if call.machine is None else MACHINES[call.machine]
+        runs = []
+        for rank in range(call.ranks or 1):
+            args, named = call.arguments(rank)
+            launch = Launch(
+                call.kernel,
+                args,
+                named,
+                grid=call.grid,
+                machine=machine,
+                record=call.record,
+                plain=self.plain,
+                level=self.level,
+                exact=call.exact or False,
+            )
+            runs.append(launch)
+        if call.ranks:
+            return merge_ranks(ran(runs, ranks=True))
+        return ran(runs)[0]
+
+
+def _completed(
+    call: KernelCall, result: LaunchResult, findings: tuple[Finding, ...]
+) -> Completed:
+    """Return the outcome of a launch: its own outputs, then the targets of the call."""
+    written = call.written
+    kept = [
+        number
+        for number, array in enumerate(result.origins)
+        if not _is_among(array, written)
+    ]
+    unwritten = [result.unwritten[number] for number in kept]
+    untouched = [
+        name
+        for name, array in zip(call.target_names, written, strict=False)
+        if not _is_among(array, result.written)
+    ]
+    return Completed(
+        (*(result.outputs[number] for number in kept), *written),
+        (*unwritten, *call.missing_writes(written)),
+        result.trace if call.record else None,
+        None if result.exact is None else result.exact.of(kept, written),
+        findings,
+        written=result.written,
+        returned=result.returned,
+        unset=unset_arguments(call, result.trace),
+        untouched=tuple(untouched),
+    )
 
 
 def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
@@ -141,34 +151,32 @@ def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
 def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:
     """Return the names of poisoned arguments that the first instruction on them reads."""
     poisoned = set(call.names[len(call.inputs) :])
-    seen: dict[str, bool] = {}
-    for event in trace.events if poisoned else ():
+    is_read: dict[str, bool] = {}
+    for event in trace.events:
+        if len(is_read) == len(poisoned):
+            break
         for regions, reads in ((event.reads, True), (event.writes, False)):
             for region in regions:
                 base = region.allocation
                 if base.name in poisoned and base.location is None:
-                    seen.setdefault(base.name, reads)
-        if len(seen) == len(poisoned):
-            break
-    return tuple(name for name, reads in seen.items() if reads)
+                    is_read.setdefault(base.name, reads)
+    return tuple(name for name, reads in is_read.items() if reads)
 
 
 def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
     """Merge the results of all ranks: outputs along a first axis, and the first rank's trace."""
-    outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
-    masks = [
-        np.stack(
-            [
-                np.broadcast_to(mask is not None and mask, array.shape[1:])
-                for mask in several
-            ]
-        )
-        for array, *several in zip(
-            outputs, *(rank.unwritten for rank in ranks), strict=True
-        )
+    outputs = [
+        np.stack(arrays)
+        for arrays in zip(*(rank.outputs for rank in ranks), strict=True)
     ]
+    masks = []
+    for array, *several in zip(
+        outputs, *(rank.unwritten for rank in ranks), strict=True
+    ):
+        written = np.zeros(array.shape[1:], bool)
+        masks.append(np.stack([written if mask is None else mask for mask in several]))
     return LaunchResult(
-        outputs,
+        tuple(outputs),
         tuple(masks),
         ranks[0].trace,
         written=tuple(_whole(array) for rank in ranks for array in rank.written),
@@ -234,9 +242,8 @@ def run_beside_sdk(call: KernelCall) -> Completed | str:
         return "the kernel is not a function of a module"
     module, name = place
 
-    def within() -> (
-        Completed | str
-    ):  # a fork needs no pickling of the call and its closures
+    # A fork needs no pickling of the call and its closures.
+    def within() -> Completed | str:
         forget_sdk()
         with embedded():
             kernel = getattr(importlib.import_module(module), name)
@@ -274,8 +281,8 @@ def module_of(kernel: Callable[..., Any]) -> tuple[str, str] | None:
 
 def forget_sdk() -> None:
     """Remove every module with a part of an SDK from ``sys.modules``."""
-    packages = tuple(PACKAGES.values())
     for name, module in list(sys.modules.items()):
         values = list(getattr(module, "__dict__", {}).values())
-        if any(is_of(value, package) for value in values for package in packages):
-            del sys.modules[name]
+        for package in PACKAGES.values():
+            if any(is_of(value, package) for value in values):
+                sys.modules.pop(name, None)

@@ -117,32 +117,39 @@ def detect_sdk() -> Sdk:
 def _detect(dialect: str) -> SdkProbe:
     package = PACKAGES[dialect].partition(".")[0]
     if package in sys.modules and is_embedded(sys.modules[package]):
-        return SdkProbe(
-            dialect, None, f"the embedded modules stand for {package} in this process"
-        )
+        state = f"the embedded modules are installed as {package} in this process"
+        return SdkProbe(dialect, None, state)
     if importlib.util.find_spec(package) is None:
-        stubs = [
-            f"{name} {_version(name)} from PyPI, an empty stub that is not the SDK"
-            for name in _DISTRIBUTIONS[dialect]
-            if _version(name)
-            and _STUB_MARK in str(metadata.metadata(name).json.get("description"))
-        ]
-        return SdkProbe(dialect, None, "; ".join(stubs) or f"no package {package}")
+        return SdkProbe(dialect, None, _stubs(dialect) or f"no package {package}")
     try:
         module = importlib.import_module(PACKAGES[dialect])
     except ImportError as error:
-        return SdkProbe(
-            dialect, None, f"the package {package}, which fails to import: {error}"
-        )
-    if dialect == NEWER and not callable(getattr(module, "jit", None)):
-        return SdkProbe(
-            dialect, None, "a package nki without nki.jit, which is not the SDK's"
-        )
-    stated = getattr(module, "__version__", "") if dialect == NEWER else ""
-    version = str(stated or _version(_DISTRIBUTIONS[dialect][0]))
-    return SdkProbe(
-        dialect, module, f"{package} {version or 'of unknown version'}", version
-    )
+        state = f"the package {package}, which fails to import: {error}"
+        return SdkProbe(dialect, None, state)
+    stated = ""
+    if dialect == NEWER:
+        if not callable(getattr(module, "jit", None)):
+            state = "a package nki without nki.jit, which is not the SDK's"
+            return SdkProbe(dialect, None, state)
+        stated = str(getattr(module, "__version__", ""))
+    version = stated or _version(_DISTRIBUTIONS[dialect][0])
+    state = f"{package} {version or 'of unknown version'}"
+    return SdkProbe(dialect, module, state, version)
+
+
+def _stubs(dialect: str) -> str:
+    """Return the installed stubs of a generation, in words; empty without any."""
+    stubs = []
+    for name in _DISTRIBUTIONS[dialect]:
+        version = _version(name)
+        if not version:
+            continue
+        description = str(metadata.metadata(name).json.get("description"))
+        if _STUB_MARK in description:
+            stubs.append(
+                f"{name} {version} from PyPI, an empty stub that is not the SDK"
+            )
+    return "; ".join(stubs)
 
 
 def _version(distribution: str) -> str:
@@ -166,32 +173,31 @@ def dialect_of(kernel: Callable[..., Any]) -> str | None:
     if declared is not None:
         return declared
     function = function_of(kernel)
-    names = {} if function is None else function.__globals__
-    dialects = {
+    imported = [] if function is None else list(function.__globals__.values())
+    dialects = [
         dialect
-        for value in names.values()
         for dialect, package in PACKAGES.items()
-        if is_of(value, package)
-    }
+        if any(is_of(value, package) for value in imported)
+    ]
     if len(dialects) == 1:
-        return dialects.pop()
-    made_by = (
-        dialect for dialect, package in PACKAGES.items() if is_of(type(kernel), package)
-    )
-    return next(made_by, None)
+        return dialects[0]
+    for dialect, package in PACKAGES.items():
+        if is_of(type(kernel), package):
+            return dialect
+    return None
 
 
 def is_of(value: object, package: str) -> bool:
     """Return whether a value is a module of a package, or defined in one."""
-    home = getattr(
-        value, "__name__" if isinstance(value, ModuleType) else "__module__", None
-    )
+    attribute = "__name__" if isinstance(value, ModuleType) else "__module__"
+    home = getattr(value, attribute, None)
     return isinstance(home, str) and f"{home}.".startswith(f"{package}.")
 
 
 def close_backend(backend: Backend) -> None:
     """Release the resources of a backend, if any: processes, a NeuronCore."""
-    if (close := getattr(backend, "close", None)) is not None:
+    close = getattr(backend, "close", None)
+    if close is not None:
         close()
 
 
@@ -235,11 +241,9 @@ class ByDialect(Generic[B]):
                 NotImplementedError(f"{self.name} runs no ranks; the embedded does")
             )
         refusal = self.refusal(call.kernel)
-        return (
-            self.backend_for(call.kernel).run(call)
-            if refusal is None
-            else Crashed(refusal)
-        )
+        if refusal is not None:
+            return Crashed(refusal)
+        return self.backend_for(call.kernel).run(call)
 
     def refusal(self, kernel: Callable[..., Any]) -> DialectError | None:
         """Return the error if no generation here runs the kernel, or None."""
@@ -260,7 +264,8 @@ class ByDialect(Generic[B]):
         ------
         DialectError : no generation here runs the kernel.
         """
-        if (refusal := self.refusal(kernel)) is not None:
+        refusal = self.refusal(kernel)
+        if refusal is not None:
             raise refusal
         dialect = dialect_of(kernel)
         return self._first if dialect is None else self.backends[dialect]
@@ -351,13 +356,13 @@ def completed_run(
         and return what was written: then the returned array counts.
     """
     written = list(call.written)
-    others = [
-        array for array in returned if not any(is_same(array, at) for at in written)
-    ]
+    others = [array for array in returned if not _is_among(array, written)]
     expected = 0 if call.results is None else call.results - len(written)
     copies = len(others) - max(0, expected)
     for place, target in enumerate(call.written):
-        if copies <= 0 or any(is_same(target, array) for array in returned):
+        if copies <= 0:
+            break
+        if _is_among(target, returned):
             continue
         number = _copy_of(target, before[place], others)
         if number is not None:
@@ -365,6 +370,11 @@ def completed_run(
             copies -= 1
     unwritten = (*(None for _ in others), *call.missing_writes(written))
     return Completed((*others, *written), unwritten)
+
+
+def _is_among(array: Array, others: Sequence[Array]) -> bool:
+    """Return whether an array is one of others."""
+    return any(is_same(array, other) for other in others)
 
 
 def is_same(array: Array, other: Array) -> bool:

@@ -34,22 +34,30 @@ def select_backends(
             if simulate == "sdk":
                 raise
             simulate = "embedded"
-    if simulate in ("embedded", "plain") and device:
+        else:
+            simulate = None
+    if simulate is None:
+        return _without_options(tuple(backends), level, strictness)
+    if device:
         raise BackendMissingError(
             "the embedded simulator and the device cannot share a run: for the one, neuronxcc is "
             "the embedded modules, for the other the SDK.\n"
             "  remedy: --simulate=sdk --device, or one run for each"
         )
-    if simulate in ("embedded", "plain"):
-        from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
+    from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
 
-        kind = EmbeddedSimulator if simulate == "embedded" else PlainSimulator
-        backends.insert(0, kind(level, strictness))
-    embedded_only = {"a level of NKI": level, "a strictness": strictness}
-    for name, value in embedded_only.items():
-        if value is not None and simulate not in ("embedded", "plain"):
+    kind = PlainSimulator if simulate == "plain" else EmbeddedSimulator
+    return (kind(level, strictness),)
+
+
+def _without_options(
+    backends: tuple[Backend, ...], level: str | None, strictness: str | None
+) -> tuple[Backend, ...]:
+    """Return backends other than the embedded simulator; raise if its options were given."""
+    for name, value in (("a level of NKI", level), ("a strictness", strictness)):
+        if value is not None:
             raise BackendMissingError(
                 f"{name} ({value}) is for the embedded simulator: the SDK and a device have their "
                 "own.\n  remedy: --simulate=embedded"
             )
-    return tuple(backends)
+    return backends

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 from difftest.support.tracebacks import is_installed, is_library
 
-TURNS = ("it never ran", "never a second turn", "never a third turn")
+ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
-SAYINGS = {True: TURNS, False: BRANCHES}
+SAYINGS = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
@@ -105,7 +105,7 @@ class Coverage:
     Attributes
     ----------
     branches : (file, line, whether it loops, kernel that ran its function).
-    done : covered outcomes: (file, line, index into ``BRANCHES`` or ``TURNS``).
+    done : covered outcomes: (file, line, index into ``BRANCHES`` or ``ITERATIONS``).
     unknown : reasons why some cases were not traced.
     tried : the nearest values at a branch: (file, line, distance from the condition, text).
     """
@@ -226,9 +226,9 @@ class BranchTrace:
         if left is not None and left is not entered:
             outcome = 0 if line in left.body else 1
             if left.loops:
-                outcome = len(TURNS) if outcome else state.get(left.line, 0)
+                outcome = len(ITERATIONS) if outcome else state.get(left.line, 0)
                 state[left.line] = outcome + 1
-            if outcome < len(TURNS):
+            if outcome < len(ITERATIONS):
                 self.done.add((frame.f_code.co_filename, left.line, outcome))
         if (
             entered is not None

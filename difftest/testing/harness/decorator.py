@@ -12,15 +12,16 @@ import hypothesis
 
 from difftest.simulator.errors import guarded
 from difftest.support.annotations import signature_shown
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import LIMITS, fault_of_machine
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import BoundCase, runnable
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.edges import check_edges
-from difftest.testing.harness.failures import DifferentialFailure, NothingComparedError
-from difftest.testing.harness.limits import LIMITS, fault_of_machine
+from difftest.testing.harness.failures import CaseFailure, NothingComparedError
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import cases
 
 __tracebackhide__ = (
     True  # the text of a failure is complete: pytest shows no frame of this module
@@ -156,11 +157,13 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             runner.repeats.has_failed = True
             if LIMITS.expired > expired:
                 runner.repeats.over = case, error
-            if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
-                again = functools.partial(run, **fixtures)
-                clearer = error.on_plain_data(again).in_own_dtype(again)
-                if clearer is not error:
-                    raise clearer from clearer.__cause__
+            if isinstance(error, CaseFailure) and _is_to_minimize(runner):
+                with runner.uncounted():
+                    smallest = minimal_failure(
+                        error, functools.partial(run, **fixtures)
+                    )
+                if smallest is not error:
+                    raise smallest from smallest.__cause__
             raise
         finally:
             report({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
@@ -185,6 +188,12 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     )
     setattr(test, ATTRIBUTE, kernel_test)
     return test
+
+
+def _is_to_minimize(runner: Runner) -> bool:
+    """Return whether the case that fails is the result of shrinking, and may be made smaller."""
+    is_asked = hypothesis.Phase.shrink in hypothesis.settings().phases
+    return is_asked and runner.repeats.is_last and runner.may_repeat
 
 
 def observe(features: Mapping[str, Any]) -> None:

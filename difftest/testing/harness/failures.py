@@ -25,11 +25,11 @@ from difftest.support.tracebacks import (
     without_files,
 )
 from difftest.testing.backends.base import Completed, Outcome, Rejected, Unsupported
-from difftest.testing.harness.case import Case, Edge, to_jsonable
+from difftest.testing.contract.case import Case, Edge, to_jsonable
+from difftest.testing.contract.recipes import Random, Recipe
+from difftest.testing.contract.reference import ReferenceDefect
+from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.harness.explanation import CaseHistory
-from difftest.testing.harness.recipes import RECIPES, Iota, Ones, Random, Recipe, Zeros
-from difftest.testing.harness.reference import ReferenceDefect
-from difftest.testing.harness.spec import KernelSpec, Rejection
 from difftest.testing.harness.verdict import (
     BothRejected,
     Inconclusive,
@@ -234,6 +234,7 @@ class CaseFailure(ReportedFailure):
 
     Attributes
     ----------
+    minimal : the coordinates of the case that are proven to be minimal; empty without a proof.
     fresh : the result in a process of its own, if it differs; else empty.
     saved : the file of the case for ``difftest replay``; empty without one.
     """
@@ -251,6 +252,7 @@ class CaseFailure(ReportedFailure):
         self.findings = tuple(
             hit for hit in findings if hit.severity is not Severity.NOTE
         )
+        self.minimal = ""
         self.fresh = self.saved = ""
         super().__init__()
 
@@ -260,9 +262,18 @@ class CaseFailure(ReportedFailure):
             f"{self.spec.name} {self.title()} at {format_sizes(self.spec, self.case)}"
         )
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """The kind of error, which does not depend on the case."""
+        return type(self), self.headline.partition(" at ")[0]
+
     def title(self) -> str:
         """Return the first line of the report, without the kernel's name."""
         raise NotImplementedError
+
+    def case_rows(self) -> list[Row]:
+        """Return the rows that show the case, and how small it is."""
+        return [*case_rows(self.spec, self.case), ("minimal", self.minimal)]
 
     def rows(self) -> list[Row]:
         """Return the rows between the case and the command that runs it again."""
@@ -291,14 +302,8 @@ class CaseFailure(ReportedFailure):
             if self.saved
             else []
         )
-        rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
+        rows = [*self.case_rows(), *self.rows(), *again]
         return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
-
-
-def _is_hidden(failure: Exception) -> bool:
-    """Return whether only the exact run shows that a case is wrong."""
-    verdict = getattr(failure, "verdict", None)
-    return isinstance(verdict, Mismatch) and verdict.hidden
 
 
 class DifferentialFailure(CaseFailure):
@@ -362,40 +367,17 @@ class DifferentialFailure(CaseFailure):
         return next(iter(self.wrong.values()))
 
     @property
+    def is_hidden(self) -> bool:
+        """Return whether only the exact run shows that the case is wrong."""
+        verdict = self.verdict
+        return isinstance(verdict, Mismatch) and verdict.hidden
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """The kind of error, which does not depend on the case."""
         wrong = self.verdict
         detail = wrong.output if isinstance(wrong, Mismatch) else type(wrong.error)
         return self.headline.partition(" at ")[0], detail
-
-    def on_plain_data(self, run: Callable[[Case], object]) -> DifferentialFailure:
-        """Return the failure of this kind with the simplest data; ``run`` runs a case.
-
-        It tries zeros, ones and iota: first for all inputs without data of their own, then for one
-        input at a time. Hypothesis gets there only if each step on the way fails.
-        """
-        failure = self
-        order = list(RECIPES)
-        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
-        for names in (free, *([name] for name in free)):
-            for recipe in (Zeros(), Ones(), Iota()):
-                data, rank = failure.case.data, order.index(recipe.kind)
-                if all(order.index(data[name].kind) <= rank for name in names):
-                    break
-                try:
-                    run(
-                        replace(
-                            failure.case, data={**data, **dict.fromkeys(names, recipe)}
-                        )
-                    )
-                except Exception as simpler:  # an error of another kind is another bug
-                    if (
-                        isinstance(simpler, DifferentialFailure)
-                        and simpler.kind == self.kind
-                    ):
-                        failure = simpler
-                        break
-        return failure
 
     def in_own_dtype(self, run: Callable[[Case], object]) -> DifferentialFailure:
         """Return a failure of this kind with wrong values of the kernel's own.
@@ -404,7 +386,7 @@ class DifferentialFailure(CaseFailure):
         that failed. The failure returns itself if its own values are wrong, or if no case shows
         wrong values.
         """
-        if not _is_hidden(self):
+        if not self.is_hidden:
             return self
         visible = self.history.visible
         for case in [visible[0]] if visible else self._random_cases():
@@ -415,9 +397,8 @@ class DifferentialFailure(CaseFailure):
             ) as visible_failure:  # an error of another kind is another bug
                 if not isinstance(visible_failure, DifferentialFailure):
                     continue
-                if visible_failure.kind == self.kind and not _is_hidden(
-                    visible_failure
-                ):
+                is_same = visible_failure.kind == self.kind
+                if is_same and not visible_failure.is_hidden:
                     return visible_failure
         return self
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from difftest.simulator.launch import Launch, fuse
+from difftest.simulator.launch import unfinished_trace
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Event, Region, Returned, Trace
-from difftest.support.tracebacks import inner_frames
 from difftest.testing.backends.base import Backend, Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
 from difftest.testing.harness.runner import make_call, run_kernel
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Mismatch
 
 
@@ -53,22 +52,14 @@ def trace_of(
 ) -> tuple[Trace | None, str]:
     """Return the trace of a case on the embedded simulator, and the name of the error it ended in.
 
-    The trace is None if the launch did not begin.
+    The trace is None if the launch did not begin, and the name is empty if there is no error.
     """
     outcome = run_kernel(
         backend or EmbeddedSimulator(), make_call(spec, case, record=True)
     )
     if isinstance(outcome, Completed):
         return outcome.trace, ""
-    frames = (entry.tb_frame for entry in inner_frames(outcome.error))
-    scope = next(
-        (step.f_locals for step in frames if step.f_code is Launch.finished.__code__),
-        {},
-    )
-    if "arguments" not in scope:  # the launch did not begin
-        return None, ""
-    fuse(scope["core"])
-    return scope["core"].trace, type(outcome.error).__name__
+    return unfinished_trace(outcome.error), type(outcome.error).__name__
 
 
 def last_writer(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | None:
@@ -82,8 +73,9 @@ def last_writer(trace: Trace, spec: KernelSpec, mismatch: Mismatch) -> Event | N
     tensor = _output(trace, spec, mismatch)
     if tensor is None or tensor.pattern.shape != mismatch.shape:
         return None
-    steps = zip(first.index, tensor.pattern.strides, strict=True)
-    element = tensor.pattern.offset + sum(place * stride for place, stride in steps)
+    element = tensor.pattern.offset
+    for place, stride in zip(first.index, tensor.pattern.strides, strict=True):
+        element += place * stride
     return writer_of(trace, tensor.allocation, element, tensor.dtype.itemsize)
 
 

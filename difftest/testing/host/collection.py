@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import click
 import pytest
 
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.decorator import kernel_test_of
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.host.naming import suggest_names
 from difftest.testing.session.options import Request, extra_arguments
 
@@ -75,30 +75,35 @@ class _Collector(Generic[Result]):
         if self.errors:
             return True
         for item in session.items:
-            if (test := kernel_test_of(getattr(item, "obj", None))) is not None:
+            test = kernel_test_of(getattr(item, "obj", None))
+            if test is not None:
                 self.names.add(getattr(item, "originalname", item.name))
-                self._keep(
-                    item.path, item.nodeid.partition("[")[0], test.spec, every=True
-                )
+                node = item.nodeid.partition("[")[0]
+                self._keep(item.path, node, test.spec, every=True)
         try:
-            for name, specs in self.specs.items():
-                if not specs:
-                    place, _, own = self.wanted[name]
-                    told = f" {own!r}{suggest_names(own, self.names)}" if own else ""
-                    raise click.UsageError(f"{place} has no kernel test{told}")
-            named = {k: v for spec in self.specs.values() for k, v in spec.items()}
-            self.results.append(self.use(named))
+            self.results.append(self.use(self._named_specs()))
         except BaseException as error:  # raised again where the command can show it
             self.errors.append(error)
         return True
+
+    def _named_specs(self) -> Specs:
+        """Return all requested specs; raise a UsageError for a name without one."""
+        named: Specs = {}
+        for name, specs in self.specs.items():
+            if not specs:
+                place, _, own = self.wanted[name]
+                text = f" {own!r}{suggest_names(own, self.names)}" if own else ""
+                raise click.UsageError(f"{place} has no kernel test{text}")
+            named.update(specs)
+        return named
 
     def _keep(
         self, file: Path, node: str, spec: KernelSpec, *, every: bool = False
     ) -> None:
         """Store a requested spec: by its name, or ``every`` spec of the file or folder."""
         for name, (place, _, own) in self.wanted.items():
-            asked = own == node.rpartition("::")[2] if own else every
-            if asked and file.is_relative_to(Path(place).resolve()):
+            is_wanted = own == node.rpartition("::")[2] if own else every
+            if is_wanted and file.is_relative_to(Path(place).resolve()):
                 self.specs[name][node] = spec
 
 
@@ -122,12 +127,12 @@ def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
         if not Path(place).exists():
             raise click.UsageError(f"no file at {place}")
     collector = _Collector(names, use)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(printed):
         pytest.main([*places, "-s", *_QUIET], plugins=[collector])
     for error in collector.errors:
         raise error
     if not collector.results:
-        text = said.getvalue().strip() or "it has no test"
+        text = printed.getvalue().strip() or "it has no test"
         raise click.ClickException(f"{', '.join(places)} cannot be collected:\n{text}")
     return collector.results[0]

@@ -20,7 +20,7 @@ import click
 
 from difftest.simulator.frontend.launchable import nc
 from difftest.support.tracebacks import PACKAGE, hide_frames
-from difftest.testing.harness.limits import within_limits
+from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.naming import function_in
 from difftest.testing.host.shipped import import_shipped
 
@@ -47,37 +47,46 @@ def load_kernel(name: str) -> Any:
             "a kernel is named MODULE:KERNEL, as in kernels.classic.transpose:matrix_transpose, "
             f"or FILE.py:KERNEL; got {name}{hint}"
         )
-    try:
-        if place.endswith(".py"):
-            module = within_limits(
-                lambda: _import_file(Path(place)), f"the import of {place}"
-            )
-        else:
-            package = place.partition(".")[0]
-            seen = (folder / package for folder in _folders())
-            is_shipped = package in SHIPPED and not any(
-                path.is_dir() or path.with_suffix(".py").is_file() for path in seen
-            )
-            load = import_shipped if is_shipped else _import_own
-            module = within_limits(lambda: load(place), f"the import of {place}")
-    except (click.ClickException, KeyboardInterrupt):
-        raise
-    except SyntaxError as error:
-        raise click.ClickException(f"cannot import {place}: {error}") from None
-    except (
-        BaseException
-    ) as error:  # also SystemExit, which would end the command quietly
-        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(
-            f"{error.name}."
-        ):
-            raise click.UsageError(f"cannot import {place}: {error}") from None
-        hide_frames(error, _IMPORTING)
-        text = "".join(traceback.format_exception(error)).rstrip()
-        raise click.ClickException(f"cannot import {place}\n{text}") from None
+    module = _import_place(place)
     try:
         return function_in(module, function, place)
     except LookupError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _import_place(place: str) -> ModuleType:
+    """Import a module or a file, within the limits of a case; its errors end the command."""
+    try:
+        module: ModuleType = within_limits(
+            lambda: _load(place), f"the import of {place}"
+        )
+        return module
+    except (click.ClickException, KeyboardInterrupt):
+        raise
+    except SyntaxError as error:
+        raise click.ClickException(f"cannot import {place}: {error}") from None
+    except BaseException as error:
+        # A SystemExit counts too: it would end the command without a word.
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{place}.".startswith(f"{missing}."):
+            raise click.UsageError(f"cannot import {place}: {error}") from None
+        hide_frames(error, _IMPORTING)
+        text = "".join(traceback.format_exception(error)).rstrip()
+        raise click.ClickException(f"cannot import {place}\n{text}") from None
+
+
+def _load(place: str) -> ModuleType:
+    """Import a file, a module of the user, or a module of this repository."""
+    if place.endswith(".py"):
+        return _import_file(Path(place))
+    package = place.partition(".")[0]
+    if package not in SHIPPED:
+        return _import_own(place)
+    for folder in _folders():
+        path = folder / package
+        if path.is_dir() or path.with_suffix(".py").is_file():
+            return _import_own(place)
+    return import_shipped(place)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -88,12 +97,13 @@ def _import_file(path: Path) -> ModuleType:
     folder = file.parent
     name = file.stem
     while (folder / "__init__.py").is_file():
-        folder, name = folder.parent, f"{folder.name}.{name}"
+        name = f"{folder.name}.{name}"
+        folder = folder.parent
     sys.path.insert(0, str(folder))
     module = importlib.import_module(name)
     if Path(module.__file__ or "").resolve() != file:
         raise click.UsageError(
-            f"{name} is another module's name, that at {module.__file__}"
+            f"{name} is also the name of the module at {module.__file__}"
         )
     return module
 
@@ -136,7 +146,8 @@ def _import_own(name: str) -> ModuleType:
 def _folders() -> tuple[Path, ...]:
     """Return the folders of the user's modules: the working directory, and ``src`` in it."""
     here = Path.cwd()
-    return (here, here / "src") if (here / "src").is_dir() else (here,)
+    source = here / "src"
+    return (here, source) if source.is_dir() else (here,)
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
@@ -163,10 +174,10 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
         raise click.BadParameter(
             f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}"
         )
-    return tuple(
-        nc(size) if part.startswith("nc") else size
-        for size, part in zip(shape, parts, strict=True)
-    )
+    grid = []
+    for size, part in zip(shape, parts, strict=True):
+        grid.append(nc(size) if part.startswith("nc") else size)
+    return tuple(grid)
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
@@ -185,17 +196,17 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
 
 def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
     """Parse texts ``NAME=N``, N at least 1."""
-    pairs = (
-        _named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*")
-        for text in texts
-    )
-    return {name: int(value) for name, value in pairs}
+    bounds = {}
+    for text in texts:
+        name, value = _named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*")
+        bounds[name] = int(value)
+    return bounds
 
 
 def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not (
-        separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)
-    ):
+    """Split a text ``NAME=VALUE``; the value matches the pattern ``values``."""
+    name, _, value = text.partition("=")
+    is_named = name.isidentifier() and name != text
+    if not is_named or re.fullmatch(values, value, re.DOTALL) is None:
         raise click.BadParameter(f"{accepted}; got {text!r}")
     return name, value

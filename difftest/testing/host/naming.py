@@ -16,12 +16,10 @@ _LISTED = 12
 
 def is_function(kernel: Any) -> bool:
     """Return whether a value may be a kernel: a Python function, or an object made of one."""
-    return not isinstance(kernel, type) and (
-        function_of(kernel) is not None
-        or isinstance(
-            inspect.getattr_static(type(kernel), "__call__", None), FunctionType
-        )
-    )
+    if isinstance(kernel, type):
+        return False
+    call = inspect.getattr_static(type(kernel), "__call__", None)
+    return function_of(kernel) is not None or isinstance(call, FunctionType)
 
 
 def function_in(module: ModuleType, name: str, place: object) -> Any:
@@ -29,21 +27,27 @@ def function_in(module: ModuleType, name: str, place: object) -> Any:
     value = getattr(module, name, None)
     if is_function(value):
         return value
-    own = [
-        key
-        for key, other in vars(module).items()
-        if is_function(other) and other.__module__ == module.__name__ and key[0] != "_"
-    ]
-    kind = f"; its {name} is of type {type(value).__name__}"
-    raise LookupError(
-        f"{place} has no function {name}{suggest_names(name, own) if value is None else kind}"
-    )
+    if value is not None:
+        raise LookupError(
+            f"{place} has no function {name}; its {name} is of type {type(value).__name__}"
+        )
+    own = []
+    for key, other in vars(module).items():
+        is_public = not key.startswith("_")
+        if is_public and is_function(other) and other.__module__ == module.__name__:
+            own.append(key)
+    raise LookupError(f"{place} has no function {name}{suggest_names(name, own)}")
 
 
 def suggest_names(name: str, names: Iterable[str]) -> str:
     """Return a list of names and the closest one, to end a message on a missing name."""
     choices = sorted(names)
-    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
-    listed = f"; it has {', '.join(choices[:_LISTED])}{more}" if choices else ""
+    text = ""
+    if choices:
+        text = f"; it has {', '.join(choices[:_LISTED])}"
+    if len(choices) > _LISTED:
+        text += f" and {len(choices) - _LISTED} more"
     close = get_close_matches(name, choices, 1)
-    return listed + (f"; did you mean {close[0]}?" if close else "")
+    if close:
+        text += f"; did you mean {close[0]}?"
+    return text

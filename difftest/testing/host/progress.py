@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from difftest.testing.harness.limits import EXIT, LIMITS
+from difftest.testing.contract.limits import EXIT, LIMITS
 
-AFTER, LATER = 10.0, 60.0
-"""Seconds before a terminal shows a case, and before a log does. A log's wait then doubles."""
+AFTER = 10.0
+"""Seconds before a terminal shows a case."""
+LATER = 60.0
+"""Seconds before a log shows a case. The wait for the next line then doubles."""
 EVERY = 1.0
 """Seconds between two checks."""
 STOPS = 10
@@ -38,6 +40,7 @@ class ProgressThread:
         self._over = threading.Event()
         self._file = _terminal()
         self._is_live = self._file.isatty()
+        self._shown = False
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
@@ -48,40 +51,50 @@ class ProgressThread:
         self._file.close()
 
     def _look(self) -> None:
+        """Show each case that takes long, until the thread is closed."""
         first = AFTER if self._is_live else LATER
         task = None
         began = 0.0
         after = first
-        shown = False
         while not self._over.wait(EVERY):
             now = self._now()
             if LIMITS.stops >= STOPS:
-                text = (
-                    f"{self._label(now) if now else 'what runs'} catches BaseException"
-                )
-                print(
-                    f"\ndifftest: {text}: its process ends", file=self._file, flush=True
-                )
-                EXIT(1)
+                self._end_process(now)
             if now is not task:
-                if shown:
-                    self._below("")
+                self._erase()
                 task = now
                 began = time.monotonic()
                 after = first
-                shown = False
-            elif now is not None and (seconds := time.monotonic() - began) >= after:
-                remedy = "" if LIMITS.seconds else "; --case-timeout stops it"
-                text = f"{self._label(now)} has run for {seconds:.0f} s{remedy}"
-                if shown := self._is_live:
-                    self._below(
-                        f"difftest: {text}"[: shutil.get_terminal_size().columns - 1]
-                    )
-                else:
-                    print(f"\ndifftest: {text}", file=self._file, flush=True)
+                continue
+            seconds = time.monotonic() - began
+            if now is not None and seconds >= after:
+                self._show(f"{self._label(now)} has run for {seconds:.0f} s")
+                if not self._is_live:
                     after *= 2
-        if shown:
+        self._erase()
+
+    def _end_process(self, now: Any) -> None:
+        """End a process whose code catches each error that would stop it."""
+        label = self._label(now) if now else "the running code"
+        text = f"{label} catches BaseException: its process ends"
+        print(f"\ndifftest: {text}", file=self._file, flush=True)
+        EXIT(1)
+
+    def _show(self, text: str) -> None:
+        """Show a case: in the live line of a terminal, or as a line of a log."""
+        if not LIMITS.seconds:
+            text += "; --case-timeout stops it"
+        if not self._is_live:
+            print(f"\ndifftest: {text}", file=self._file, flush=True)
+            return
+        self._below(f"difftest: {text}"[: shutil.get_terminal_size().columns - 1])
+        self._shown = True
+
+    def _erase(self) -> None:
+        """Erase the live line."""
+        if self._shown:
             self._below("")
+        self._shown = False
 
     def _below(self, text: str) -> None:
         """Show a text in the line below the cursor, which does not move."""
@@ -98,10 +111,6 @@ def _terminal() -> TextIO:
     """Return a copy of the current standard error, which later redirections do not change."""
     try:
         number = sys.stderr.fileno()
-    except (
-        AttributeError,
-        ValueError,
-        OSError,
-    ):  # a stream of pytester or of an editor
-        number = 2
+    except (AttributeError, ValueError, OSError):
+        number = 2  # the stream of pytester or of an editor has no file
     return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="replace")

@@ -27,20 +27,21 @@ import pytest
 from difftest.analysis.finding import group_by
 from difftest.support.choices import PAGES
 from difftest.support.output import write_file
+from difftest.testing.contract.spec import count_elements
 from difftest.testing.harness.coverage import uncovered_branches
 from difftest.testing.harness.explanation import CaseHistory
 from difftest.testing.harness.failures import CaseFailure
-from difftest.testing.harness.spec import count_elements
 from difftest.testing.harness.tally import PROPERTY, tally_from_json
 from difftest.testing.report.failure import failure_document, findings_with_lines
 from difftest.testing.report.page import markdown_text, page_text
-from difftest.testing.report.totals import labels_of, total_of
+from difftest.testing.report.totals import labels_of, tallies_of, total_of
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
-    from difftest.testing.harness.case import Case
+    from difftest.testing.contract.case import Case
+    from difftest.testing.contract.spec import KernelSpec
     from difftest.testing.harness.runner import Runner
-    from difftest.testing.harness.spec import KernelSpec
+    from difftest.testing.harness.tally import Tally
 
 FORMAT = 6
 BUG = "difftest_bug"
@@ -65,14 +66,11 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     if page:
         from difftest.testing.report.performance import performance_document
 
-        shown: list[Any] = [
-            _largest(entry) for entry in runner.histories.values() if entry.agreed
-        ]
+        shown = [_largest(entry) for entry in runner.histories.values() if entry.agreed]
         if failure is not None:
             shown = [(failure.spec, failure.case)]
-        document["performance"] = [
-            row for case in shown if (row := performance_document(*case))
-        ]
+        predictions = [performance_document(spec, case) for spec, case in shown]
+        document["performance"] = list(filter(None, predictions))
     return json.dumps(document)
 
 
@@ -90,21 +88,17 @@ def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
         reports,
         key=lambda r: (getattr(r, BUG, [0, 0])[1] != "", getattr(r, "item_index", 0)),
     )
-    return list(
-        group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0]).values()
-    )
+    groups = group_by(ordered, lambda report: getattr(report, BUG, [id(report)])[0])
+    return list(groups.values())
 
 
 def also_wrong(others: Sequence[Any]) -> str:
     """Return the number of other cases that fail by a bug, and the cases."""
-    cases = ", ".join(
-        dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others)
-    )
-    return (
-        f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})"
-        if others
-        else ""
-    )
+    if not others:
+        return ""
+    cases = dict.fromkeys(getattr(other, BUG)[1] or "drawn" for other in others)
+    noun = "cases" if len(others) > 1 else "case"
+    return f"{len(others)} other {noun} ({', '.join(cases)})"
 
 
 def session_document(
@@ -125,30 +119,23 @@ def session_document(
     left : the modules that were not collected, the kernels that a backend does not run, and the
         session's exit code.
     """
-    several = [report for report in reports if isinstance(report, pytest.TestReport)]
-    several.sort(key=lambda report: report.start)
+    reports = [report for report in reports if isinstance(report, pytest.TestReport)]
+    reports.sort(key=lambda report: report.start)
     deciding = [
-        report for report in several if report.when == "call" or not report.passed
+        report for report in reports if report.when == "call" or not report.passed
     ]
-    own = [*(report.user_properties for report in deciding), *stopped]
-    texts = (dict(properties).get(PROPERTY) for properties in own)
-    tallies = [tally_from_json(str(text)) for text in texts if text is not None]
+    tallies = tallies_of(reports, stopped)
     labels = labels_of(tallies)
     tally = total_of(tallies)
-    alike: dict[int, dict[str, str]] = {}
-    for lead, *others in bugs_of(report for report in deciding if report.failed):
-        alike |= {id(other): {"same_as": lead.nodeid} for other in others}
-        alike[id(lead)] = {"also_wrong": also_wrong(others)}
+    alike = _alike(deciding)
+    not_collected, left_out, exit_code = left
     return {
         "format": FORMAT,
         "versions": dict(versions),
         "backends": [
             {"name": row.name, "description": row.description} for row in backends
         ],
-        "kernels": [
-            {"kernel": kernel, "backend": backend, **asdict(counts)}
-            for (kernel, backend), counts in sorted(tally.rows.items())
-        ],
+        "kernels": _kernel_rows(tally),
         "inconclusive": sorted(tally.reasons),
         "not_reached": [
             place._asdict() for place in uncovered_branches(tally.coverage)
@@ -156,10 +143,28 @@ def session_document(
         "tests": [
             _test(report, labels) | alike.get(id(report), {}) for report in deciding
         ],
-        "not_collected": sorted(left[0]),
-        "left_out": [dict(group) for group in left[1]],
-        "exit_code": left[2],
+        "not_collected": sorted(not_collected),
+        "left_out": [dict(group) for group in left_out],
+        "exit_code": exit_code,
     }
+
+
+def _kernel_rows(tally: Tally) -> list[dict[str, Any]]:
+    """Return the counts of the summary, sorted by kernel and backend."""
+    return [
+        {"kernel": kernel, "backend": backend, **asdict(counts)}
+        for (kernel, backend), counts in sorted(tally.rows.items())
+    ]
+
+
+def _alike(reports: Iterable[pytest.TestReport]) -> dict[int, dict[str, str]]:
+    """Return the fields on failures of one bug, by the ``id`` of their reports."""
+    alike: dict[int, dict[str, str]] = {}
+    for lead, *others in bugs_of(report for report in reports if report.failed):
+        alike[id(lead)] = {"also_wrong": also_wrong(others)}
+        for other in others:
+            alike[id(other)] = {"same_as": lead.nodeid}
+    return alike
 
 
 def write_report(file: Path, document: Mapping[str, Any]) -> None:
@@ -182,25 +187,25 @@ def write_report(file: Path, document: Mapping[str, Any]) -> None:
 def _test(
     report: pytest.TestReport, labels: Mapping[tuple[str, str], str]
 ) -> dict[str, Any]:
+    """Return a test as data; its kernels have the labels of the session."""
     properties = dict(report.user_properties)
+    outcome: str = report.outcome
+    if report.when != "call":
+        outcome = f"{report.when} {outcome}"
     test: dict[str, Any] = {
         "id": report.nodeid,
-        "outcome": report.outcome
-        if report.when == "call"
-        else f"{report.when} {report.outcome}",
+        "outcome": outcome,
         "seconds": round(report.duration, 3),
     }
     if PROPERTY in properties:
         homes = tally_from_json(str(properties[PROPERTY])).homes
         names = {name: labels[name, home] for name, home in homes.items()}
-        test["kernels"] = sorted(names.values())
-        test["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
-        for part in (
-            test["details"].get("failure"),
-            *test["details"].get("performance", ()),
-        ):
+        details = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
+        for part in (details.get("failure"), *details.get("performance", ())):
             if part is not None:
                 part["kernel"] = names.get(part["kernel"], part["kernel"])
+        test["kernels"] = sorted(names.values())
+        test["details"] = details
     if CASE in properties:
         test["case"] = json.loads(str(properties[CASE]))
     if report.failed:

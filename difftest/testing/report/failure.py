@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import linecache
+import math
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from difftest.analysis.finding import Finding
 from difftest.simulator.errors import Location, relative_path
 from difftest.support.tracebacks import format_error, inner_frames, is_own
-from difftest.testing.harness.case import Case, to_jsonable
+from difftest.testing.contract.case import Case, to_jsonable
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import (
     CaseFailure,
     DifferentialFailure,
     ReportedFailure,
     Reproduction,
-    case_rows,
     format_report,
     format_sizes,
 )
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.verdict import Mismatch, OneSided
+from difftest.testing.harness.verdict import Mismatch, OneSided, WrongOutput
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.host.progress import ProgressThread
 from difftest.testing.report.error_map import error_maps
@@ -44,12 +42,11 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     """
     spec = failure.spec
     case = failure.case
+    rows = [*failure.case_rows(), *failure.rows()]
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
-        "rows": [
-            list(row) for row in [*case_rows(spec, case), *failure.rows()] if row[1]
-        ],
+        "rows": [list(row) for row in rows if row[1]],
         "again": failure.again.command(case) if failure.again else "",
         "saved": failure.saved,
         "findings": findings_with_lines(failure.findings),
@@ -79,9 +76,9 @@ def one_of_several(runner: Runner) -> Iterator[None]:
         if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
             raise
         errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
-        lead, *others = sorted(
-            errors, key=lambda error: not isinstance(error, ReportedFailure)
-        )
+        ours = [error for error in errors if isinstance(error, ReportedFailure)]
+        theirs = [error for error in errors if not isinstance(error, ReportedFailure)]
+        lead, *others = ours + theirs
         lead.__dict__["beside"] = [_describe_other(runner, error) for error in others]
         before = lead.__context__
         try:
@@ -95,21 +92,24 @@ def _describe_other(runner: Runner, error: BaseException) -> str:
     if isinstance(error, CaseFailure):
         locate_writers(error, runner.backends)
         return str(error)
-    at = runner.now and raised_at(error, runner.now[0])
-    steps = (
-        step.f_locals.get("case") for step, _ in traceback.walk_tb(error.__traceback__)
-    )
-    case = next((case for case in steps if isinstance(case, Case)), None)
-    if runner.reproduction and case:
-        again = [("run again", runner.reproduction.command(case))]
-    else:
-        again = []
-    return format_report(
-        f"{relative_path(at.file)}:{at.line}: {format_error(error)}"
-        if at
-        else format_error(error),
-        again,
-    )
+    text = format_error(error)
+    at = raised_at(error, runner.now[0]) if runner.now else None
+    if at is not None:
+        text = f"{relative_path(at.file)}:{at.line}: {text}"
+    rows = []
+    case = _case_of(error)
+    if runner.reproduction is not None and case is not None:
+        rows.append(("run again", runner.reproduction.command(case)))
+    return format_report(text, rows)
+
+
+def _case_of(error: BaseException) -> Case | None:
+    """Return the case of an error: a variable of a function that the error has passed."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        case = frame.f_locals.get("case")
+        if isinstance(case, Case):
+            return case
+    return None
 
 
 def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
@@ -117,20 +117,28 @@ def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
 
     A case with the same values and dtype, but other data, is returned only if there is no other.
     """
+    others = [
+        other
+        for other in agreed
+        if (other.values, other.dtype) != (case.values, case.dtype)
+    ]
+    return min(others or agreed, key=lambda other: _distance(case, other), default=None)
 
-    def distance(other: Case) -> tuple[int, float]:
-        pairs = [(value, other.values[name]) for name, value in case.values.items()]
-        differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
-        data = sum(recipe != other.data[name] for name, recipe in case.data.items())
-        numbers = [
-            pair for pair in differ if all(isinstance(of, int | float) for of in pair)
-        ]
-        far = np.abs(np.diff(np.log1p(np.abs(np.array(numbers, np.float64))))).sum()
-        return len(differ) + data + (case.dtype != other.dtype), float(far)
 
-    kind = case.values, case.dtype
-    others = [other for other in agreed if (other.values, other.dtype) != kind]
-    return min(others or agreed, key=distance, default=None)
+def _distance(case: Case, other: Case) -> tuple[int, float]:
+    """Return the number of differences of two cases, and how far their numbers are apart."""
+    differences = int(case.dtype != other.dtype)
+    for name, recipe in case.data.items():
+        differences += recipe != other.data[name]
+    apart = 0.0
+    for name, value in case.values.items():
+        theirs = other.values[name]
+        if value == theirs:
+            continue
+        differences += 1
+        if isinstance(value, int | float) and isinstance(theirs, int | float):
+            apart += abs(math.log1p(abs(theirs)) - math.log1p(abs(value)))
+    return differences, apart
 
 
 def label(case: Case) -> str:
@@ -147,7 +155,8 @@ def running_case(runner: Runner) -> ProgressThread:
         if isinstance(now, Reproduction):
             return now.node
         again = runner.reproduction  # read once: the test may end meanwhile
-        return f"{again.node + ': ' if again else ''}{now[0].name}, at {format_sizes(*now)},"
+        test = "" if again is None else f"{again.node}: "
+        return f"{test}{now[0].name}, at {format_sizes(*now)},"
 
     return ProgressThread(lambda: runner.now or runner.reproduction, describe)
 
@@ -166,11 +175,11 @@ def findings_with_lines(several: Iterable[Finding]) -> list[dict[str, Any]]:
 def lines_around(at: Location, why: str) -> dict[str, Any]:
     """Return a source line with its neighbours; ``why`` is the reason to show it."""
     first = max(1, at.line - NEIGHBOURS)
-    lines = [
-        (n, linecache.getline(at.file, n))
-        for n in range(first, at.line + NEIGHBOURS + 1)
-    ]
-    shown = [[n, text.rstrip("\n")] for n, text in lines if text]
+    shown: list[list[Any]] = []
+    for number in range(first, at.line + NEIGHBOURS + 1):
+        text = linecache.getline(at.file, number)
+        if text:
+            shown.append([number, text.rstrip("\n")])
     return {"why": why, "file": at.file, "line": at.line, "lines": shown}
 
 
@@ -180,41 +189,54 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
     for backend, verdict in failure.verdicts.items():
         if not isinstance(verdict, Mismatch):
             continue
-        largest = failure.history.largest.get(backend, (failure.case, verdict))
-        for case, mismatch in ((failure.case, verdict), largest):
+        smallest = failure.case, verdict
+        for case, mismatch in (
+            smallest,
+            failure.history.largest.get(backend, smallest),
+        ):
             is_larger = mismatch.shape != verdict.shape
             if mismatch.evidence is None or (outputs and not is_larger):
                 continue
-            output = {
-                "backend": backend,
-                "output": mismatch.output,
-                "of": format_sizes(failure.spec, case) if is_larger else "",
-                "case": label(case),
-                "shape": list(mismatch.shape),
-                "dtype": str(mismatch.evidence.got.dtype),
-                "looks_like": "" if is_larger else failure.looks.get(backend, ""),
-                "maps": error_maps(mismatch),
-            }
+            output = _output(backend, case, mismatch, mismatch.evidence)
+            if is_larger:
+                output["of"] = format_sizes(failure.spec, case)
+            else:
+                output["looks_like"] = failure.looks.get(backend, "")
             outputs.append(output)
     return outputs
 
 
+def _output(
+    backend: str, case: Case, mismatch: Mismatch, evidence: WrongOutput
+) -> dict[str, Any]:
+    """Return a wrong output as data; ``of`` and ``looks_like`` are still empty."""
+    return {
+        "backend": backend,
+        "output": mismatch.output,
+        "of": "",
+        "case": label(case),
+        "shape": list(mismatch.shape),
+        "dtype": str(evidence.got.dtype),
+        "looks_like": "",
+        "maps": error_maps(mismatch),
+    }
+
+
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
     """Return the line that raised, or that wrote the first wrong element."""
-    shown = []
     for backend, verdict in failure.verdicts.items():
         if isinstance(verdict, OneSided):
             at = raised_at(verdict.error, failure.spec)
             if at is not None:
-                shown.append(lines_around(at, "raised here"))
+                return [lines_around(at, "raised here")]
         elif isinstance(verdict, Mismatch) and verdict.first is not None:
             event = failure.writers.get(backend)
             if event is not None and event.location is not None:
                 index = list(verdict.first.index)
                 name = verdict.argument or f"output {verdict.output}"
                 why = f"{event.opcode} wrote {name} at {index} here, last"
-                shown.append(lines_around(event.location, why))
-    return shown[:1]
+                return [lines_around(event.location, why)]
+    return []
 
 
 def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:

@@ -39,10 +39,7 @@ def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
             callback(frame, current())
 
     tracing = trace_code(lambda code: code.co_filename.startswith(prefix), line)
-    with (
-        contextlib.suppress(Exception),
-        tracing,
-    ):  # the judged run raised the same error
+    with contextlib.suppress(Exception), tracing:
         run()
 
 
@@ -86,11 +83,8 @@ class IssuingLines:
 
     def __call__(self, frame: FrameType, core: Core) -> None:
         """Note a line."""
-        if (
-            self.outside is None
-            and core.followers.shadow
-            and core.instructions > self._looked
-        ):
+        is_new = core.instructions > self._looked
+        if self.outside is None and core.followers.shadow and is_new:
             name = _outside(core, frame)
             if name:
                 self.outside = core.instructions - 1, name
@@ -122,11 +116,13 @@ def _outside(core: Core, frame: FrameType) -> str:
     return ""
 
 
-def _tiles(frame: FrameType | None) -> dict[str, Tile]:
+def _tiles(frame: FrameType) -> dict[str, Tile]:
     """Return the tensors in a frame's variables."""
-    values = {} if frame is None else frame.f_locals
-    tiles = {name: value for name, value in values.items() if isinstance(value, Tile)}
-    return {name: tile for name, tile in tiles.items() if tile._axes is None}
+    return {
+        name: value
+        for name, value in frame.f_locals.items()
+        if isinstance(value, Tile) and value._axes is None
+    }
 
 
 class OperandSnapshot:
@@ -137,11 +133,11 @@ class OperandSnapshot:
 
     def __init__(self, event: Event) -> None:
         self.event = event
-        self.said: dict[str, str] = {}
+        self.contents: dict[str, str] = {}
 
     def __call__(self, frame: FrameType, core: Core) -> None:
         """Take the snapshot at the first line after the instruction."""
-        if self.said or core.instructions <= self.event.number:
+        if self.contents or core.instructions <= self.event.number:
             return
         here: dict[int, tuple[str, Tile]] = {}
         at: FrameType | None = frame
@@ -153,7 +149,7 @@ class OperandSnapshot:
             if region.allocation.id in here:
                 name, tile = here[region.allocation.id]
                 values = contents(tile._values(unwritten=True), tile._unwritten())
-                self.said[region.role] = f"{name}, {region.allocation}\n{values}"
+                self.contents[region.role] = f"{name}, {region.allocation}\n{values}"
 
 
 def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:

@@ -50,13 +50,9 @@ def sections(document: Document) -> list[dict[str, Any]]:
 
 
 def _section(document: Document, name: str) -> dict[str, Any]:
+    """Return the section of one kernel."""
     tests = [test for test in document["tests"] if name in test.get("kernels", ())]
-    failed = [
-        (test, test["details"].get("failure")) for test in tests if "failure" in test
-    ]
-    failures = [test for test, by in failed if by is None or by["kernel"] == name]
-    found = (hazard for test in tests for hazard in test["details"].get("hazards", ()))
-    hazards = {(hazard["id"], hazard["happened"]): hazard for hazard in found}
+    failures = [test for test in tests if _has_failed(test, name)]
     return {
         "name": name,
         "anchor": re.sub(r"\W+", "-", name).strip("-"),
@@ -67,21 +63,38 @@ def _section(document: Document, name: str) -> dict[str, Any]:
         "tests": tests,
         "failures": failures,
         "failed": bool(failures),
-        "hazards": list(hazards.values()),
+        "hazards": _hazards(tests),
         "performance": _chosen_predictions(tests, name),
     }
 
 
+def _hazards(tests: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the hazards of some tests, each once."""
+    hazards = {}
+    for test in tests:
+        for hazard in test["details"].get("hazards", ()):
+            hazards[hazard["id"], hazard["happened"]] = hazard
+    return list(hazards.values())
+
+
+def _has_failed(test: Mapping[str, Any], kernel: str) -> bool:
+    """Return whether a test of several kernels has failed by this one."""
+    if "failure" not in test:
+        return False
+    failure = test["details"].get("failure")
+    return failure is None or failure["kernel"] == kernel
+
+
 def _chosen_predictions(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     """Return the predictions for failures, else for the spec's examples, else for drawn cases."""
-    pairs = [
-        ("same_as" in test, "failure" not in test, not test["id"].endswith("]"), row)
-        for test in tests
-        for row in test["details"].get("performance", ())
-        if row["kernel"] == name
-    ]
-    least = min((rank for *rank, _ in pairs), default=[])
-    return [row for *rank, row in pairs if rank == least]
+    groups: dict[tuple[bool, bool, bool], list[Any]] = {}
+    for test in tests:
+        is_drawn = not test["id"].endswith("]")
+        rank = ("same_as" in test, "failure" not in test, is_drawn)
+        for row in test["details"].get("performance", ()):
+            if row["kernel"] == name:
+                groups.setdefault(rank, []).append(row)
+    return groups[min(groups)] if groups else []
 
 
 def markdown_text(document: Document) -> str:
@@ -90,21 +103,28 @@ def markdown_text(document: Document) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    kernels = sections(document)
-    failed = [test for test in document["tests"] if "failure" in test]
-    bugs = [test for test in failed if "same_as" not in test]
+    tests = document["tests"]
+    failed = [test for test in tests if "failure" in test]
     yield "## Kernels against their references"
     yield ""
-    backends = (
-        ", ".join(backend["description"] for backend in document["backends"])
-        or "no backend"
-    )
-    tests = len(document["tests"])
-    yield f"{tests - len(failed)} of {tests} tests passed, on {backends}."
-    if kernels:
-        yield ""
-        yield "| | kernel | backend | cases | elements | bit for bit | rejections |"
-        yield "|---|---|---|--:|--:|--:|--:|"
+    backends = ", ".join(backend["description"] for backend in document["backends"])
+    passed = len(tests) - len(failed)
+    yield f"{passed} of {len(tests)} tests passed, on {backends or 'no backend'}."
+    yield from _table(sections(document))
+    yield from _bugs([test for test in failed if "same_as" not in test])
+    for group in document["left_out"]:
+        yield f"\nLeft out on {group['backend']}: {', '.join(map(_code, group['kernels']))}.\n"
+        yield from _fenced(group["reason"])
+    yield from _missed_places(document["not_reached"])
+
+
+def _table(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the table of counts; nothing if there are no kernels."""
+    if not kernels:
+        return
+    yield ""
+    yield "| | kernel | backend | cases | elements | bit for bit | rejections |"
+    yield "|---|---|---|--:|--:|--:|--:|"
     for kernel in kernels:
         mark = "❌" if kernel["failed"] else "✅"
         for row in kernel["counts"]:
@@ -112,46 +132,60 @@ def _lines(document: Document) -> Iterator[str]:
                 f"| {mark} | {_cell(kernel['name'])} | {row['backend']} | {row['cases']:,} | "
                 f"{row['elements']:,} | {row['exact']:,} | {row['rejections']:,} |"
             )
+
+
+def _missed_places(missed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the branches and loops that no case took, folded; nothing if there are none."""
+    if not missed:
+        return
+    yield "\n<details><summary>Branches and loops that no case took</summary>\n"
+    for place in missed[:MOST]:
+        yield f"- {_place(place)} {place['what']}"
+    if len(missed) > MOST:
+        yield f"- and {len(missed) - MOST} more"
+    yield "\n</details>"
+
+
+def _bugs(bugs: Sequence[Document]) -> Iterator[str]:
+    """Yield the reports of the first failures, one of each bug."""
     for test in bugs[:MOST]:
         yield from _failure(test)
     if len(bugs) > MOST:
         yield f"\nand {len(bugs) - MOST} more failures"
-    for group in document["left_out"]:
-        yield f"\nLeft out on {group['backend']}: {', '.join(map(_code, group['kernels']))}.\n"
-        yield from _fenced(group["reason"])
-    missed = document["not_reached"]
-    if missed:
-        yield "\n<details><summary>Branches and loops that no case took</summary>\n"
-        yield from (f"- {_place(place)} {place['what']}" for place in missed[:MOST])
-        if len(missed) > MOST:
-            yield f"- and {len(missed) - MOST} more"
-        yield "\n</details>"
 
 
 def _failure(test: Document) -> Iterator[str]:
-    failure = test.get("details", {}).get("failure")
+    """Yield the report of a failed test, with its source lines and its command."""
     yield f"\n### ❌ {_cell(test['message'])}\n"
     if test["id"] != test["message"]:
         yield f"{_code(test['id'])}\n"
+    failure = test.get("details", {}).get("failure")
     if failure is None:
         yield from _fenced("\n".join(test["failure"].splitlines()[-LINES:]))
         return
-    also = [("also wrong", test["also_wrong"])] if test.get("also_wrong") else []
-    said = [
-        f"{name and name + ':':<13}{text}" for name, text in [*failure["rows"], *also]
-    ]
-    yield from _fenced("\n".join([f"{failure['kernel']} {failure['title']}", *said]))
+    yield from _fenced("\n".join(_report_lines(test, failure)))
     for where in failure["where"]:
         yield f"{where['why']}: {_place(where)}\n"
-        yield from _fenced(
-            "\n".join(f"{n:>4} {text}" for n, text in where["lines"]), "python"
-        )
+        source = "\n".join(f"{number:>4} {text}" for number, text in where["lines"])
+        yield from _fenced(source, "python")
     if failure["nearest"]:
         yield f"Nearest case that agrees: {_code(failure['nearest'])}\n"
     if failure["again"]:
         yield from _fenced(failure["again"], "sh")
     for text in failure["beside"]:
         yield from _fenced(text)
+
+
+def _report_lines(test: Document, failure: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a report: its title and its rows."""
+    lines = [f"{failure['kernel']} {failure['title']}"]
+    rows = list(failure["rows"])
+    if test.get("also_wrong"):
+        rows.append(("also wrong", test["also_wrong"]))
+    for name, text in rows:
+        title = f"{name}:" if name else ""
+        lines.append(f"{title:<13}{text}")
+    return lines
 
 
 def _place(line: Mapping[str, Any]) -> str:

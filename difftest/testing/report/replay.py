@@ -21,13 +21,13 @@ from difftest.simulator.errors import Location, OracleError
 from difftest.simulator.trace import Event, Trace
 from difftest.testing.backends.base import Completed, Crashed, KernelCall, Unsupported
 from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
+from difftest.testing.contract.case import Edge
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.bound_case import specs_by_kernel
-from difftest.testing.harness.case import Edge
 from difftest.testing.harness.edges import judge_edge
-from difftest.testing.harness.explicit import CaseError
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
 from difftest.testing.harness.runner import Runner, make_call, run_kernel
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.harness.writers import name_writers
 from difftest.testing.host.options import with_progress
@@ -48,7 +48,7 @@ class Disagreement(NamedTuple):
     """The first disagreement of a judge."""
 
     judge: str
-    said: str
+    text: str
     number: int | None = None
     """The number of the instruction; None if the launch ended before it was complete."""
     location: Location | None = None
@@ -82,10 +82,10 @@ class ReplayResult:
         if self.trace is None or number is None:
             return None
         # An instruction that only moves another's result has no event: take the other's.
-        return next(
-            (step for step in reversed(self.trace.events) if step.number <= number),
-            None,
-        )
+        for event in reversed(self.trace.events):
+            if event.number <= number:
+                return event
+        return None
 
 
 def rerun_saved(
@@ -153,146 +153,148 @@ def _replay(
     def run() -> Any:
         return backend.run(_fresh(exact))
 
+    failure, trace, text = _judge(runner, spec, edge, lambda: _fresh(exact))
+    lines = IssuingLines()
+    trace_lines(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
+    oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
+    stops = sorted(_stops(failure, trace, lines, oracle), key=_order)
+    again = ReplayResult(
+        text.replace(str(folder), "..."), tuple(stops), trace, lines, {}
+    )
+    again.source.extend(_source_lines(again, folder))
+    if again.event is not None:
+        around = OperandSnapshot(again.event)
+        trace_lines(folder, run, around)
+        again.around.update(around.contents)
+    return again, run
+
+
+def _judge(
+    runner: Runner, spec: KernelSpec, edge: Edge, fresh: Callable[[], KernelCall]
+) -> tuple[CaseFailure | None, Trace | None, str]:
+    """Judge a call as its test does; return the failure, the trace, and the text of a result.
+
+    The text is empty if the call agrees with its reference.
+    """
+    (backend,) = runner.backends
     failure: CaseFailure | None = None
     trace: Trace | None = None
-    doubts: list[str] = []
+    text = ""
     try:
         if edge.why:
-            outcome = run_kernel(backend, _fresh(exact))
+            outcome = run_kernel(backend, fresh())
             trace = outcome.trace if isinstance(outcome, Completed) else None
             judge_edge(runner, spec, edge, backend, outcome)
         else:
-            verdicts = runner.check(spec, edge.case).values()
-            doubts = [
-                verdict.reason
-                for verdict in verdicts
-                if isinstance(verdict, Inconclusive)
-            ]
+            for verdict in runner.check(spec, edge.case).values():
+                if isinstance(verdict, Inconclusive) and not text:
+                    text = f"{spec.name} is not judged: {verdict.reason}"
         runner.check_hazards()
     except CaseFailure as wrong:
         failure = wrong
     trace = trace or runner.traces.get(backend.name)
     if isinstance(failure, DifferentialFailure):
         name_writers(failure, backend.name, trace)
-    lines = IssuingLines()
-    trace_lines(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
-    oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
-    stops = sorted(
-        _stops(failure, trace, lines, oracle),
-        key=lambda end: (
-            end.judge != "the oracle",
-            np.inf if end.number is None else end.number,
-        ),
-    )
-    text = str(failure or "") or "".join(
-        f"{spec.name} is not judged: {why}" for why in doubts[:1]
-    )
-    again = ReplayResult(
-        text.replace(str(folder), "..."), tuple(stops), trace, lines, {}
-    )
-    event = again.event
-    if event is not None:
-        at = event.location
-    elif stops:
-        at = stops[0].location
-    else:
-        at = None
-    if at is not None:
-        file = Path(at.file)
-        near = file.relative_to(folder) if folder in file.parents else file
-        again.source.append(f"  {near.as_posix()}:{at.line}")
-        for number, text in lines_around(at, "")["lines"]:
-            again.source.append(
-                f"  {'>' if number == at.line else ' '} {number:>4} {text}"
-            )
-    if event is not None:
-        around = OperandSnapshot(event)
-        trace_lines(folder, run, around)
-        again.around.update(around.said)
-    return again, run
+    return failure, trace, text if failure is None else str(failure)
+
+
+def _order(stop: Disagreement) -> tuple[bool, float]:
+    """Return the sort key of a disagreement: the oracle, then the first instruction."""
+    number = np.inf if stop.number is None else stop.number
+    return stop.judge != "the oracle", number
+
+
+def _source_lines(again: ReplayResult, folder: Path) -> Iterator[str]:
+    """Yield the source line of the first stop with its neighbours; nothing if it has none."""
+    at = None
+    if again.event is not None:
+        at = again.event.location
+    elif again.stops:
+        at = again.stops[0].location
+    if at is None:
+        return
+    file = Path(at.file)
+    if folder in file.parents:
+        file = file.relative_to(folder)
+    yield f"  {file.as_posix()}:{at.line}"
+    for number, text in lines_around(at, "")["lines"]:
+        mark = ">" if number == at.line else " "
+        yield f"  {mark} {number:>4} {text}"
 
 
 def _fresh(call: KernelCall) -> KernelCall:
     """Return the call on copies of its arrays."""
-    copies = [
-        tuple(array.copy() for array in arrays)
-        for arrays in (call.inputs, call.outputs)
-    ]
-    return call._replace(inputs=copies[0], outputs=copies[1])
+    return call._replace(
+        inputs=tuple(array.copy() for array in call.inputs),
+        outputs=tuple(array.copy() for array in call.outputs),
+    )
 
 
 def _stops(
     failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
 ) -> Iterator[Disagreement]:
     """Yield the first disagreement of each judge."""
-    if isinstance(oracle, Crashed | Unsupported) and isinstance(
-        oracle.error, OracleError
-    ):
-        yield Disagreement("the oracle", str(oracle.error), None, oracle.error.location)
+    if isinstance(oracle, Crashed | Unsupported):
+        error = oracle.error
+        if isinstance(error, OracleError):
+            yield Disagreement("the oracle", str(error), None, error.location)
     if failure is None:
         return
-    wrong = isinstance(failure, DifferentialFailure)  # then possible causes count too
-    for hazard in failure.findings:
-        if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
-            yield Disagreement(
-                "a detector",
-                f"{hazard.id}: {hazard.happened}",
-                min(steps),
-                hazard.location,
-            )
+    yield from _hazards(failure)
     if lines.outside is not None:
         number, name = lines.outside
-        said = f"{name} lies farther from its exact values than rounding explains"
-        yield Disagreement("the exact run", said, number)
-    if isinstance(failure, DifferentialFailure):
-        for on, verdict in failure.verdicts.items():
-            if isinstance(verdict, OneSided):
-                at = raised_at(verdict.error, failure.spec)
-                yield Disagreement(
-                    "the kernel",
-                    f"{type(verdict.error).__name__} is raised here",
-                    None,
-                    at,
-                )
-            elif isinstance(verdict, Mismatch):
-                yield _last_writer(
-                    verdict, failure.writers.get(on), is_known=trace is not None
-                )
+        text = f"{name} is farther from its exact values than rounding explains"
+        yield Disagreement("the exact run", text, number)
+    if not isinstance(failure, DifferentialFailure):
+        return
+    for backend, verdict in failure.verdicts.items():
+        if isinstance(verdict, OneSided):
+            at = raised_at(verdict.error, failure.spec)
+            text = f"{type(verdict.error).__name__} is raised here"
+            yield Disagreement("the kernel", text, None, at)
+        elif isinstance(verdict, Mismatch):
+            writer = failure.writers.get(backend)
+            yield _last_writer(verdict, writer, is_known=trace is not None)
+
+
+def _hazards(failure: CaseFailure) -> Iterator[Disagreement]:
+    """Yield the hazards that may be the cause of a failure."""
+    is_wrong = isinstance(failure, DifferentialFailure)
+    for hazard in failure.findings:
+        is_cause = is_wrong or hazard.severity is Severity.ERROR
+        if hazard.evidence and is_cause:
+            text = f"{hazard.id}: {hazard.happened}"
+            first = min(hazard.evidence)
+            yield Disagreement("a detector", text, first, hazard.location)
 
 
 def _last_writer(
     verdict: Mismatch, event: Event | None, *, is_known: bool
 ) -> Disagreement:
+    """Return the disagreement of the reference, at the last writer of the first wrong element."""
     first = verdict.first
-    output = verdict.output
-    if first is None or output is None or not is_known:
+    if first is None or verdict.output is None or not is_known:
         return Disagreement("the reference", verdict.message)
-    name = verdict.argument or f"output {output}"
-    said = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
+    name = verdict.argument or f"output {verdict.output}"
+    text = f"{name} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:
-        return Disagreement("the reference", f"{said}; no instruction wrote it")
-    near = _neighbours(verdict)
-    return Disagreement(
-        "the reference",
-        f"{said}; written here last{near}",
-        event.number,
-        event.location,
-    )
+        return Disagreement("the reference", f"{text}; no instruction wrote it")
+    text += f"; written here last{_neighbours(verdict)}"
+    return Disagreement("the reference", text, event.number, event.location)
 
 
 def _neighbours(verdict: Mismatch) -> str:
     """Return the received and the expected values around the first wrong element."""
-    seen = verdict.evidence
+    evidence = verdict.evidence
     first = verdict.first
-    if seen is None or first is None or not first.index:
+    if evidence is None or first is None or not first.index:
         return ""
-    box = tuple(
-        slice(max(0, at - _NEAR), at + _NEAR + 1) if axis >= seen.value.ndim - 2 else at
-        for axis, at in enumerate(first.index)
-    )
-    got, expected = (
-        np.array2string(array[box], precision=6) for array in (seen.got, seen.value)
-    )
+    box: list[slice | int] = list(first.index)
+    for axis in range(len(box))[-2:]:
+        at = first.index[axis]
+        box[axis] = slice(max(0, at - _NEAR), at + _NEAR + 1)
+    got = np.array2string(evidence.got[tuple(box)], precision=6)
+    expected = np.array2string(evidence.value[tuple(box)], precision=6)
     whose = "without rounding" if first.exact else "got"
     return f"\n{whose} around it:\n{got}\nexpected around it:\n{expected}"
 
@@ -307,11 +309,11 @@ def replay_lines(again: ReplayResult) -> Iterator[str]:
     place = "" if event is None else f" at instruction {event.number}, {event.opcode}"
     yield ""
     yield f"{stop.judge} disagrees first{place}"
-    yield textwrap.indent(stop.said, "  ")
+    yield textwrap.indent(stop.text, "  ")
     yield from again.source
     for role, text in again.around.items():
         yield f"  after it, {role or 'operand'}:"
         yield textwrap.indent(text, "    ")
     for other in others:
         at = "" if other.number is None else f" at instruction {other.number}"
-        yield f"{other.judge} disagrees too{at}: {other.said.splitlines()[0]}"
+        yield f"{other.judge} disagrees too{at}: {other.text.splitlines()[0]}"

@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from difftest.support.tracebacks import is_installed, is_library
-from difftest.testing.harness.case import Edge
+from difftest.testing.contract.case import Edge
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.edges import edge_cases
-from difftest.testing.harness.explicit import case_from_json
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.host.installation import embedded_with_predictions
 from difftest.testing.host.loading import in_front
 
@@ -59,9 +59,10 @@ class SavedFailure(NamedTuple):
         head = "\n".join(
             f"{name} = {value!r}" for name, value in zip(_FIELDS, fields, strict=False)
         )
-        modules = "\n".join(
+        entries = [
             f"    {name!r}: {_quoted(source)}," for name, source in self.modules.items()
-        )
+        ]
+        modules = "\n".join(entries)
         quiet = title.replace("\\", "/").replace('"', "'")
         return (
             f'"""{quiet}\n\n    difftest replay FILE\n\nruns it again, and stops at the '
@@ -102,9 +103,8 @@ class SavedFailure(NamedTuple):
             for parent in parents:
                 place = place / parent
                 place.mkdir(exist_ok=True)
-                (
-                    place / "__init__.py"
-                ).touch()  # else a package in another folder takes precedence
+                # Else a package in another folder takes precedence.
+                (place / "__init__.py").touch()
             is_package = any(other.startswith(f"{name}.") for other in self.modules)
             file = place / last / "__init__.py" if is_package else place / f"{last}.py"
             file.parent.mkdir(exist_ok=True)
@@ -182,18 +182,24 @@ def _is_own(module: ModuleType) -> bool:
 
 def _imported(source: str, name: str, *, is_package: bool) -> Iterable[str]:
     """Yield the modules that a source may import: those in its statements, and their parents."""
-    names: list[str] = []
+    package = name.split(".") if is_package else name.split(".")[:-1]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            for alias in node.names:
+                yield from _with_parents(alias.name)
         elif isinstance(node, ast.ImportFrom):
-            cut = node.level - is_package
-            base = name.split(".")[: -cut or None] if node.level else []
-            whole = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            names += [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
-    for path in names:
-        parts = path.split(".")
-        yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            yield from _with_parents(module)
+            for alias in node.names:
+                yield from _with_parents(f"{module}.{alias.name}")
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    """Yield the names of a module's packages, and its own."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])
 
 
 def _quoted(source: str) -> str:

@@ -253,36 +253,23 @@ def read_request(
     final : whether conftests have declared their options. Then an option overrides its key. Before,
         a key overrides its option, because the option may belong to another plugin.
     """
-    for plugin in config.pluginmanager.get_plugins():
-        asked = getattr(plugin, ASKED, None)
-        if isinstance(asked, Request):
-            return asked
+    fixed = _plugin_request(config)
+    if fixed is not None:
+        return fixed
     free = _free(parser)
-    keys = {
-        option.key: value for option in OPTIONS if (value := config.getini(option.key))
-    }
-    for option in OPTIONS:
-        if (
-            option.accepted
-            and keys.get(option.key, option.accepted[0]) not in option.accepted
-        ):
-            accepted = ", ".join(option.accepted)
-            raise pytest.UsageError(
-                f"{option.key} = {keys[option.key]}: accepted are {accepted}"
-            )
+    keys = _keys(config)
     options = _options(free, config.known_args_namespace, args)
     values = {**keys, **options} if final else {**options, **keys}
-    simulate = values.get(SIMULATE.key, "no")
     return Request(
-        None if simulate == "no" else simulate,
-        values.get(DEVICE.key) in (True, "yes"),
-        values.get(CASE.key),
-        (*_words(options), *_overrides(config)),
-        values.get(REPORT.key),
-        values.get(LEVEL.key),
-        values.get(STRICTNESS.key),
-        values.get(NO_EXACT.key) != "no",
-        values.get(HAZARDS.key) in (True, "yes"),
+        simulate=None if values.get(SIMULATE.key) == "no" else values.get(SIMULATE.key),
+        device=values.get(DEVICE.key) in (True, "yes"),
+        case=values.get(CASE.key),
+        options=(*_words(options), *_overrides(config)),
+        report=values.get(REPORT.key),
+        level=values.get(LEVEL.key),
+        strictness=values.get(STRICTNESS.key),
+        exact=values.get(NO_EXACT.key) != "no",
+        strict=values.get(HAZARDS.key) in (True, "yes"),
         taken=tuple(
             option
             for option in OPTIONS
@@ -296,6 +283,29 @@ def read_request(
     )
 
 
+def _plugin_request(config: pytest.Config) -> Request | None:
+    """Return the request that a plugin of the session brings, else None."""
+    for plugin in config.pluginmanager.get_plugins():
+        request = getattr(plugin, ASKED, None)
+        if isinstance(request, Request):
+            return request
+    return None
+
+
+def _keys(config: pytest.Config) -> dict[str, str]:
+    """Return the ini keys that are set; raise a usage error for a value that is not accepted."""
+    keys: dict[str, str] = {}
+    for option in OPTIONS:
+        value = config.getini(option.key)
+        if not value:
+            continue
+        if option.accepted and value not in option.accepted:
+            accepted = ", ".join(option.accepted)
+            raise pytest.UsageError(f"{option.key} = {value}: accepted are {accepted}")
+        keys[option.key] = value
+    return keys
+
+
 def check_request(request: Request) -> None:
     """Reject a case without a backend, and a report that cannot be written; make its folder."""
     if request.case is not None and not request.wants_backends:
@@ -306,10 +316,10 @@ def check_request(request: Request) -> None:
     from difftest.support.output import check_output, format_write_error
 
     file = Path(request.report)
-    if file.suffix in PAGES and (
-        lack := install_hint("jinja2", f"{REPORT.name}: a page", "report")
-    ):
-        raise pytest.UsageError(f"{lack}; .json and .md need nothing more")
+    if file.suffix in PAGES:
+        lack = install_hint("jinja2", f"{REPORT.name}: a page", "report")
+        if lack:
+            raise pytest.UsageError(f"{lack}; .json and .md need nothing more")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_output(file)
@@ -319,15 +329,13 @@ def check_request(request: Request) -> None:
 
 def taken_line(taken: Sequence[Option]) -> str:
     """Return one line on the options that others have declared."""
-    names, keys = (
-        ", ".join(getattr(one, which) for one in taken) for which in ("name", "key")
-    )
-    verb, noun, stand = (
-        ("are", "keys", "stand") if len(taken) > 1 else ("is", "key", "stands")
-    )
+    names = ", ".join(option.name for option in taken)
+    keys = ", ".join(option.key for option in taken)
+    verb = "are" if len(taken) > 1 else "is"
+    noun = "keys" if len(taken) > 1 else "key"
     return (
         f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
-        f"the ini {noun} {keys} (also -o {taken[0].key}=…) {stand} in"
+        f"use the ini {noun} {keys} (also -o {taken[0].key}=…)"
     )
 
 
@@ -373,13 +381,11 @@ def _options(
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
-    parsed = argparse.Namespace(
-        **{o.key: getattr(namespace, o.key, None) for o in options}
-    )
+    parsed = argparse.Namespace()
     for option in options:
-        if any(
-            word.startswith(option.name) for word in args
-        ):  # declaring all takes milliseconds
+        setattr(parsed, option.key, getattr(namespace, option.key, None))
+        # Declaring all of them takes milliseconds.
+        if any(word.startswith(option.name) for word in args):
             option.declare(parser)
     try:
         parser.parse_known_args(list(args), parsed)
@@ -394,28 +400,32 @@ def _options(
 
 def _words(options: Mapping[str, Any]) -> list[str]:
     """Return the options that chose the backends, as written on a command line."""
-    given = [option for option in OPTIONS if options.get(option.key)]
-    valued = [
-        one for one in given if one in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY)
-    ]
-    words = [f"{one.name}={options[one.key]}" for one in valued]
-    flags = [option.name for option in given if option in (DEVICE, NO_EXACT, HAZARDS)]
-    return [word.removesuffix(f"={SIMULATORS[0]}") for word in words] + flags
+    words = []
+    for option in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY):
+        value = options.get(option.key)
+        if value:
+            word = f"{option.name}={value}"
+            words.append(word.removesuffix(f"={SIMULATORS[0]}"))
+    for option in (DEVICE, NO_EXACT, HAZARDS):
+        if options.get(option.key):
+            words.append(option.name)
+    return words
 
 
 def _overrides(config: pytest.Config) -> list[str]:
     """Return ``-o`` for each ini key once: pytest parses the command line several times."""
-    keys = dict.fromkeys(config.known_args_namespace.override_ini or ())
-    left = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
-    ours = [
-        key for key in keys if key.startswith("difftest_") and not key.startswith(left)
-    ]
-    return [word for key in ours for word in ("-o", key)]
+    others = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
+    words: list[str] = []
+    for key in dict.fromkeys(config.known_args_namespace.override_ini or ()):
+        if key.startswith("difftest_") and not key.startswith(others):
+            words += ["-o", key]
+    return words
 
 
 def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
     """Return the number of an option, which must be above 0; None if the option is not set."""
-    if (text := values.get(option.key)) is None:
+    text = values.get(option.key)
+    if text is None:
         return None
     try:
         amount = float(text)
@@ -436,32 +446,31 @@ def is_campaign() -> bool:
 
 @dataclass
 class Session:
-    """The plugin's state on ``config.stash``; without a backend it has no ``runner``."""
+    """The plugin's state on ``config.stash``.
+
+    Attributes
+    ----------
+    runner : None without a backend.
+    uncollected : modules left out without a backend.
+    mixed : modules that also have other tests.
+    stopped : properties of tests without a report.
+    workers : the workers of pytest-xdist, which report at their end.
+    own : pytest's session; its exit code changes if a report cannot be written.
+    left_out : kernels, by backends that do not run them.
+    served : backends that run a kernel of the tests.
+    ran_again : whether a failing case ran in a process of its own: once a session.
+    """
 
     request: Request
     runner: Runner | None = None
-    uncollected: set[str] = field(
-        default_factory=set
-    )  # modules left out without a backend
-    mixed: set[str] = field(default_factory=set)  # modules that also have other tests
-    stopped: list[Any] = field(
-        default_factory=list
-    )  # properties of tests without a report
-    workers: list[Any] = field(
-        default_factory=list
-    )  # of pytest-xdist; they report at their end
-    own: pytest.Session | None = (
-        None  # its exit code changes if a report cannot be written
-    )
-    left_out: set[LeftOut] = field(
-        default_factory=set
-    )  # kernels, by backends that do not run them
-    served: set[str] = field(
-        default_factory=set
-    )  # backends that run a kernel of the tests
-    ran_again: bool = (
-        False  # whether a failing case ran in a process of its own: once a session
-    )
+    uncollected: set[str] = field(default_factory=set)
+    mixed: set[str] = field(default_factory=set)
+    stopped: list[Any] = field(default_factory=list)
+    workers: list[Any] = field(default_factory=list)
+    own: pytest.Session | None = None
+    left_out: set[LeftOut] = field(default_factory=set)
+    served: set[str] = field(default_factory=set)
+    ran_again: bool = False
 
 
 SESSION = pytest.StashKey[Session]()

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from difftest.simulator.program_scheduler import one_thread
 from difftest.support.journal import Journal
 from difftest.support.pool import START, LostTask, run_tasks, serve_tasks
-from difftest.testing.harness.explicit import case_from_json
-from difftest.testing.harness.limits import LIMITS, USED
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.limits import LIMITS, USED
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.tools.mutants.generation import mutants_of
 from difftest.tools.mutants.mutant import (
     Mutant,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from difftest.tools.lint.type_inference import parts_of
 from difftest.tools.mutants.mutant import KernelText
+from difftest.tools.syntax import indices_of
 
 Replacement: TypeAlias = tuple[ast.AST, str]
 """A node, and the text that replaces it."""
@@ -139,7 +139,7 @@ def _bound_dropped(site: MutationSite) -> Iterator[Replacement]:
 def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
     if "\n" in site.source.segment(site.node.slice):
         return
-    texts = list(map(site.source.segment, parts_of(site.node)))
+    texts = list(map(site.source.segment, indices_of(site.node)))
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
             yield (
@@ -152,7 +152,7 @@ def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
 def _index_fixed(site: MutationSite) -> Iterator[Replacement]:
     if getattr(site.node.value, "attr", "") == "shape":
         return
-    for index in parts_of(site.node):
+    for index in indices_of(site.node):
         if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
             yield index, "0"
 

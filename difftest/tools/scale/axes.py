@@ -18,12 +18,12 @@ from hypothesis.strategies import SearchStrategy
 from difftest.simulator.machine import MACHINES
 from difftest.support.choices import LEVELS
 from difftest.support.signature import signature_of
+from difftest.testing.contract.case import meant, to_jsonable
+from difftest.testing.contract.recipes import RECIPES, Recipe, RecipeError
+from difftest.testing.contract.spec import KernelSpec, is_choice
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.strategies import seeded
 from difftest.testing.harness.bound_case import specs_by_kernel
-from difftest.testing.harness.case import meant, to_jsonable
-from difftest.testing.harness.recipes import RECIPES, Recipe, RecipeError
-from difftest.testing.harness.spec import KernelSpec, is_choice
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import seeded
 from difftest.testing.host.loading import parse_keywords
 from difftest.testing.host.naming import suggest_names
 from difftest.tools.mutants.mutant import code_names, functions_of

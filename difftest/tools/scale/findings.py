@@ -23,14 +23,14 @@ from hypothesis.database import ExampleDatabase
 
 from difftest.simulator.trace import Location, Trace
 from difftest.support.output import write_file
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import HARDWARE_LIMITS
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
     HazardFailure,
 )
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import HARDWARE_LIMITS
 from difftest.testing.harness.verdict import Mismatch, OneSided
 from difftest.testing.harness.writers import last_writer
 from difftest.testing.report.failure import raised_at

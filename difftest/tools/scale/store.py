@@ -21,7 +21,7 @@ from difftest.support.choices import install_hint
 from difftest.support.journal import Journal
 from difftest.support.output import atomic_write
 from difftest.support.versions import versions
-from difftest.testing.harness.spec import KernelSpec, is_function_of_domain
+from difftest.testing.contract.spec import KernelSpec, is_function_of_domain
 from difftest.tools.mutants.campaign import package_digest
 from difftest.tools.mutants.mutant import functions_of
 from difftest.tools.scale.axes import Point

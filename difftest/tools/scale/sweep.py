@@ -19,7 +19,7 @@ import numpy as np
 
 from difftest.support.console import print_table, progress, table_console, titled_table
 from difftest.support.output import atomic_write
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import PICTURES, OutputFile
 from difftest.tools.scale.axes import Axes, check_axes, parse_axes, parse_case

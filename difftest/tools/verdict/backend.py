@@ -31,7 +31,7 @@ from difftest.testing.backends.base import (
     Unsupported,
 )
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.outcome import Outcome as Judged
 from difftest.tools.verdict.wire import WorkerEnd, array_header
@@ -116,7 +116,7 @@ _FOLLOWS_REGISTERS = (
     "traces a loop on the device once"
 )
 _TRIES = 6  # shares of replaced integers, each half of the one before
-_KEPT = 64  # number of tapes in the cache, by the shapes of their calls
+_KEPT = 2**23  # bytes of the tapes in the cache
 
 
 class KernelFailure(Exception):
@@ -148,8 +148,11 @@ class CandidateBackend:
         self.printed = 0
         self.shown = dict.fromkeys(Disclosure, 0)
         self.last: tuple[Disclosure, Tape] | None = None
-        self._tapes: dict[str, Tape] = {}
+        self._tapes: dict[str, tuple[Tape, int]] = {}
+        """Tapes and their bytes, by the shapes of their calls."""
         self._blind: list[Tape] = []
+        self._bytes = 0
+        """The bytes of the last answer of the worker."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Record the kernel's instructions on decoys, and replay them on the data of the call."""
@@ -159,8 +162,9 @@ class CandidateBackend:
         self.is_settled = True
         self._blind = []
         if shape in self._tapes:
-            self.last = Disclosure.NOTHING, self._tapes[shape]
-            ran = _replay(call, self._tapes[shape])
+            tape = self._tapes[shape][0]
+            self.last = Disclosure.NOTHING, tape
+            ran = _replay(call, tape)
             if not isinstance(ran, Unsupported):
                 return ran
         for shown in Disclosure:
@@ -173,9 +177,15 @@ class CandidateBackend:
                 self.shown[shown] += 1
                 self.last = shown, answer
                 if shown is Disclosure.NOTHING:
-                    self._tapes = dict([*self._tapes.items(), (shape, answer)][-_KEPT:])
+                    self._keep(shape, answer)
                 break
         return ran
+
+    def _keep(self, shape: str, tape: Tape) -> None:
+        """Keep a tape for calls of equal shapes; drop the oldest tapes above the limit."""
+        self._tapes[shape] = tape, self._bytes
+        while sum(size for _, size in self._tapes.values()) > _KEPT:
+            del self._tapes[next(iter(self._tapes))]
 
     def _tape(self, call: KernelCall, shown: Disclosure) -> Outcome | Tape:
         """Return the tape of the kernel at a disclosure, or how the kernel failed.
@@ -245,7 +255,9 @@ class CandidateBackend:
             )
         if how != "ran":
             return _HOW.get(str(how), Crashed)(_error(answer.header))
-        return b"".join(answer.blobs[:1]).decode(errors="replace")
+        text = b"".join(answer.blobs[:1]).decode(errors="replace")
+        self._bytes = len(text)
+        return text
 
 
 def _are_alike(tape: Tape, other: Tape) -> bool:

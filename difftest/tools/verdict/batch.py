@@ -1,8 +1,8 @@
 """Judge many kernels by one spec: ``difftest verdict --batch``.
 
 Each verdict is a line of a file, written to disk before the next kernel begins. After any kind of
-end, run the command again to continue. A digest of a kernel's source, its test and the settings
-identifies its verdict.
+end, run the command again to continue. A verdict has a key: a digest of the candidate's files, the
+test's files and the settings.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 import pickle
 import random
 import signal
+import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -29,9 +32,11 @@ from difftest.support.journal import Journal
 from difftest.support.output import write_file
 from difftest.support.pool import LostTask, die_with_parent, run_tasks, serve_tasks
 from difftest.support.versions import versions
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.candidate import (
+    PATIENCE,
+    Describe,
     JudgeSettings,
     describe_candidate,
     judge_candidate,
@@ -39,24 +44,44 @@ from difftest.tools.verdict.candidate import (
     review_constants,
     stub_imports,
 )
-from difftest.tools.verdict.fork_server import PATIENCE as RUNS
 from difftest.tools.verdict.fork_server import ForkServer
 from difftest.tools.verdict.formats import kernel_argument
+from difftest.tools.verdict.judgement import Judgement
 from difftest.tools.verdict.outcome import Outcome, Stage
+from difftest.tools.verdict.sources import CandidateFiles, Violation
 
-PATIENCE = 2 * RUNS
-"""The seconds for a kernel and its judge, as a multiple of the seconds of one run."""
+_GRACE = 30.0
+"""The seconds for a judge to end after the time of a whole verdict."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 """The outcome and the stage of a failed judge or worker. Such a kernel is judged again."""
 KEPT = 64  # reference results that a process keeps
+_COLLECT = 600.0
+"""The seconds that the collection of the test may take."""
+_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+"""The names of the folders of installed packages, in :mod:`sysconfig`."""
+_PACKAGE = Path(__file__).resolve().parents[2]
+"""The folder of this package."""
 
 
 class BatchOrders(NamedTuple):
-    """The settings of each worker process, and all candidates."""
+    """The settings of each worker process, and all candidates.
+
+    Attributes
+    ----------
+    folder : the folder of all candidates; empty if the lines of a file name them.
+    """
 
     test: str
     settings: JudgeSettings
     kernels: tuple[str, ...]
+    folder: str = ""
+
+
+class BatchLine(NamedTuple):
+    """A line of the results: its key, and its candidate as FILE.py:KERNEL."""
+
+    key: str
+    kernel: str
 
 
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
@@ -86,11 +111,11 @@ def _file_kernels(batch: str, sources: Path) -> list[str]:
 def _folder_kernels(batch: str, test: str) -> list[str]:
     """Return a kernel for each file of the folder in ``DIR:KERNEL``, except the test's file."""
     place, _, name = batch.rpartition(":")
-    own = Path(test.partition("::")[0]).resolve()
-    files = sorted(
-        path for path in Path(place or batch).glob("*.py") if path.resolve() != own
-    )
-    return [f"{file}:{name}" for file in files if place]
+    if not place:
+        return []
+    own = os.path.realpath(test.partition("::")[0])
+    files = sorted(Path(place).glob("*.py"))
+    return [f"{file}:{name}" for file in files if os.path.realpath(file) != own]
 
 
 def _line_kernel(line: str, where: str, sources: Path) -> str:
@@ -111,18 +136,72 @@ def _line_kernel(line: str, where: str, sources: Path) -> str:
     return f"{file}:{name}"
 
 
-def _key_of(kernel: str, orders: BatchOrders) -> str:
-    """Return a digest of everything that decides a kernel's verdict."""
-    file, _, name = kernel.rpartition(":")
-    test = orders.test.partition("::")[0]
+def _file_of(kernel: str) -> str:
+    """Return the path of the kernel FILE.py:KERNEL, without symbolic links."""
+    return os.path.realpath(kernel.rpartition(":")[0])
+
+
+def _digests(kernel: str) -> dict[str, str]:
+    """Return the digest of each file that a candidate loads, by the name of its module."""
+    files = CandidateFiles(Path(_file_of(kernel)))
+    digests = {
+        name: hashlib.sha256(source.text).hexdigest()
+        for name, source in files.sources.items()
+    }
+    return digests | {name: fault.what for name, fault in files.faults.items()}
+
+
+def lines_of(
+    orders: BatchOrders, test_files: Mapping[str, str]
+) -> dict[str, list[BatchLine]]:
+    """Return the lines of the results by their digests; equal candidates share a digest.
+
+    A digest is of everything that decides a verdict.
+    """
+    settings = asdict(orders.settings)
+    lines: dict[str, list[BatchLine]] = {}
+    for kernel in orders.kernels:
+        name = kernel.rpartition(":")[2]
+        parts = [_digests(kernel), name, orders.test, test_files, settings, versions()]
+        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        equal = lines.setdefault(digest, [])
+        key = f"{digest}-{len(equal) + 1}" if equal else digest
+        equal.append(BatchLine(key, kernel))
+    return lines
+
+
+def collect_test_files(connection: Connection, orders: BatchOrders) -> None:
+    """Answer a request with the digests of the files that the test loads."""
     try:
-        texts = [
-            hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (file, test)
-        ]
-    except OSError as error:
-        raise click.UsageError(f"{kernel}: {error}") from None
-    parts = [texts, name, orders.test, asdict(orders.settings), versions()]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        digests = digests_of_test(orders)
+    except click.ClickException as error:
+        connection.send(error.message)
+        return
+    serve_tasks(connection, lambda task: digests)
+
+
+def digests_of_test(orders: BatchOrders) -> dict[str, str]:
+    """Return the digests of the files that the test loads, by their paths."""
+    with stub_imports(_stub_descriptions(orders, None)):
+        return with_spec(orders.test, lambda spec: _loaded_files())
+
+
+def _loaded_files() -> dict[str, str]:
+    """Return the digest of each loaded Python file that is not of an installed package."""
+    folders = sysconfig.get_paths()
+    paths = [*(folders[name] for name in _INSTALLED), str(_PACKAGE)]
+    installed = tuple(os.path.realpath(path) + os.sep for path in paths)
+    files = {getattr(module, "__file__", None) for module in sys.modules.values()}
+    own = [
+        file
+        for file in filter(None, files)
+        if os.path.isfile(file) and not os.path.realpath(file).startswith(installed)
+    ]
+    here = Path.cwd()
+    return {
+        os.path.relpath(file, here): hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        for file in sorted(own)
+    }
 
 
 def judge_batch(
@@ -136,31 +215,60 @@ def judge_batch(
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(row["seed"]) for row in journal.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
-    orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
-    keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
+    folder = "" if batch.endswith(".jsonl") else batch.rpartition(":")[0]
+    settings = replace(settings, seed=seed, shrink=False)
+    orders = BatchOrders(test, settings, kernels, folder)
+    lines = lines_of(orders, _test_files(orders))
     settled = {
-        key
+        key: row
         for key, row in journal.known.items()
         if (row["outcome"], row["stage"]) != OURS
     }
-    left = {key: kernel for kernel, key in keys.items() if key not in settled}
-    done = len(set(keys.values())) - len(left)
+
+    def add(digest: str, verdict: Mapping[str, Any]) -> None:
+        for line in lines[digest]:
+            if line.key not in settled:
+                journal.add(line.key, _with_file(verdict, line.kernel))
+
+    left = []
+    for digest, equal in lines.items():
+        known = [settled[line.key] for line in equal if line.key in settled]
+        if known:
+            add(digest, known[0])
+        else:
+            left.append((digest, equal[0].kernel))
     try:
-        with progress("judged", done + len(left), done) as advance:
-            for (key, _), verdict in _verdicts(list(left.items()), orders, processes):
-                journal.add(key, verdict)
+        with progress("judged", len(lines), len(lines) - len(left)) as advance:
+            for (digest, _), verdict in _verdicts(left, orders, processes):
+                add(digest, verdict)
                 advance()
     except KeyboardInterrupt:
-        count = sum(keys[kernel] in journal.known for kernel in kernels)
-        text = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
+        every = [line for equal in lines.values() for line in equal]
+        count = sum(line.key in journal.known for line in every)
+        text = f"stopped: {count} of {len(every)} are in {results}; the same command goes on"
         raise KeyboardInterrupt(text) from None
-    documents = [_with_file(journal.known[keys[kernel]], kernel) for kernel in kernels]
+    by_kernel = {
+        line.kernel: journal.known[line.key] for row in lines.values() for line in row
+    }
+    documents = [_with_file(by_kernel[kernel], kernel) for kernel in kernels]
     click.echo("\n".join(batch_summary(documents)))
     return documents
 
 
+def _test_files(orders: BatchOrders) -> dict[str, str]:
+    """Return the digests of the test's files; a process of its own collects the test."""
+    work = functools.partial(collect_test_files, orders=orders)
+    try:
+        for _, files in run_tasks([orders.test], work, 1, dict, lambda news: _COLLECT):
+            if isinstance(files, dict):
+                return files
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from None
+    raise click.ClickException(f"{orders.test}: the process that collects it ended")
+
+
 def _with_file(document: Mapping[str, Any], kernel: str) -> dict[str, Any]:
-    """Return a verdict with a kernel's own file: files with equal sources share a verdict."""
+    """Return a verdict with the file's path of this command: a folder may have moved."""
     own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
     return {**document, "kernel": own}
 
@@ -199,7 +307,7 @@ def _verdicts(
     tasks: Sequence[tuple[str, str]], orders: BatchOrders, count: int
 ) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Yield each task with its verdict; raise ClickException if the test cannot be collected."""
-    seconds = PATIENCE * orders.settings.limits.seconds
+    seconds = PATIENCE * orders.settings.limits.seconds + _GRACE
     work = functools.partial(serve_batch, orders=orders)
     count = min(count, len(tasks))
     try:
@@ -222,17 +330,23 @@ def serve_batch(connection: Connection, orders: BatchOrders) -> None:
     die_with_parent(signal.SIGTERM)  # the fork server ends with this process
     with contextlib.suppress(EOFError, ConnectionError), ForkServer() as forks:
         try:
-            describe = {
-                Path(kernel.rpartition(":")[0]): functools.partial(
-                    describe_candidate, kernel, orders.test, orders.settings, forks
-                )
-                for kernel in orders.kernels
-            }
-            with stub_imports(describe) as read:
+            with stub_imports(_stub_descriptions(orders, forks)) as read:
                 judge = functools.partial(_judge_all, connection, orders, read, forks)
                 with_spec(orders.test, judge)
         except click.ClickException as error:
             connection.send(error.message)
+
+
+def _stub_descriptions(
+    orders: BatchOrders, forks: ForkServer | None
+) -> dict[Path, Describe]:
+    """Return for each candidate's file a function that describes it, for its stub."""
+    return {
+        Path(kernel.rpartition(":")[0]): functools.partial(
+            describe_candidate, kernel, orders.test, orders.settings, forks
+        )
+        for kernel in orders.kernels
+    }
 
 
 def _judge_all(
@@ -246,18 +360,54 @@ def _judge_all(
     spec = replace(spec, reference=memoize_pickled(spec.reference), magnitude=magnitude)
 
     def answer(task: tuple[str, str]) -> dict[str, Any]:
+        kernel = task[1]
+        if violation := link_violation(kernel, orders):
+            judgement = new_judgement(kernel, orders.test, orders.settings.seed)
+            judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+            judgement.reason = str(violation)
+            return judgement.as_mapping()
         try:
             judgement = judge_candidate(
-                task[1], orders.test, orders.settings, forks, spec
+                kernel, orders.test, orders.settings, forks, spec
             )
             review_constants(judgement, read, orders.settings)
+            review_imports(judgement, kernel, orders)
         except click.ClickException as error:
-            judgement = new_judgement(task[1], orders.test, orders.settings.seed)
+            judgement = new_judgement(kernel, orders.test, orders.settings.seed)
             judgement.outcome = Outcome.CRASHED
             judgement.reason = error.message
         return judgement.as_mapping()
 
     serve_tasks(connection, answer)
+
+
+def link_violation(kernel: str, orders: BatchOrders) -> Violation | None:
+    """Return a violation if a candidate is a link to a file outside of the batch's folder."""
+    folder = os.path.realpath(orders.folder)
+    if not orders.folder or Path(_file_of(kernel)).is_relative_to(folder):
+        return None
+    file = kernel.rpartition(":")[0]
+    what = f"it is a symbolic link to a file outside of {orders.folder}"
+    return Violation(file, 1, what, "copy the file")
+
+
+def review_imports(judgement: Judgement, kernel: str, orders: BatchOrders) -> None:
+    """Name the other candidates whose files a candidate imports; its agreement is not its own."""
+    own = _file_of(kernel)
+    others: dict[str, str] = {}
+    for other in orders.kernels:
+        others.setdefault(_file_of(other), other.rpartition(":")[0])
+    sources = CandidateFiles(Path(own)).sources.values()
+    files = {os.path.realpath(source.file) for source in sources} - {own}
+    shared = sorted(others[file] for file in files & others.keys())
+    if not shared:
+        return
+    text = f"it imports {', '.join(shared)}, another candidate of the batch"
+    judgement.notes.append(text)
+    if judgement.outcome is Outcome.AGREES:
+        judgement.outcome = Outcome.IMPORTS_CANDIDATE
+        judgement.stage = Stage.COMPARE
+        judgement.reason = f"{text}; put the shared code into a file of its own"
 
 
 def memoize_pickled(

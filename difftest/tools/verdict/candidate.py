@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -23,22 +24,26 @@ from typing import Any, TypeAlias
 import click
 
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+from difftest.support.time_limit import TimeLimitError, time_limit
 from difftest.support.tracebacks import is_user_file
 from difftest.support.versions import versions
-from difftest.testing.harness.explicit import CaseError, case_from_json
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import CaseError, case_from_json
 from difftest.testing.host.collection import with_spec
 from difftest.tools.lint.files import LintRequest
 from difftest.tools.lint.formats import SEVERITIES
-from difftest.tools.verdict.fork_server import ForkServer, Limits, Sandbox
+from difftest.tools.verdict.fork_server import RUNS, ForkServer, Limits, Sandbox
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
-from difftest.tools.verdict.language import Language, OutsideLanguage, Violation
+from difftest.tools.verdict.language import Language, OutsideLanguage
 from difftest.tools.verdict.outcome import Outcome, Stage
+from difftest.tools.verdict.sources import Violation, decoded_text
 from difftest.tools.verdict.wire import WorkerEnd, is_plain
 
 CASES = 50
+PATIENCE = 2 * RUNS
+"""The seconds that a whole verdict may take, as a multiple of the seconds of one run."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +104,10 @@ def judge_candidate(
             doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
             judgement.evidence.doubts.add(doubt)
         with quoted(language), Sandbox(settings.limits, fork_server) as worker:
-            judgement.limits = {
-                **settings.limits._asdict(),
-                "missing": list(worker.missing),
-            }
-            if settings.require_isolation and worker.missing:
-                lack = ", ".join(worker.missing)
-                raise click.UsageError(
-                    f"--require-isolation: this system has no wall for {lack}"
-                )
-            described = load_candidate(worker, language, name)
-            _judge_loaded(worker, file, described, judgement, settings, spec)
+            _check_isolation(worker, judgement, settings)
+            with _limited(judgement, settings):
+                described = load_candidate(worker, language, name)
+                _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
         judgement.report = str(outside)
@@ -123,11 +121,37 @@ def judge_candidate(
     return judgement
 
 
+def _check_isolation(
+    worker: Sandbox, judgement: Judgement, settings: JudgeSettings
+) -> None:
+    """Record the limits and missing restrictions; raise UsageError if all are required."""
+    missing = list(worker.missing)
+    judgement.limits = {**settings.limits._asdict(), "missing": missing}
+    if settings.require_isolation and missing:
+        raise click.UsageError(
+            f"--require-isolation: this system has no wall for {', '.join(missing)}"
+        )
+
+
+@contextmanager
+def _limited(judgement: Judgement, settings: JudgeSettings) -> Iterator[None]:
+    """Limit the time of a whole verdict: at its end the outcome is a timeout."""
+    seconds = PATIENCE * settings.limits.seconds
+    with time_limit(seconds) as limit:
+        with contextlib.suppress(TimeLimitError):
+            yield
+        if limit.is_over:
+            factor = f"{PATIENCE} times --timeout"
+            text = f"the whole verdict took more than {seconds:g} seconds, {factor}"
+            raise WorkerEnd(Outcome.TIMEOUT, text)
+
+
 def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
     """Return the judgement of a kernel before it runs; draw a seed if ``seed`` is None."""
     file, _, name = kernel.rpartition(":")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    is_regular = Path(file).is_file()  # reading a pipe would wait for its writer
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if is_regular else ""
     return Judgement(
         {"file": file, "name": name, "sha256": digest}, test, seed, versions=versions()
     )
@@ -140,7 +164,7 @@ def _parse_kernel(kernel: str, test: str) -> tuple[Path, str]:
         raise click.UsageError(f"a kernel is named FILE.py:KERNEL; got {kernel}")
     file = Path(place)
     if not file.is_file():
-        raise click.UsageError(f"no file at {place}")
+        raise click.UsageError(f"no regular file at {place}")
     if file.resolve() == Path(test.partition("::")[0]).resolve():
         fault = (
             f"{place} is the test's own file: the kernel's author could change the test"
@@ -184,9 +208,7 @@ def quoted(language: Language) -> Iterator[None]:
     before = {}
     for source in language.sources.values():
         before[source.file] = linecache.cache.get(source.file)
-        text = importlib.util.decode_source(
-            source.text.replace(b"difftest:", b"difftest;")
-        )
+        text = decoded_text(source.text).replace("difftest:", "difftest;")
         lines = [
             f"{line}\n" for line in text.split("\n")
         ]  # splitlines() also splits elsewhere
@@ -194,10 +216,10 @@ def quoted(language: Language) -> Iterator[None]:
     try:
         yield
     finally:
-        for file, lines_before in before.items():
+        for file, known in before.items():
             linecache.cache.pop(file, None)
-            if lines_before is not None:
-                linecache.cache[file] = lines_before
+            if known is not None:
+                linecache.cache[file] = known
 
 
 def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from difftest.simulator.tape_json import MOST_BYTES
 from difftest.support.pool import die_with_parent
 from difftest.tools.verdict import wire
 from difftest.tools.verdict.confinement import bubblewrap_command, clean_environment
@@ -163,7 +164,7 @@ def _end(pid: int, kill: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-PATIENCE = 10
+RUNS = 10
 """The seconds that all runs of a kernel may take, as a multiple of the seconds of one run."""
 _STARTING = 60.0  # seconds to import Python and NumPy on a busy machine
 
@@ -197,7 +198,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         self.limits = limits or Limits()
         self._fork_server = fork_server or ForkServer()
         self._is_own = fork_server is None
-        self._left = PATIENCE * self.limits.seconds
+        self._left = RUNS * self.limits.seconds
         self._ended: int | None = None
         self._late = False
         self._pid = 0
@@ -231,9 +232,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         clock.start()
         try:
             wire.send(self._connection, header, blobs)
-            frame = wire.receive(
-                self._connection, wire.MOST_HEADER, wire.MOST_ANSWER, 1
-            )
+            frame = wire.receive(self._connection, wire.MOST_HEADER, MOST_BYTES, 1)
             if frame is not None:
                 return wire.validate_reply(frame)
         except WireError as error:
@@ -272,7 +271,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
     def _death(self) -> WorkerEnd:
         if self._late:
             each = self.limits.seconds
-            total = PATIENCE * self.limits.seconds
+            total = RUNS * self.limits.seconds
             text = f"a run did not end within {each:g} seconds, or all runs within {total:g}"
             return WorkerEnd(Outcome.TIMEOUT, text)
         code = self._end(kill=False)

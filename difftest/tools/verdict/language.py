@@ -11,16 +11,13 @@ import builtins
 import importlib
 import json
 import re
-import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources, util
+from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-NKI = ("nki", "neuronxcc")
-"""The packages of NKI. Their modules are the simulator's own."""
-_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
+from difftest.tools.verdict.sources import NKI, CandidateFiles, Violation, live_nodes
+
 _TEXT = (
     resources.files("difftest.tools.verdict")
     .joinpath("data/language.json")
@@ -52,10 +49,6 @@ ABSENT = frozenset(_WORDS["absent"].split())
 """The exceptions that `except` names around an optional import."""
 
 PAGE = "docs/reference/language.md"
-MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
-"""Limits of a candidate: bytes of all files, number of files, and nesting depth of their lines."""
-_TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
-"""Names of modules that the worker itself has or imports."""
 _SHOWN = 5  # violations in a message
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
 """A field of a format string that reads an attribute or an element."""
@@ -72,33 +65,12 @@ _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
 """The fields of a node that hold a name, or several names."""
 
 
-class Violation(NamedTuple):
-    """A place in a candidate's source that is outside of the language, and a remedy."""
-
-    file: str
-    line: int
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
-
-
 class OutsideLanguage(Exception):
     """A candidate breaks rules of the language. Violations in the kernel's file come first."""
 
     def __init__(self, breaches: Sequence[Violation]) -> None:
         self.breaches = tuple(breaches)
         super().__init__("\n".join(map(str, breaches[:_SHOWN])))
-
-
-class SourceFile(NamedTuple):
-    """A file of a candidate: the name of its module, its path, and its bytes."""
-
-    name: str
-    file: str
-    is_package: bool
-    text: bytes
 
 
 class Language:
@@ -110,32 +82,16 @@ class Language:
 
     def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:
         self.allowed = allowed
-        self.sources: dict[str, SourceFile] = {}
-        self.root = file.parent
-        name = file.stem
-        while (self.root / "__init__.py").is_file():
-            self.root, name = self.root.parent, f"{self.root.name}.{name}"
-        breaches = list[Violation]()
+        files = CandidateFiles(file)
+        self.sources = files.sources
+        breaches = list(files.faults.values())
         trees = list[ModuleCheck]()
-        pending = [(name, file)]
-        while pending:
-            name, place = pending.pop(0)
-            if name in self.sources:
-                continue
-            try:
-                trees.append(self._read(name, place))
-                pending += self._imports(self.sources[name], trees[-1])
-            except (
-                OSError,
-                ValueError,
-                SyntaxError,
-                RecursionError,
-                MemoryError,
-            ) as error:
-                line = error.lineno if isinstance(error, SyntaxError) else 1
-                told = f"it cannot be read: {f'{error}' or type(error).__name__}"
-                remedy = "let it be a short, plain file with a name of its own"
-                breaches.append(Violation(str(place), line or 1, told, remedy))
+        for name, source in files.sources.items():
+            names = ModuleCheck(files.trees[name], source.file, allowed)
+            trees.append(names)
+            for found in files.imports_of(name):
+                if found.file is None:
+                    names.imported(found.node, found.module, found.member, found.bound)
         own = {name for names in trees for name in names.private}
         self.asked = {name for names in trees for name in names.asked}
         breaches += [breach for names in trees for breach in names.breaches(own)]
@@ -143,65 +99,6 @@ class Language:
             raise OutsideLanguage(
                 sorted(breaches, key=lambda breach: breach.file != str(file))
             )
-
-    def _read(self, name: str, file: Path) -> ModuleCheck:
-        if name.partition(".")[0] in _TAKEN:
-            raise ValueError(f"{name} is a module of others, too")
-        text = _bytes_of(file, self.root)
-        self.sources[name] = SourceFile(
-            name, str(file), file.name == "__init__.py", text
-        )
-        sizes = [len(source.text) for source in self.sources.values()]
-        if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
-            told = f"{len(sizes)} files of {sum(sizes):,} bytes"
-            raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(
-                util.decode_source(text), str(file)
-            )  # bytes may be no text
-            return ModuleCheck(tree, str(file), self.allowed)
-
-    def _imports(
-        self, source: SourceFile, names: ModuleCheck
-    ) -> Iterator[tuple[str, Path]]:
-        """Yield the files of its folder that a module imports; check all other imports."""
-        package = source.name if source.is_package else source.name.rpartition(".")[0]
-        parts = package.split(".") if package else []
-        for node in names.nodes:
-            if isinstance(node, ast.Import):
-                wanted = [(alias.name, "", alias.asname) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                above = parts[: len(parts) + 1 - node.level] if node.level else []
-                base = ".".join([*above, node.module or ""]).strip(".")
-                wanted = [(base, alias.name, alias.asname) for alias in node.names]
-            else:
-                continue
-            for base, member, shown in wanted:
-                own = self._own(f"{base}.{member}") if member else None
-                file = own or self._own(base)
-                name = f"{base}.{member}" if own else base
-                if file is None:
-                    names.imported(node, base, member, shown)
-                else:
-                    yield name, file
-
-    def _own(self, name: str) -> Path | None:
-        if not name or name.partition(".")[0] in NKI:
-            return None
-        place = self.root.joinpath(*name.split("."))
-        files = place / "__init__.py", place.with_name(f"{place.name}.py")
-        return next((file for file in files if file.exists()), None)
-
-
-def _bytes_of(file: Path, root: Path) -> bytes:
-    """Return the bytes of a regular file below a folder; raise ValueError for another file."""
-    place = file.resolve()
-    if not place.is_relative_to(root.resolve()):
-        raise ValueError("it lies outside of the candidate's folder")
-    if not place.is_file() or place.stat().st_size > MOST_BYTES:
-        raise ValueError(f"it is no regular file of at most {MOST_BYTES:,} bytes")
-    return place.read_bytes()
 
 
 def is_special(name: str) -> bool:
@@ -230,8 +127,10 @@ class ModuleCheck:
         """The names that imports bind, and their modules."""
         self.asked: set[str] = set()
         self._uses: list[tuple[ast.AST, str]] = []
-        self._above: dict[ast.AST, ast.AST] = {}
-        self.nodes = list(self._live(tree))
+        self.nodes = list(live_nodes(tree))
+        self._above: dict[ast.AST, ast.AST] = {
+            child: node for node in self.nodes for child in ast.iter_child_nodes(node)
+        }
         self._bound = {name for node in self.nodes for name in _bound(node)}
         members = (node for node in self.nodes if isinstance(node, ast.Attribute))
         stored = {
@@ -251,28 +150,6 @@ class ModuleCheck:
                 self.add(node, f"{name} is a name of another's", "use what is public")
         for line, what, remedy in sorted(self._found):
             yield Violation(self.file, line, what, remedy)
-
-    def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
-        pending: list[tuple[ast.AST, float]] = [(tree, 0)]
-        while pending:
-            node, depth = pending.pop()
-            if depth > MOST_DEPTH:
-                raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
-            yield node
-            dead = (
-                node.body
-                if isinstance(node, ast.If) and ast.unparse(node.test) in _MAIN
-                else []
-            )
-            for child in ast.iter_child_nodes(node):
-                self._above[child] = node
-                is_elif = isinstance(child, ast.If) and getattr(node, "orelse", []) == [
-                    child
-                ]
-                if (
-                    child not in dead
-                ):  # all that reads trees goes a step deeper at each elif, too
-                    pending.append((child, depth + (0.25 if is_elif else 1)))
 
     def imported(
         self, node: ast.AST, base: str, member: str, shown: str | None

@@ -45,6 +45,8 @@ class Outcome(Enum):
     """It exceeded its memory limit."""
     OWN_CONSTANTS = "own_constants", 7
     """It agrees, but the test reads constants from its file that the original file lacks."""
+    IMPORTS_CANDIDATE = "imports_candidate", 7
+    """It agrees, but it imports the file of another candidate of its batch."""
     INCONCLUSIVE = "inconclusive", 7
     """The simulator or the reference cannot run a case, so neither result is proven."""
     WEAK_SPEC = "weak_spec", 7

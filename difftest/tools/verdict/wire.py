@@ -17,9 +17,12 @@ import numpy as np
 from difftest.simulator.dtypes import NKI_NAMES, Array, dtype_name
 from difftest.tools.verdict.outcome import Outcome
 
-MOST = 2**31  # bytes of a blob
-MOST_BLOBS, MOST_ANSWER, MOST_HEADER = 2**12, 2**28, 2**20
-"""Limits: blobs of a frame, and bytes of the blob and the header of a worker's answer."""
+MOST = 2**31
+"""The limit on the bytes of a blob."""
+MOST_BLOBS = 2**12
+"""The limit on the blobs of a frame."""
+MOST_HEADER = 2**20
+"""The limit on the bytes of the header of a worker's answer. Its blob is a tape."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("how", "error", "kind", "dialect"), str),
     **dict.fromkeys(("functions", "constants"), dict),

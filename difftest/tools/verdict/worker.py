@@ -38,7 +38,7 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.launch_listeners import recording_tapes
-from difftest.simulator.tape_json import tape_to_json
+from difftest.simulator.tape_json import TapeFormatError, check_bounds, tape_to_json
 from difftest.support.signature import signature_of
 from difftest.support.tracebacks import without_files
 from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
@@ -49,13 +49,12 @@ from difftest.tools.verdict.confinement import confine
 from difftest.tools.verdict.language import (
     BUILTINS,
     MODULES,
-    NKI,
-    SourceFile,
     is_special,
     own_name,
     plain_name,
     renamed,
 )
+from difftest.tools.verdict.sources import NKI, SourceFile
 from difftest.tools.verdict.wire import (
     Frame,
     array_of,
@@ -310,6 +309,8 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+_MESSAGES = (NkiError, AssertionError, KernelExit, TapeFormatError)
+"""The errors whose text says enough without a traceback."""
 SHOWN = 2_000
 """The characters of an error that a worker sends."""
 
@@ -422,16 +423,20 @@ class WorkerService:
         if not isinstance(outcome, Completed):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
         self.watch.record(seen, fields["name"], self.taken)
-        return Frame({"how": "ran"}, [tape_to_json(tapes[-1]).encode()])
+        text = tape_to_json(tapes[-1])
+        try:
+            check_bounds(text)
+        except TapeFormatError as error:
+            return Frame(failure(error, "unsupported"), [])
+        return Frame({"how": "ran"}, [text.encode()])
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     """Return an error as a header: its class, its text, and whether it is a rule of the machine."""
     if isinstance(error, MemoryError):
         how = "memory"
-    text = (
-        str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
-    )
+    is_message = isinstance(error, _MESSAGES)
+    text = str(error) if is_message else ""
     if not text:
         lines = traceback.format_exception(error.with_traceback(without_files(error)))
         text = "".join(lines if how != "memory" else lines[-1:]).strip()

@@ -13,7 +13,7 @@ from difftest.cli.main import main
 from difftest.simulator.dtypes import NAMES, NKI_NAMES
 from difftest.simulator.dtypes import packed as pack
 from difftest.simulator.instructions.mx import unpack
-from difftest.testing.harness.limits import LIMITS
+from difftest.testing.contract.limits import LIMITS
 from difftest.testing.host import progress
 from difftest.testing.host.loading import parse_shape
 from difftest.tools.course.assignment import CorrectnessTest

@@ -47,7 +47,7 @@ def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
     assert summary_lines(tally, ["embedded"], []) == [
         "kernel  cases  elements",
         "add        14        18",
-        "twins: all bits agree in all cases of 1 pair",
+        "identical kernels: all bits agree in all cases of 1 pair",
     ]
     tally.agreements["add (nki)", "add (neuronxcc)", "embedded"] = Counts(
         cases=7, exact=6
@@ -99,7 +99,7 @@ def test_a_run_with_a_backend_and_no_kernel_test_says_so():
 
 def test_modules_that_were_left_out_are_counted():
     assert summary_lines(None, [], {"a.py"}) == [
-        "1 module of kernel tests was not collected, for no backend was asked for: run with "
+        "1 module of kernel tests was not collected, because no backend was requested: run with "
         "--simulate (a simulator) or --device (a NeuronCore)"
     ]
     assert summary_lines(None, [], {"a.py", "b.py"})[0].startswith(

@@ -197,17 +197,19 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         update("add", target, added)
         return
     where = written(added)
-    leaves = where is not None and isinstance(target._axes, tuple)
-    part = kept_inside(target._as_tile(), where) if leaves else target
-    fresh = part._fresh()
-    adds = fresh is None or not fresh.all()
+    record = instructions.added_product
     sources = {"stationary": source.stationary, "moving": source.moving}
-    operands = (added,)
-    options = (adds, *source.placement)
     how: dict[str, Any] = {"dst": target, "sources": sources}
-    if leaves:
-        issue(
-            instructions.added_product, operands, options, **how, chosen=where.reshape
-        )
-    else:
-        gate.issue(instructions.added_product, operands, options, **how, where=where)
+    if where is None or not isinstance(target._axes, tuple):
+        options = (_was_begun(target), *source.placement)
+        gate.issue(record, (added,), options, **how, where=where)
+        return
+    part = kept_inside(target._as_tile(), where)
+    options = (_was_begun(part), *source.placement)
+    issue(record, (added,), options, **how, chosen=where.reshape)
+
+
+def _was_begun(target: Tile) -> bool:
+    """Return whether an instruction has written any element of a target."""
+    fresh = target._fresh()
+    return fresh is None or not fresh.all()

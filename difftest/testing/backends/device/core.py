@@ -84,17 +84,16 @@ def find_fault(text: str) -> Fault | None:
     """
     found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
     names = re.findall(r"\bNRT_[A-Z_]+\b", text)
-    named = [code for code in found if code in names and code in FAULTS]
+    named = [code for code in found if code in names]
     compiler = [
         code for code in found if code.startswith("NCC_") or code in _OF_COMPILER
     ]
-    if named:
-        return FAULTS[named[0]]
-    if compiler:
-        return FAULTS.get(
-            compiler[0], Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE)
-        )
-    return next((FAULTS[code] for code in found if code in FAULTS), None)
+    for code in (*named, *compiler, *found):
+        if code in FAULTS:
+            return FAULTS[code]
+        if code in compiler:
+            return Fault(code, None, Blame.KERNEL, _NCC_PAGE)
+    return None
 
 
 TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"
@@ -233,10 +232,11 @@ class DeviceError(Exception):
         # A failed assertion is the kernel's contract, even if the log has a code.
         if self.fault is None and not isinstance(cause, AssertionError):
             self.fault = find_fault(log)
-        hint = f"\nhint: {self.fault}" if self.fault else ""
-        super().__init__(
-            text + hint + (f"\nlog:\n{textwrap.indent(log, '  ')}" if log else "")
-        )
+        if self.fault is not None:
+            text += f"\nhint: {self.fault}"
+        if log:
+            text += f"\nlog:\n{textwrap.indent(log, '  ')}"
+        super().__init__(text)
 
 
 class InfrastructureError(Exception):
@@ -304,12 +304,9 @@ class NeuronCore:
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
         """Return the environment of a process on this core; variables that are set stay."""
-        usual = (
-            {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
-        )
-        variables = {
-            name: os.environ.get(name) or value for name, value in usual.items()
-        }
+        variables = {EXEC_TIMEOUT: os.environ.get(EXEC_TIMEOUT) or "60"}
+        if lnc is not None:
+            variables[LNC] = os.environ.get(LNC) or str(lnc)
         return {VISIBLE_CORES: str(self.index), **variables}
 
     def stop(self) -> None:
@@ -327,7 +324,7 @@ class NeuronCore:
             self._lease = None
 
 
-WAYS = {CLASSIC: "nki.baremetal", NEWER: "nki.jit with NumPy arrays"}
+APIS = {CLASSIC: "nki.baremetal", NEWER: "nki.jit with NumPy arrays"}
 """The API of each generation for kernels on NumPy arrays: ``neuronxcc.nki.baremetal`` of a kernel
 with its grid (tag v2.26.0), and a call of a ``nki.jit`` kernel (tag v2.32.0; from SDK 2.29)."""
 
@@ -338,8 +335,8 @@ class Device:
     name = NAME
 
     def __init__(self, detection: SdkProbe, core: NeuronCore, node: str) -> None:
-        way = WAYS[detection.dialect]
-        self.description = f"{node} through {way} ({detection.state})"
+        api = APIS[detection.dialect]
+        self.description = f"{node} through {api} ({detection.state})"
         self.detection = detection
         self.core = core
         self._complaint: str | None = None
@@ -364,35 +361,37 @@ class Device:
 
     def _run(self, call: KernelCall) -> Outcome:
         arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
-        compiled_for = (
-            call.kernel,
-            call.grid,
-            repr(sorted(call.parameters.items())),
-            arrays,
-        )
+        parameters = repr(sorted(call.parameters.items()))
+        # One compilation, and one process, for each of these.
+        key = (self, call.kernel, call.grid, parameters, arrays)
         # The newer runtime needs the number in ``kernel[lnc]``, 1 without brackets.
         lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
-        key = (self, *compiled_for)
         arguments = (call.inputs, call.outputs, call.parameters)
         before = tuple(array.copy() for array in call.written)
         try:
-            written, told = self.core.run(key, self._job(call), *arguments, lnc=lnc)
+            written, answers = self.core.run(key, self._job(call), *arguments, lnc=lnc)
         except DeviceError as error:
-            # An error of the runtime is a crash, most others are refusals.
-            broke = isinstance(error.cause, (*SLIPS, WorkerEndedError))
-            at_run_time = error.fault is not None and error.fault.number is not None
-            told = (
-                error
-                if error.fault or self.core.log or error.cause is None
-                else error.cause
-            )
-            return Crashed(told) if broke or at_run_time else Rejected(told)
+            return self._refused(error)
         for ours, theirs in zip(call.written, written, strict=True):
             ours[...] = theirs
         returned = [
-            call.written[array] if isinstance(array, int) else array for array in told
+            call.written[answer] if isinstance(answer, int) else answer
+            for answer in answers
         ]
         return completed_run(call, returned, before)
+
+    def _refused(self, error: DeviceError) -> Outcome:
+        """Return the outcome of a kernel that failed.
+
+        An error of the runtime is a crash, most others are rejections.
+        """
+        is_explained = error.fault is not None or self.core.log
+        reported: BaseException = error
+        if error.cause is not None and not is_explained:
+            reported = error.cause
+        is_slip = isinstance(error.cause, (*SLIPS, WorkerEndedError))
+        at_run_time = error.fault is not None and error.fault.number is not None
+        return Crashed(reported) if is_slip or at_run_time else Rejected(reported)
 
     def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Any, ...], ...]]:
         """Return the job of the core's process for one kernel, which compiles at its first call.
@@ -408,9 +407,8 @@ class Device:
             own = call._replace(inputs=inputs, outputs=outputs, parameters=parameters)
             args, kwargs = own.arguments()
             returned = as_outputs(ready()(*args, **kwargs))
-            return own.written, tuple(
-                number_among(own.written, array) for array in returned
-            )
+            answers = tuple(number_among(own.written, array) for array in returned)
+            return own.written, answers
 
         return job
 
@@ -419,16 +417,17 @@ class Device:
         sdk: Any = self.detection.module
         if self.detection.dialect == CLASSIC:
             return sdk.baremetal(with_grid(call))
-        is_plain = isinstance(call.kernel, FunctionType)
-        return with_grid(
-            call._replace(kernel=sdk.jit(call.kernel)) if is_plain else call
-        )
+        if isinstance(call.kernel, FunctionType):
+            call = call._replace(kernel=sdk.jit(call.kernel))
+        return with_grid(call)
 
 
 def number_among(targets: Sequence[Array], array: Array) -> int | Array:
     """Return an array's number among the targets; the array itself if it is not a target."""
-    same = (number for number, target in enumerate(targets) if is_same(array, target))
-    return next(same, array)
+    for number, target in enumerate(targets):
+        if is_same(array, target):
+            return number
+    return array
 
 
 class Devices(ByDialect[Device]):
@@ -491,20 +490,20 @@ def device_backend(sdk: Sdk | None = None) -> Devices:
         keep_neffs()
     sdk = sdk or detect_sdk()
     lacks = missing_support(sdk)
-    missing = [] if nodes else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
-    missing += lacks.values() if all(lacks.values()) else []
-    if missing:
+    found = list(lacks.values()) if all(lacks.values()) else []
+    if not nodes:
+        found.insert(0, f"no Neuron device: {DEVICE_NODES} shows no neuron0")
+    if found:
         raise BackendMissingError(
             "a Neuron device cannot be used here.\n"
-            + "".join(f"  found:  {lack}\n" for lack in missing)
+            + "".join(f"  found:  {lack}\n" for lack in found)
             + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
             f"          ({SETUP_GUIDE}),\n"
             "          of 2.29 or later for kernels of nki;\n"
             "          without one, --simulate runs the same tests on a simulator"
         )
-    ways = [
-        generation
-        for generation in (sdk.classic, sdk.newer)
-        if not lacks[generation.dialect]
-    ]
-    return Devices({way.dialect: Device(way, core, nodes[0]) for way in ways}, lacks)
+    devices = {}
+    for generation in sdk:
+        if not lacks[generation.dialect]:
+            devices[generation.dialect] = Device(generation, core, nodes[0])
+    return Devices(devices, lacks)

@@ -96,12 +96,12 @@ def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
     (told,) = kept
     held = frozenset({told.trace.events[-1].location})
     orders = informative_orders(told.trace, held)
-    lates = [
+    latest_writes = [
         ExecutionOrder(held=held),
         ExecutionOrder(held=held, reversed=True),
         ExecutionOrder(held=held, serial=True),
     ]
-    assert orders == [*lates, REVERSED, SHUFFLED]
+    assert orders == [*latest_writes, REVERSED, SHUFFLED]
     outputs = {order: told.again(order)[0] for order in orders}
     assert [np.array_equal(outputs[order], a) for order in orders] == [False] * 3 + [
         True

@@ -53,9 +53,12 @@ def test_the_embedded_modules_are_not_the_sdk(site):
         sdk = detect_sdk()
     assert sdk.classic.module is sdk.newer.module is None
     assert (
-        sdk.classic.state == "the embedded modules stand for neuronxcc in this process"
+        sdk.classic.state
+        == "the embedded modules are installed as neuronxcc in this process"
     )
-    assert sdk.newer.state == "the embedded modules stand for nki in this process"
+    assert (
+        sdk.newer.state == "the embedded modules are installed as nki in this process"
+    )
 
 
 def test_an_sdk_is_found_with_its_version(site):

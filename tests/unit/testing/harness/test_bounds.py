@@ -3,10 +3,10 @@ import re
 import numpy as np
 import pytest
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones, Random
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.differential import evaluate_reference
-from difftest.testing.harness.recipes import Fill, Ones, Random
-from difftest.testing.harness.spec_arguments import SpecError
 from tests.every import every
 from tests.unit.standin import add_spec
 

@@ -126,7 +126,7 @@ def generated(n):
 
 def test_a_generator_that_goes_on_is_the_same_call(watch):
     found = said(generated, coverage_of(watch, lambda n: list(generated(n)), 2))
-    assert found == [(1, "never a third turn"), (3, "never true")]
+    assert found == [(1, "never a third iteration"), (3, "never true")]
     assert said(generated, coverage_of(watch, lambda n: list(generated(n)), 5)) == [
         (3, "never false")
     ]
@@ -142,15 +142,15 @@ def test_turns_of_loops(watch):
 
 def test_each_entry_of_a_loop_counts_its_turns_anew(watch):
     assert said(loops, coverage_of(watch, loops, 1)) == [
-        (1, "never a second turn"),
-        (2, "never a second turn"),
-        (6, "never a second turn"),
+        (1, "never a second iteration"),
+        (2, "never a second iteration"),
+        (6, "never a second iteration"),
     ]
-    assert said(loops, coverage_of(watch, loops, 5)) == [(2, "never a third turn")]
+    assert said(loops, coverage_of(watch, loops, 5)) == [(2, "never a third iteration")]
 
 
 def test_calls_of_a_function_within_itself_are_told_apart(watch):
-    assert (1, "never a third turn") in said(
+    assert (1, "never a third iteration") in said(
         recursive, coverage_of(watch, recursive, 2)
     )
     assert all(
@@ -161,7 +161,7 @@ def test_calls_of_a_function_within_itself_are_told_apart(watch):
 def test_functions_that_are_called_count(watch):
     found = uncovered_branches(coverage_of(watch, recursive, 2))
     assert [(one.source, one.what, one.kernels) for one in found][-1:] == [
-        ("for each in range(n):", "never a third turn", ("recursive",))
+        ("for each in range(n):", "never a third iteration", ("recursive",))
     ]
     assert ("while deep > 2:", "it never ran") in [
         (one.source, one.what) for one in found
@@ -171,7 +171,7 @@ def test_functions_that_are_called_count(watch):
 def test_threads_of_a_call_count(watch):
     assert [
         one.what for one in uncovered_branches(coverage_of(watch, of_threads, 4))
-    ] == ["never a third turn"]
+    ] == ["never a third iteration"]
     assert uncovered_branches(coverage_of(watch, of_threads, 5)) == []
 
 

@@ -7,12 +7,12 @@ from difftest.simulator import TRN2, launch
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.base import Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Random
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.differential import OPEN, ReferenceResult, compare_exact
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Fill, Random
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch
 from tests.every import every
 

@@ -11,13 +11,13 @@ from difftest.testing.backends.embedded import (
     PlainSimulator,
     run_embedded,
 )
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Integers, Ones, Random
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness import differential
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
-from difftest.testing.harness.recipes import Fill, Integers, Ones, Random
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Inconclusive, Match
 from tests.unit.standin import PlainBackend
 

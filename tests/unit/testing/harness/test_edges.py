@@ -5,12 +5,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from difftest.testing.contract.spec import Input, Rejection
+from difftest.testing.drawing.explicit import NoDataError, minimal_case
+from difftest.testing.drawing.strategies import multiples, sizes
 from difftest.testing.harness.edges import check_edges, edge_cases, has_edges
-from difftest.testing.harness.explicit import NoDataError, minimal_case
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, Rejection
-from difftest.testing.harness.strategies import multiples, sizes
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Random, Zeros
 from difftest.testing.harness.compare import around, compare, tolerated
 from difftest.testing.harness.explanation import (
     CaseHistory,
@@ -14,7 +15,6 @@ from difftest.testing.harness.explanation import (
     one_dtype,
 )
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Random, Zeros
 from tests.every import every
 from tests.unit.standin import add_spec
 

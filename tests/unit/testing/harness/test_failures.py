@@ -1,10 +1,12 @@
 import shlex
 
 from difftest.testing.backends.base import Completed, Crashed, Rejected
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Zeros
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness.compare import compare
 from difftest.testing.harness.differential import evaluate_reference
-from difftest.testing.harness.explicit import case_from_json
 from difftest.testing.harness.failures import (
     DifferentialFailure,
     Reproduction,
@@ -13,8 +15,6 @@ from difftest.testing.harness.failures import (
     quote_command,
     rejection_text,
 )
-from difftest.testing.harness.recipes import Fill, Zeros
-from difftest.testing.harness.spec import KernelSpec, Rejection
 from difftest.testing.harness.verdict import (
     BothRejected,
     Inconclusive,

@@ -9,12 +9,12 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.machine import TRN2
 from difftest.testing.backends.base import Completed, Rejected
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.drawing.strategies import multiples, sizes
 from difftest.testing.harness import edges
 from difftest.testing.harness.edges import check_edges, filling_cases, run_recorded
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.strategies import multiples, sizes
 
 with embedded():
     import neuronxcc.nki as nki
@@ -237,7 +237,7 @@ def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
     assert (
-        "is beyond what is drawn: its reference refuses it: at most 64 columns"
+        "is beyond what is drawn: its reference rejects it: at most 64 columns"
         in str(reason)
     )
     with pytest.raises(NotRejectedError):

@@ -7,18 +7,18 @@ import pytest
 
 from difftest.simulator import Trace
 from difftest.testing.backends.base import Completed, Crashed, Rejected, Unsupported
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones, Zeros
+from difftest.testing.contract.spec import Rejection
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.bound_case import BoundCase
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.explanation import KEPT
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
     NotRejectedError,
 )
-from difftest.testing.harness.recipes import Fill, Ones, Zeros
 from difftest.testing.harness.runner import Runner, make_call, verdict_on
-from difftest.testing.harness.spec import Rejection
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import (
     BothRejected,

@@ -2,6 +2,10 @@ import numpy as np
 import pytest
 
 from difftest.testing.backends.base import DialectError
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Iota, Ones
+from difftest.testing.contract.spec import Rejection
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness import decorator
 from difftest.testing.harness.bound_case import (
     BoundCase,
@@ -9,12 +13,8 @@ from difftest.testing.harness.bound_case import (
     runnable,
     specs_by_kernel,
 )
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.failures import DifferentialFailure, NotRejectedError
-from difftest.testing.harness.recipes import Iota, Ones
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Rejection
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.tally import Counts
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec

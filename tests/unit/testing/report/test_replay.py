@@ -103,7 +103,7 @@ def test_the_exact_run_stops_where_digits_are_lost():
     assert [one.judge for one in again.stops] == ["the exact run", "the reference"]
     assert again.event.opcode == "tensor_scalar"
     assert again.event.number == 1
-    assert "held lies farther from its exact values than rounding explains" in text
+    assert "held is farther from its exact values than rounding explains" in text
     assert "  >   16 " in text
     assert "the reference disagrees too at instruction 2" in text
 
@@ -133,7 +133,7 @@ def test_a_detector_stops_at_its_evidence():
     assert {one.judge for one in again.stops} == {"a detector"}
     assert "agrees with its reference here, and can be wrong on a device" in text
     assert " .../scaled.py:8: " in text  # the folder is gone when one reads it
-    assert again.stops[0].said.startswith("affine-rewritten: ")
+    assert again.stops[0].text.startswith("affine-rewritten: ")
     assert again.event.location.line == 8
 
 
@@ -166,7 +166,7 @@ def test_a_warning_tells_what_a_wrong_output_came_from():
 def test_what_is_raised_stops_there(old, new, judge, line):
     again, text = said(saved(old, new))
     (stop,) = again.stops
-    assert stop.said == judge
+    assert stop.text == judge
     assert stop.location.line == line
     assert f"  > {line:>4} " in text
 
@@ -328,5 +328,5 @@ def test_an_argument_that_is_updated_has_its_data_in_each_run_of_a_replay(wrong)
         assert text == "the case agrees with its reference here"
         return
     (stop,) = again.stops
-    assert stop.said.startswith("total at [0, 0]: got ")
+    assert stop.text.startswith("total at [0, 0]: got ")
     assert again.event.location.text.startswith("nisa.dma_copy(dst=total")

@@ -15,9 +15,9 @@ import pytest
 from difftest.testing.backends.codes import CODES
 from difftest.tools.lint.check import rules
 
-PAGE = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
+PAGE = Path(__file__).parents[4] / "docs/contributing/lint-aws-tables.md"
 ROWS = {
-    "What the current dialect does not have any more": (
+    "Removed from the current dialect": (
         *(
             "import neuronxcc.nki",
             "nl.load",

@@ -143,7 +143,7 @@ def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -
 
 
 def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
-    page = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
+    page = Path(__file__).parents[4] / "docs/contributing/lint-aws-tables.md"
     named = set(re.findall(r"NK[A-Z]\d{3}", page.read_text(encoding="utf-8")))
     assert len(named) > 10
     assert named <= set(rules())

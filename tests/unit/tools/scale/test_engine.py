@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from difftest.support.pool import LostTask
-from difftest.testing.harness.limits import LIMITS
+from difftest.testing.contract.limits import LIMITS
 from difftest.tools.scale import engine
 from difftest.tools.scale.engine import (
     SweepSetup,

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.testing.harness.reference_properties import ReferenceProperties
+from difftest.testing.drawing.reference_properties import ReferenceProperties
 from difftest.tools.scale.axes import Axes, parse_axes, spec_at
 from difftest.tools.scale.engine import PointJudge, SweepSetup, cases_of, judge_locally
 from difftest.tools.scale.store import read_rows, write_rows

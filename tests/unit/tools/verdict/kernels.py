@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from difftest import sizes
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.tools.verdict.candidate import Candidate, check_language, load_candidate
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement

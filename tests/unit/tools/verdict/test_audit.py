@@ -10,7 +10,7 @@ from difftest import sizes
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.tools.verdict import command as audits
 from difftest.tools.verdict.command import Audit, audit_spec, verdict
 from tests.every import every

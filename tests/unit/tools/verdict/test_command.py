@@ -198,7 +198,7 @@ def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
     "kernel, test, said",
     [
         ("right:add", "test_right.py::test_add", "FILE.py:KERNEL"),
-        ("left.py:add", "test_right.py::test_add", "no file at left.py"),
+        ("left.py:add", "test_right.py::test_add", "no regular file at left.py"),
         ("right.py:sub", "test_right.py::test_add", "has no function sub; it has add"),
         ("right.py:load", "test_right.py::test_add", "for the kernel load(x)"),
         ("right.py:add", "test_right.py::test_sub", "no kernel test 'test_sub'"),
@@ -219,3 +219,20 @@ def test_a_test_that_needs_code_of_the_kernels_file_is_told(here, nursery):
         file.write("\n\nfrom right import TABLE\n")
     with pytest.raises(click.ClickException, match="TABLE"):
         judge_candidate(kernel, test, FEW, nursery)
+
+
+def test_a_whole_verdict_has_a_limit(tmp_path, monkeypatch):
+    """A reference that never ends is in the judge's process, where no worker's limit helps."""
+    text = TEST.format(module="candidate_that_waits").replace(
+        "return a", "wait(); return a"
+    )
+    wait = "def wait():\n    while True:\n        pass\n"
+    (tmp_path / "candidate_that_waits.py").write_text(RIGHT)
+    (tmp_path / "test_that_waits.py").write_text(text + wait)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("difftest.tools.verdict.candidate.PATIENCE", 0.025)
+    judgement = judge_candidate(
+        "candidate_that_waits.py:add", "test_that_waits.py::test_add"
+    )
+    assert judgement.outcome is Outcome.TIMEOUT
+    assert judgement.reason.startswith("the whole verdict took more than 1.5 seconds")

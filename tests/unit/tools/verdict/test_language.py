@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from difftest.tools.verdict.candidate import check_language, load_candidate
 from difftest.tools.verdict.language import MODULES, Language, OutsideLanguage
 from difftest.tools.verdict.outcome import Outcome
 from tests.every import every
@@ -65,7 +66,9 @@ def test_what_it_imports_is_held_to_the_same(tmp_path, name, text):
 def test_a_kernels_file_has_no_name_of_a_module_of_python(tmp_path):
     file = tmp_path / "random.py"  # the worker would be without its own
     file.write_text(RIGHT)
-    with pytest.raises(OutsideLanguage, match="random is a module of others, too"):
+    with pytest.raises(
+        OutsideLanguage, match="random is also the name of an installed module"
+    ):
         Language(file)
 
 
@@ -169,3 +172,21 @@ def test_a_module_that_is_opened_is_written_down(worker, tmp_path):
     assert judged(worker, tmp_path, text, 2).outcome is Outcome.OUTSIDE_LANGUAGE
     judgement = judged(worker, tmp_path, text, 2, allow=("time",))
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
+
+
+@every("encoding", ["rot13", "utf-7", "unicode_escape", "utf-16", "cp1252", "unheard"])
+def test_only_plain_encodings_are_read(tmp_path, encoding):
+    file = tmp_path / "candidate.py"
+    file.write_bytes(f"# coding: {encoding}\n{RIGHT}".encode())
+    with pytest.raises(OutsideLanguage, match=r"candidate\.py:1: it cannot be read"):
+        Language(file)
+
+
+@every("encoding", ["latin-1", "ascii", "utf-8", "utf-8-sig"])
+def test_a_candidate_runs_in_a_plain_encoding(worker, tmp_path, encoding):
+    letter = "x" if encoding == "ascii" else "é"
+    text = f"# coding: {encoding.removesuffix('-sig')}\nassert len('{letter}') == 1\r\n"
+    file = tmp_path / "candidate.py"
+    file.write_bytes((text + RIGHT).encode(encoding))
+    described = load_candidate(worker, check_language(file, "t.py::t", ()), "add")
+    assert [row[0] for row in described["signature"]] == ["a", "b"]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from _pytest.pytester import LineMatcher
 
 from difftest.tools.verdict.formats import verdict_text
 from difftest.tools.verdict.judgement import Judgement
@@ -49,7 +48,7 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
     assert list(breaches(document, SCHEMA)) == []
     assert f"add: {outcome.value.replace('_', ' ')} (stage:" in verdict_text(document)
     if text is WRONG:
-        LineMatcher(verdict_text(document).splitlines()).fnmatch_lines(
+        pytest.LineMatcher(verdict_text(document).splitlines()).fnmatch_lines(
             WHOLE, consecutive=True
         )
     assert 0 <= document["reward"]["total"] <= 1

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from difftest.analysis.finding import Finding, Severity
 from difftest.testing.backends.base import Completed, Crashed
 from difftest.testing.backends.device.selftest import ALL_ZERO, STALE
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Ones, Random, Zeros
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.device_runner import DeviceRunner, Difference
 from difftest.testing.harness.failures import DifferentialFailure, HazardFailure
-from difftest.testing.harness.recipes import Ones, Random, Zeros
-from difftest.testing.harness.strategies import cases
 from difftest.testing.harness.verdict import Inconclusive, Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec

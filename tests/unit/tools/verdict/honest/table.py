@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from difftest import sizes
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from tests.unit.tools.verdict.kernels import HEAD
 
 CLASSIC = """
