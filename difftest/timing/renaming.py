@@ -210,10 +210,14 @@ class RepeatedWork:
         self._trace = trace
         self._machine = machine
         self._cores = cores_of(trace)
+        loads = compiler.repeated_loads
         turns = compiler.repeated_transposes
-        if turns is RepeatRule.OLDER:
-            turns = RepeatRule.INVARIANT if machine.nc_version < 3 else RepeatRule.KEPT
-        self._rules = {Engine.DMA: compiler.repeated_loads, Engine.TENSOR: turns}
+        if loads is RepeatRule.OPTIMIZED:
+            loads = RepeatRule.REMOVED if trace.middle_end else RepeatRule.KEPT
+        if turns is RepeatRule.OPTIMIZED:
+            whole = trace.middle_end or machine.nc_version < 3
+            turns = RepeatRule.INVARIANT if whole else RepeatRule.KEPT
+        self._rules = {Engine.DMA: loads, Engine.TENSOR: turns}
         self._copies = compiler.repeated_copies
         if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
             self._rooms: dict[int, int] = {}

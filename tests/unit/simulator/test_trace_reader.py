@@ -1,4 +1,4 @@
-"""What is no trace gets one error, which says where and what is accepted."""
+"""Text other than a trace gives one error with the place and the accepted form."""
 
 import json
 from pathlib import Path
@@ -346,12 +346,19 @@ def test_a_file_of_the_version_before_is_read():
     again = json.loads(trace_to_json(trace))
     older = json.loads(OLDER.read_text())
     assert again.pop("version") == 6
+    assert again.pop("middle_end") is False
     assert older.pop("version") == 5
     assert again == older
 
 
+@every("dialect", ["nki", "classic"])
+def test_the_middle_end_of_an_older_trace_is_that_of_its_dialect(dialect):
+    document = json.loads(OLDER.read_text()) | {"dialect": dialect}
+    assert trace_from_json(json.dumps(document)).middle_end is (dialect == "classic")
+
+
 def test_a_trace_says_which_outputs_were_returned():
-    document = json.loads(OLDER.read_text()) | {"version": 6}
+    document = json.loads(OLDER.read_text()) | {"version": 6, "middle_end": False}
     document["allocations"][1]["output"] = {"returned": False}
     trace = trace_from_json(json.dumps(document))
     assert [one.output.returned for one in trace.allocations if one.output] == [
