@@ -450,25 +450,27 @@ def _lowest_first(
         life.first <= other.first for life, other in itertools.pairwise(lives)
     )
     for live in lives:
-        places = [
-            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
-            for area in live.allocation.areas
-        ]
-        if not places:
-            starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
-            low, start = min(
-                (_lowest(shelves, live, start, bank), start) for start in starts
-            )
-            places = [PlacedRange(live, low, low + live.size, start)]
-        for spot in places:
+        for spot in _places_of(shelves, live, bank):
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
-                if (
-                    forgets
-                ):  # ranges that ended before this one begins do not conflict any more
+                if forgets:
+                    # ranges that ended before this one begins do not conflict any more
                     shelf[:] = [row for row in shelf if row[3] >= live.first]
                 insort(shelf, entry)
             yield spot
+
+
+def _places_of(shelves: list[_Shelf], live: LiveRange, bank: int) -> list[PlacedRange]:
+    """Return the places of a tensor: its own, or the lowest one that is free."""
+    quadrants = len(shelves)
+    if live.allocation.areas:
+        return [
+            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
+            for area in live.allocation.areas
+        ]
+    starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
+    low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
+    return [PlacedRange(live, low, low + live.size, start)]
 
 
 def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import mul
@@ -32,6 +32,13 @@ MOST = 2**26
 """The most elements of a tensor whose indexed and masked accesses are mapped."""
 
 
+def _size(tensors: Sequence[Allocation], begins: Mapping[int, int]) -> int:
+    """Return the bytes from the lowest address of tensors to the end of the last one."""
+    sizes = {base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors}
+    ends = [begin + sizes[number] for number, begin in begins.items()]
+    return int(max(ends))
+
+
 class ElementMap:
     """The cells of one tensor for the regions of some accesses.
 
@@ -47,10 +54,7 @@ class ElementMap:
         regions = list(regions)
         self._edges: list[list[int]] | None = None
         self._begins = _begins(tensors)
-        sizes = {
-            base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors
-        }
-        size = max(begin + sizes[number] for number, begin in self._begins.items())
+        size = _size(tensors, self._begins)
         self._unit = tensors[0].dtype.itemsize
         """Bytes of a cell outside box mode."""
         self._has_places = size <= MOST * self._unit and any(
@@ -256,10 +260,7 @@ def _sides(
             continue
         if stride not in steps:
             return None
-        # Axes of size 1 have the stride of the previous axis; the last axis counts.
-        axis = len(steps) - 1 - steps[::-1].index(stride)
-        while axis > 0 and whole[axis] == 1:
-            axis -= 1
+        axis = _axis_of(stride, whole)
         while axis > 0 and size > whole[axis] and size % whole[axis] == 0:
             if sizes[axis] > 1:
                 return None
@@ -270,6 +271,18 @@ def _sides(
             return None
         sizes[axis] = size
     return tuple(sizes)
+
+
+def _axis_of(stride: int, whole: tuple[int, ...]) -> int:
+    """Return the axis of the tensor that a stride walks.
+
+    Axes of size 1 have the stride of the previous axis; the last axis counts.
+    """
+    steps = _steps(whole)
+    axis = len(steps) - 1 - steps[::-1].index(stride)
+    while axis > 0 and whole[axis] == 1:
+        axis -= 1
+    return axis
 
 
 @lru_cache(maxsize=4096)
