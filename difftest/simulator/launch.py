@@ -517,8 +517,12 @@ def _bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        got = "arguments that do not fit it"
-        raise not_taken(function.__name__, f"{signature}", got, f"{error}") from None
+        raise not_taken(
+            function.__name__,
+            f"{signature}",
+            "arguments that do not fit it",
+            f"{error}",
+        ) from None
     bound.apply_defaults()
     return bound
 

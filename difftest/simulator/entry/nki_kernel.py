@@ -57,10 +57,14 @@ class NkiKernel(NkiLaunchable):
     def __getitem__(self, key: Any) -> NkiKernel:
         grid = as_integers(key, "a launch grid with")
         if len(grid) != 1 or not 1 <= grid[0] <= MOST_CORES:
-            remedy = "write a loop over larger grids inside the kernel"
             got = f"the grid [{', '.join(map(str, grid))}]"
-            takes = "the cores of one logical NeuronCore, 1 or 2"
-            raise not_taken("kernel[n]", takes, got, got, remedy=remedy)
+            raise not_taken(
+                "kernel[n]",
+                "the cores of one logical NeuronCore, 1 or 2",
+                got,
+                got,
+                remedy="write a loop over larger grids inside the kernel",
+            )
         return self.on(grid)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:

@@ -146,9 +146,12 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
             )
         arguments = _by_name(name, signature, args, kwargs)
         if arguments is None:
-            got = "arguments that do not fit it"
             raise not_taken(
-                name, f"{signature}", got, f"{error}", error=SignatureError
+                name,
+                f"{signature}",
+                "arguments that do not fit it",
+                f"{error}",
+                error=SignatureError,
             ) from None
         return arguments
 

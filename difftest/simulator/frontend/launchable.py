@@ -270,9 +270,10 @@ class GridDim(int):
     def __new__(cls, *parts: tuple[int, bool]) -> GridDim:
         size = math.prod(size for size, _ in parts)
         if size < 1:
-            happened = f"a grid has a dimension of {size}"
             raise KernelError(
-                "a grid dimension is positive", happened=happened, received=f"{size}"
+                "a grid dimension is positive",
+                happened=f"a grid has a dimension of {size}",
+                received=f"{size}",
             )
         dim = super().__new__(cls, size)
         dim.parts = parts
@@ -307,8 +308,9 @@ def grid_dim(dim: Any) -> GridDim:
     try:
         size = dim.__index__()
     except (AttributeError, TypeError):
-        takes = "dimensions that are integers, nl.nc or nl.spmd_dim"
-        raise wrong_kind(dim, takes, "a launch grid") from None
+        raise wrong_kind(
+            dim, "dimensions that are integers, nl.nc or nl.spmd_dim", "a launch grid"
+        ) from None
     return GridDim((int(size), False))
 
 

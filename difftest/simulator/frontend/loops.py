@@ -174,9 +174,13 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
     except _CallsSomethingError:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
-    rule = "reduces into the tile on the left of its assignment"
-    did = "is not assigned to one"
-    raise call_error(where, rule, did, received, remedy=remedy)
+    raise call_error(
+        where,
+        "reduces into the tile on the left of its assignment",
+        "is not assigned to one",
+        received,
+        remedy=remedy,
+    )
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
@@ -349,13 +353,16 @@ class LoopRange:
         where = f"nl.{kind._value_}_range"
         numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
         if not fits or numbers[2:] == [0]:
-            takes = "integers: ([start,] stop[, step])"
-            got = "a step of 0, or what is not an integer"
             received = (
                 ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
             )
-            remedy = "use // instead of / for a trip count"
-            raise not_taken(where, takes, got, received, remedy=remedy)
+            raise not_taken(
+                where,
+                "integers: ([start,] stop[, step])",
+                "a step of 0, or what is not an integer",
+                received,
+                remedy="use // instead of / for a trip count",
+            )
         self.kind = kind
         self.numbers = range(*numbers)
 

@@ -326,10 +326,12 @@ def one_element(call: CheckedCall, role: str) -> None:
     """Require one element in the tensor at a role."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
-        rule = f"takes {role} of one element"
-        did = f"got {role} of {tile.size} elements"
         raise call.refused(
-            rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]"
+            f"takes {role} of one element",
+            f"got {role} of {tile.size} elements",
+            repr(tile),
+            error=ShapeError,
+            limit="[1] or [1, 1]",
         )
 
 
@@ -436,10 +438,10 @@ def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
         for bound in (low, high)
     )
     if not np.all(bottom < top):
-        rule = "takes a min below its max"
-        did = f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}"
         raise call.refused(
-            rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}"
+            "takes a min below its max",
+            f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}",
+            f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}",
         )
     share = current().numbers().random(shape, dtype=np.float32)
     between: Array = bottom + share * (top - bottom)

@@ -93,14 +93,20 @@ def _float8(call: CheckedCall) -> None:
         return
     shown = f"stationary {dtype_name(dtypes[0])}, moving {dtype_name(dtypes[1])}"
     if call.machine.nc_version < 4:
-        rule = "takes float8_e4m3fn on NeuronCore-v4 and later"
-        did = f"got float8_e4m3fn on {call.machine.name}"
-        remedy = "use float8_e4m3, whose largest value is 240"
-        raise call.refused(rule, did, shown, error=DtypeError, remedy=remedy)
+        raise call.refused(
+            "takes float8_e4m3fn on NeuronCore-v4 and later",
+            f"got float8_e4m3fn on {call.machine.name}",
+            shown,
+            error=DtypeError,
+            remedy="use float8_e4m3, whose largest value is 240",
+        )
     if FLOAT8_E4M3 in dtypes:
-        rule = "does not mix float8_e4m3 with float8_e4m3fn"
-        did = "got float8_e4m3 with float8_e4m3fn"
-        raise call.refused(rule, did, shown, error=DtypeError)
+        raise call.refused(
+            "does not mix float8_e4m3 with float8_e4m3fn",
+            "got float8_e4m3 with float8_e4m3fn",
+            shown,
+            error=DtypeError,
+        )
 
 
 def _double_row(call: CheckedCall) -> None:
@@ -357,9 +363,12 @@ def accumulation_mode(core: Core, issued: InstructionUse) -> None:
         if adds and core.trace.dialect == "nki":
             _check_start(core, dst)
     else:
-        rule = "takes accumulate as True, False or None"
-        did = f"got accumulate={accumulate!r:.40}"
-        raise call_error("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
+        raise call_error(
+            "nc_matmul",
+            "takes accumulate as True, False or None",
+            f"got accumulate={accumulate!r:.40}",
+            f"accumulate={accumulate!r:.60}",
+        )
     issued.options = (adds, *issued.options[1:])
 
 

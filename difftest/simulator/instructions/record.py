@@ -261,11 +261,11 @@ def choose_engine(
     if wanted is Engine.UNKNOWN:
         return engines[0]
     if wanted not in engines:
-        rule = "runs on the engines that implement it"
-        did = f"was to run on the engine {wanted.value}"
-        received = f"engine={wanted.value}"
         raise call.refused(
-            rule, did, received, limit=", ".join(engine.value for engine in engines)
+            "runs on the engines that implement it",
+            f"was to run on the engine {wanted.value}",
+            f"engine={wanted.value}",
+            limit=", ".join(engine.value for engine in engines),
         )
     return wanted
 

@@ -115,9 +115,13 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
 def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     """Select ``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
-        takes = "one comparison of index expressions"
-        remedy = "for more of them use nl.where"
-        raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
+        raise wrong_kind(
+            pred,
+            "one comparison of index expressions",
+            "affine_select",
+            "pred",
+            "for more of them use nl.where",
+        )
     on_true_tile = copied_from_psum(
         on_true_tile, "affine_select", "on_true_tile", mask=mask
     )

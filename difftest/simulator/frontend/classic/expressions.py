@@ -291,11 +291,15 @@ def _range(where: str, *args: object) -> range:
         or not (len(numbers) < 3 or numbers[2])
         or not range(*numbers)
     ):
-        takes = "([start,] stop[, step]) with at least one index"
-        got = "a range without an index"
-        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
         received = ", ".join(map(str, numbers)) or "no argument"
-        raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
+        raise not_taken(
+            where,
+            "([start,] stop[, step]) with at least one index",
+            "a range without an index",
+            received,
+            error=ShapeError,
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        )
     return range(*numbers)
 
 

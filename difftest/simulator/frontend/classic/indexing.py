@@ -160,11 +160,13 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
     """Raise if an index tile's partitions would run along a free axis of the access."""
     have = _index_shape(tile)
     if len(have) < len(shape) and have[:1] > (1,):
-        takes = f"indices of {len(shape)} dimensions"
-        got = f"a tile of indices of {len(have)}"
-        remedy = "insert dimensions of size 1 behind its partitions: tile[:, None, :]"
         raise not_taken(
-            "an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy
+            "an access",
+            f"indices of {len(shape)} dimensions",
+            f"a tile of indices of {len(have)}",
+            f"{tile!r}",
+            error=ShapeError,
+            remedy="insert dimensions of size 1 behind its partitions: tile[:, None, :]",
         )
 
 
