@@ -68,7 +68,9 @@ class Finding:
     @property
     def location(self) -> Location | None:
         """Return the first line."""
-        return self.locations[0] if self.locations else None
+        if self.locations:
+            return self.locations[0]
+        return None
 
     def as_mapping(self) -> dict[str, object]:
         """Return all fields in JSON's types."""

@@ -105,11 +105,9 @@ class Placement(NamedTuple):
 
 def limit_of(space: Space, machine: Machine) -> int:
     """Return the usable bytes of a partition: SBUF without its reserved part, or PSUM."""
-    return (
-        machine.psum_partition_bytes
-        if space is Space.PSUM
-        else machine.sbuf_usable_bytes
-    )
+    if space is Space.PSUM:
+        return machine.psum_partition_bytes
+    return machine.sbuf_usable_bytes
 
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
@@ -234,14 +232,16 @@ def _by_block(
 
 def _whole_banks(space: Space, machine: Machine) -> int:
     """Return the bytes of the banks that :meth:`surely_fit` rounds up to; 0 for none."""
-    return machine.psum_bank_bytes if space is Space.PSUM else 0
+    if space is Space.PSUM:
+        return machine.psum_bank_bytes
+    return 0
 
 
 def _own_bank(space: Space, machine: Machine) -> int:
     """Return the bytes of the banks that a tensor may not cross; 0 if it may."""
-    return (
-        machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
-    )
+    if space is Space.PSUM and machine.nc_version < 4:
+        return machine.psum_bank_bytes
+    return 0
 
 
 def _laid_out(

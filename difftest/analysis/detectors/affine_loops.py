@@ -136,7 +136,9 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
         if turn.loop.id != other.loop.id:
             return None
         if turn.number != other.number:
-            return depth if turn.loop.kind is LoopKind.AFFINE else None
+            if turn.loop.kind is LoopKind.AFFINE:
+                return depth
+            return None
     return None
 
 

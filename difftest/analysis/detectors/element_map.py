@@ -81,7 +81,9 @@ class ElementMap:
     def read(self, cells: Cells, region: Region) -> Cells:
         """Return the cells of a region: a view, if the region is whole."""
         places = self._places(region)
-        return self._view(cells, region) if places is None else cells[places]
+        if places is None:
+            return self._view(cells, region)
+        return cells[places]
 
     def write(self, cells: Cells, region: Region, values: Cells | int) -> None:
         """Set the cells of a region."""
@@ -99,7 +101,9 @@ class ElementMap:
         places = region.places.elements
         first = self._first(region)
         if finer == 1:
-            return places + first if first else places
+            if first:
+                return places + first
+            return places
         return np.add.outer(places * finer + first, np.arange(finer)).ravel()
 
     def _first(self, region: Region) -> int:
@@ -288,4 +292,6 @@ def _axis_of(stride: int, whole: tuple[int, ...]) -> int:
 @lru_cache(maxsize=4096)
 def _steps(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the elements between neighbours along each axis."""
-    return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()
+    if shape:
+        return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1]
+    return ()

@@ -308,11 +308,9 @@ class _Block(NamedTuple):
         return Area(first, first + self.tensor.partitions, low, low + size)
 
     def __str__(self) -> str:
-        return (
-            f"block {self.number} of {self.tensor}"
-            if self.tensor.places
-            else str(self.tensor)
-        )
+        if self.tensor.places:
+            return f"block {self.number} of {self.tensor}"
+        return str(self.tensor)
 
 
 _Place = tuple[tuple[int, ...], Space, Area]
@@ -329,19 +327,30 @@ def _blocks(trace: Trace) -> Iterator[Finding]:
     reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for block in itertools.chain.from_iterable(map(_blocks_of, event.reads)):
-            if block not in written:
-                continue
-            place = event.program, block.tensor.space, block.area
-            for at, (other, over) in latest.items():
+            for other, over in _writers_over(block, event, written, latest):
                 pair = block.tensor.id, other.tensor.id
-                if over.number <= written[block].number or pair in reported:
-                    continue
-                if _is_alias(block, other) and _share_place(at, place):
+                if pair not in reported:
                     reported.add(pair)
                     yield _overwritten(block, other, over, event)
         for block in itertools.chain.from_iterable(map(_blocks_of, event.writes)):
             written[block] = event
             latest[event.program, block.tensor.space, block.area] = block, event
+
+
+def _writers_over(
+    block: _Block,
+    reader: Event,
+    written: Mapping[_Block, Event],
+    latest: Mapping[_Place, tuple[_Block, Event]],
+) -> Iterator[tuple[_Block, Event]]:
+    """Yield the blocks that were written over a block after its last write, and the writers."""
+    if block not in written:
+        return
+    place = reader.program, block.tensor.space, block.area
+    for at, (other, over) in latest.items():
+        is_later = over.number > written[block].number
+        if is_later and _is_alias(block, other) and _share_place(at, place):
+            yield other, over
 
 
 def _share_place(place: _Place, other: _Place) -> bool:

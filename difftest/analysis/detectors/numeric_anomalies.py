@@ -174,7 +174,9 @@ def _that_count(infinities: Noted, trace: Trace) -> Noted:
 
 def _ignored_by(sight: Anomaly) -> str:
     """Return the reduction that ignores an infinity."""
-    return "max" if (sight.value or 0) < 0 else "min"
+    if (sight.value or 0) < 0:
+        return "max"
+    return "min"
 
 
 def _reductions_of(tensors: set[int], trace: Trace) -> dict[int, set[str]]:
@@ -325,7 +327,9 @@ def _addressed(search: Event, trace: Trace) -> Event | None:
 
 def _named(event: Event) -> str:
     op = event.attributes.op
-    return f"{event.opcode}({op})" if op else event.opcode
+    if op:
+        return f"{event.opcode}({op})"
+    return event.opcode
 
 
 NARROW = Hazard(
@@ -399,7 +403,9 @@ def _adds(event: Event) -> bool:
     does = event.purpose
     if does is Purpose.COMBINE:
         return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
-    return len(event.reads) > 1 if does is Purpose.SUM else is_accumulating_dma(event)
+    if does is Purpose.SUM:
+        return len(event.reads) > 1
+    return is_accumulating_dma(event)
 
 
 def _part(region: Region) -> Part:

@@ -161,17 +161,15 @@ def _foreign(
     touches: list[OperandAccess], machine: Machine, *, modern: bool
 ) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
-    writers = [touch.event for touch in touches if touch.writes]
-    foreign = {event for event in writers if _is_foreign(event, modern)}
+    writes = [touch for touch in touches if touch.writes]
+    foreign = _foreign_events(writes, modern)
     if not foreign or (modern and machine.nc_version >= 4):
         return
     canvas = ElementMap(
         [touches[0].region.allocation], [touch.region for touch in touches]
     )
     cells = canvas.filled(0)  # position of the last write, from 1, if it is foreign
-    for number, touch in enumerate(touches, 1):
-        if not touch.writes:
-            continue
+    for number, touch in enumerate(writes, 1):
         if touch.event in foreign:
             canvas.write(cells, touch.region, number)
             continue
@@ -179,17 +177,19 @@ def _foreign(
         if wrong.any() and _adds_surely(touch):
             place = canvas.read(cells, touch.region)[first_true(wrong)]
             element = canvas.element(touch.region, wrong)
-            other = touches[int(place) - 1].event
+            other = writes[int(place) - 1].event
             yield _added_to_foreign(touch, element, other, modern=modern)
         canvas.write(cells, touch.region, 0)
 
 
-def _is_foreign(event: Event, modern: bool) -> bool:
-    """Return whether no matmul may add to an event's results.
+def _foreign_events(writes: list[OperandAccess], modern: bool) -> set[Event]:
+    """Return the events to whose results no matmul may add.
 
     The classic compiler supports tiles that are cleared and added to.
     """
-    return event.purpose is not Purpose.PRODUCT and (modern or not event.clears)
+    events = {touch.event for touch in writes}
+    others = [event for event in events if event.purpose is not Purpose.PRODUCT]
+    return {event for event in others if modern or not event.clears}
 
 
 def _adds_surely(touch: OperandAccess) -> bool:

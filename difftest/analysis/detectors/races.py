@@ -138,7 +138,9 @@ def _without_barriers(
     """Return the race with a remedy that exists in the classic dialect."""
     if isinstance(race, InconclusiveFinding):
         return race._replace(differs=replace(race.differs, remedy=_PARTS))
-    return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
+    if race.remedy is _BARRIER:
+        return replace(race, remedy=_PARTS)
+    return race
 
 
 def _told_once(results: Found) -> Found:
@@ -296,7 +298,9 @@ def _behind_other_barriers(
 
 
 def _kind_of(touch: OperandAccess) -> str:
-    return "written" if touch.writes else "read"
+    if touch.writes:
+        return "written"
+    return "read"
 
 
 def _grouped(
@@ -408,7 +412,9 @@ def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
         return InconclusiveFinding(finding, _agreement(race, facts))
     # If each program does all of the work, its own write and the other one's are equal. The
     # writes are reported in any case.
-    return InconclusiveFinding(finding) if race.own else finding
+    if race.own:
+        return InconclusiveFinding(finding)
+    return finding
 
 
 def _agreement(race: Race, facts: _RaceFacts) -> Finding:

@@ -7,6 +7,7 @@ add to one row. The data decide which rows meet, and the simulator records it.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -184,8 +185,7 @@ def _of_tensor(
     canvas = ElementMap([allocation], [touch.region for touch in writes])
     plain = canvas.filled(_NOBODY)
     """The place in ``writes`` of the last plain write of each cell."""
-    programs = {touch.event.program for touch in writes}
-    added = {program: canvas.filled(_NOBODY) for program in programs}
+    added: dict[tuple[int, ...], Cells] = defaultdict(lambda: canvas.filled(_NOBODY))
     """Program -> the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event = touch.event
@@ -194,10 +194,10 @@ def _of_tensor(
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
         elif not is_psum_accumulation(touch):
-            # a plain scatter takes the same queue as an adding one
-            scattered = event.purpose is Purpose.SCATTER
             if canvas.is_exact(region):
-                canvas.write(plain, region, _NOBODY if scattered else place)
+                # a plain scatter takes the same queue as an adding one
+                is_scatter = event.purpose is Purpose.SCATTER
+                canvas.write(plain, region, _NOBODY if is_scatter else place)
         elif loses_additions(touch):
             yield from _twice(event, region)
             own = added[event.program]

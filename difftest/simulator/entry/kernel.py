@@ -78,7 +78,9 @@ class Kernel(Launchable):
 
 def as_kernel(kernel: Any) -> Kernel:
     """Return ``kernel`` itself, or a plain function as a kernel with writable parameters."""
-    return kernel if isinstance(kernel, Kernel) else Kernel(need_function(kernel))
+    if isinstance(kernel, Kernel):
+        return kernel
+    return Kernel(need_function(kernel))
 
 
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -120,7 +122,9 @@ def trace(func: Any = None, **kwargs: Any) -> Any:
     """Make a kernel with writable parameters, as before SDK 2.21: ``@nki.trace``."""
     for name, value in kwargs.items():
         raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
-    return trace if func is None else Kernel(as_kernel(func).function)
+    if func is None:
+        return trace
+    return Kernel(as_kernel(func).function)
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:

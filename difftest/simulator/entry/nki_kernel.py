@@ -117,7 +117,9 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
             if name == "mode":
                 warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=2)
         decorator = functools.partial(as_nki_kernel, level=level, target=target)
-        return decorator if fn is None else decorator(fn)
+        if fn is None:
+            return decorator
+        return decorator(fn)
 
     def simulate(kernel: Any) -> Simulation:
         """Simulate a kernel: ``nki.simulate(kernel)(*arrays)``; written arrays are updated.

@@ -258,7 +258,9 @@ _COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_c
 
 def as_name(name: object) -> str:
     """Return a tensor's name for traces and errors; it changes no value."""
-    return "" if name is None else f"{name}"
+    if name is None:
+        return ""
+    return f"{name}"
 
 
 def as_engine(value: object, where: str) -> Engine:

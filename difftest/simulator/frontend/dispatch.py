@@ -310,7 +310,9 @@ class Binder:
         """Return the expression of an operand or a destination, unconverted."""
         if name in self.given:
             return f"given[{name!r}]"
-        return name if name in self.parameters else f"_{name}"
+        if name in self.parameters:
+            return name
+        return f"_{name}"
 
     def value(self, name: str) -> str:
         """Return the expression of an option, with its conversion, if any."""

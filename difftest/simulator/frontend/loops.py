@@ -194,7 +194,9 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
         if step.opname == "STORE_SUBSCR":
             key = stack.pop()
             container = stack.pop()
-            return None if stack else _item(container, key)
+            if stack:
+                return None
+            return _item(container, key)
         _step(step, stack, frame)
         if isinstance(stack[0], kind):
             return AwaitsTarget
@@ -326,7 +328,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
         ]
     if kind is FunctionType:
         own = value.__closure__ and not is_inside(value.__code__)
-        return inspect.getclosurevars(value).nonlocals.items() if own else []
+        if own:
+            return inspect.getclosurevars(value).nonlocals.items()
+        return []
     return [
         (f"{k} of {place}", v)
         for k, v in (value if kind is dict else vars(value)).items()
@@ -335,7 +339,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
     """Return the names that an instruction loads or stores; since Python 3.13 there may be two."""
-    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    if isinstance(step.argval, tuple):
+        return step.argval
+    return (step.argval,)
 
 
 _make = (

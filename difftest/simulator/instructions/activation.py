@@ -122,7 +122,9 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
     if not is_array(bias):
         bias = np.broadcast_to(as_constant(bias), (len(values), 1))
     shift = as_float(column(bias, values.ndim))
-    return values + shift if factor is None else multiply_add(values, factor, shift)
+    if factor is None:
+        return values + shift
+    return multiply_add(values, factor, shift)
 
 
 _ADDS = one_of(

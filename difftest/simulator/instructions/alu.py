@@ -144,7 +144,9 @@ def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
 
     Return values of other operators unchanged: they are rounded when they are written.
     """
-    return values.astype(dtype) if op.bitvec and dtype != BOOL else values
+    if op.bitvec and dtype != BOOL:
+        return values.astype(dtype)
+    return values
 
 
 def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:

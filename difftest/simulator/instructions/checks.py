@@ -312,11 +312,9 @@ def _number_getter(
         return lambda values: tuple([plain_value(values[place]) for place in places])
     if not places:
         return None
-    return (
-        itemgetter(*places)
-        if places[1:]
-        else itemgetter(slice(places[0], places[0] + 1))
-    )
+    if places[1:]:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1))
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -397,7 +395,9 @@ def _descriptor_of(role: Role, operand: Any) -> Any:
     """Return a descriptor for a tile, the type for a number, None for an absent operand."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand._descriptor(role.name, blocks=role.blocks)
-    return operand if operand is None or isinstance(operand, Index) else type(operand)
+    if operand is None or isinstance(operand, Index):
+        return operand
+    return type(operand)
 
 
 def _check_vectors(call: CheckedCall) -> None:

@@ -86,21 +86,23 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
     if src.dtype == dst.dtype:
         if src.dtype in _CAST_BY_ASSIGNMENT or src._holds_bits == dst._holds_bits:
             return values
-        return (
-            from_bits(values, src.dtype)
-            if src._holds_bits
-            else to_bits(values, dst.dtype)
-        )
+        if src._holds_bits:
+            return from_bits(values, src.dtype)
+        return to_bits(values, dst.dtype)
     plain = as_float(_plain(values, src))
     rounded = round_to(plain, dst.dtype)
     if dst.dtype in NARROW and np.isinf(rounded).any():
         overflowed(plain, rounded)
-    return to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
+    if dst._holds_bits:
+        return to_bits(rounded, dst.dtype)
+    return rounded
 
 
 def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     """Convert elements from the storage form of ``src``'s memory to an engine's values."""
-    return from_bits(values, src.dtype) if src._holds_bits else values
+    if src._holds_bits:
+        return from_bits(values, src.dtype)
+    return values
 
 
 def _hardware_descriptors(call: CheckedCall) -> None:
@@ -172,11 +174,9 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     """Return the event's name and purpose, by the side that has indices."""
     if call.destinations and call.destinations["dst"].indirect:
         return "dma_scatter", Purpose.SCATTER
-    return (
-        ("dma_gather", Purpose.GATHER)
-        if call["src"].indirect
-        else (call.name, Purpose.COPY)
-    )
+    if call["src"].indirect:
+        return ("dma_gather", Purpose.GATHER)
+    return (call.name, Purpose.COPY)
 
 
 @instruction(

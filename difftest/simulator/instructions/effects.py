@@ -147,7 +147,8 @@ class EffectUse:
 
     def take(self, result: Message, dst: Any = None) -> None:
         """Write a received or computed message to a tile, by default to ``dst``."""
-        dst = self.writes["dst"] if dst is None else dst
+        if dst is None:
+            dst = self.writes["dst"]
         shadow = current().followers.shadow
         if shadow is not None:
             shadow.foresee_effect(self.call.name, dst, result.exact)
@@ -191,7 +192,9 @@ class Exchange(NamedTuple):
 def of_dst(call: CheckedCall) -> Result:
     """Return the result for ``dst``; an empty result for an effect without ``dst``."""
     dst = call.destinations.get("dst")
-    return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
+    if dst is None:
+        return Result((), INT32)
+    return Result(dst.shape, dst.dtype)
 
 
 def effect(

@@ -300,7 +300,9 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
     pattern = np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}")
-    return pattern if dtype == BOOL else pattern.view(dtype)
+    if dtype == BOOL:
+        return pattern
+    return pattern.view(dtype)
 
 
 # -- scalar_tensor_tensor --------------------------------------------------------------------------

@@ -417,12 +417,16 @@ def _may_displace(call: CheckedCall) -> None:
 def _table(call: CheckedCall) -> Shape:
     """Return the metadata's shape: counts, places, received counts, destinations, by rank."""
     shape = (4 if call["has_rdispls"] else 3, len(call["replica_group"]))
-    return shape if call["metadata_tensor"].space.is_hbm else (1, *shape)
+    if call["metadata_tensor"].space.is_hbm:
+        return shape
+    return (1, *shape)
 
 
 def _row(table: Any, number: int) -> Any:
     rows = slice(number, number + 1)
-    return table[rows, :] if table._in_hbm else table[:, rows, :]
+    if table._in_hbm:
+        return table[rows, :]
+    return table[:, rows, :]
 
 
 def _numbers(act: EffectUse, row: int) -> list[int]:
@@ -471,7 +475,9 @@ def _give_chunks(act: EffectUse) -> list[Message]:
     chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
     nothing = Message(np.empty(0, act.reads["src"].dtype))
     messages = [nothing if chunk is None else act.send(chunk) for chunk in chunks]
-    return messages * ranks if some else messages
+    if some:
+        return messages * ranks
+    return messages
 
 
 def _receive(act: EffectUse) -> None:

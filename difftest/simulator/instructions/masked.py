@@ -356,4 +356,6 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:
     """Return the instruction's axes of an operand: the partitions first, the others last."""
-    return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
+    if ndim <= of:
+        return (0, *range(of - ndim + 1, of))[:ndim]
+    return tuple(range(of))

@@ -83,7 +83,9 @@ def one_contraction(call: CheckedCall) -> None:
 
 def _pairs(call: CheckedCall) -> int:
     """Return the rows of the contraction a partition: 2 in the mode double_row."""
-    return 2 if call["perf_mode"] == "double_row" else 1
+    if call["perf_mode"] == "double_row":
+        return 2
+    return 1
 
 
 def _float8(call: CheckedCall) -> None:
@@ -376,7 +378,9 @@ def _products(dst: Any) -> Any:
     """Return where a matmul was the last to write; never for elements named by indices."""
     products = dst._storage.products if isinstance(dst, Tile) else None
     if products is None or (dst._strided and dst._pattern is dst._storage.whole):
-        return np.False_ if products is None else products
+        if products is None:
+            return np.False_
+        return products
     return dst._in_product()
 
 
@@ -517,7 +521,8 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to a PSUM tile, in float32."""
     held = dst._values(unwritten=True)
-    held = held if held.dtype == FLOAT32 else as_float(held)
+    if held.dtype != FLOAT32:
+        held = as_float(held)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
     in_place = where is None and dst.dtype == FLOAT32 and dst._strided

@@ -185,7 +185,9 @@ def tensor_reduce(call: CheckedCall, data: Array) -> Array:
     """
     result = reduce_array(call["op"], data, call["axis"]).reshape(call.result.shape)
     result = kept_bits(call["op"], result, call.result.dtype)
-    return -as_float(result) if call["negate"] else result
+    if call["negate"]:
+        return -as_float(result)
+    return result
 
 
 # -- tensor_partition_reduce -----------------------------------------------------------------------

@@ -63,11 +63,9 @@ def one_a_partition(call: CheckedCall) -> Shape:
 
 def reach_of_registers(call: CheckedCall) -> DependenceClass:
     """Return how results depend on operands: on a whole row if the registers take part."""
-    return (
-        DependenceClass.ELEMENT
-        if call["reduce_cmd"] is Accumulate.IDLE
-        else DependenceClass.ROW
-    )
+    if call["reduce_cmd"] is Accumulate.IDLE:
+        return DependenceClass.ELEMENT
+    return DependenceClass.ROW
 
 
 REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)

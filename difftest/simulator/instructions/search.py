@@ -242,7 +242,9 @@ def nc_match_replace8(
 def _used(call: CheckedCall) -> int:
     """Return the number of indices that each GpSimd core uses."""
     count: int | None = call["num_valid_indices"]
-    return _available(call) if count is None else count
+    if count is None:
+        return _available(call)
+    return count
 
 
 def _available(call: CheckedCall) -> int:

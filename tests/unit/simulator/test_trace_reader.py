@@ -60,7 +60,7 @@ def test_another_document(text, message):
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
-        f"version: received {json.dumps(version)}; accepted: 5; "
+        f"version: received {json.dumps(version)}; accepted: 6; "
         "record the kernel again with this difftest"
     )
 

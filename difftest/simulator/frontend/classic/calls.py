@@ -182,7 +182,9 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
         return bool(mask)
     if isinstance(mask, Mask):
         array = mask.array(shape)
-        return True if array.all() else array
+        if array.all():
+            return True
+        return array
     raise not_taken(
         "a mask",
         "comparisons of nl.arange, loop and program indices",
@@ -301,7 +303,9 @@ def written(tile: Tile) -> Array | None:
     if not tile._storage.masked:
         return None
     missing = tile._unwritten()
-    return None if missing is None else np.logical_not(missing)
+    if missing is None:
+        return None
+    return np.logical_not(missing)
 
 
 def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:

@@ -61,7 +61,9 @@ def broadcast_to(src, *, shape):
     """Repeat ``src`` along its dimensions of size 1, in a new SBUF tile."""
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
-    return tile if tile.shape == wanted else copy(tile._broadcast_to(wanted))
+    if tile.shape == wanted:
+        return tile
+    return copy(tile._broadcast_to(wanted))
 
 
 @LANGUAGE.by_hand  # a view
@@ -142,9 +144,9 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
 
 def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
     """Return the mode for indices out of bounds; None if no side has dynamic indices."""
-    return (
-        mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
-    )
+    if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile):
+        return mode
+    return None
 
 
 @LANGUAGE.issues(moves.dma_copy)

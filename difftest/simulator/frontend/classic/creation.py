@@ -130,11 +130,9 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
-    return (
-        to_bits(round_to(values, dtype), dtype)
-        if dtype == TFLOAT32
-        else values.astype(dtype)
-    )
+    if dtype == TFLOAT32:
+        return to_bits(round_to(values, dtype), dtype)
+    return values.astype(dtype)
 
 
 @LANGUAGE.by_hand  # on the host
@@ -228,7 +226,9 @@ def static_cast(input_data, dtype):
             "nl.static_cast",
         )
     cast = array.astype(wanted)
-    return cast if array.ndim else cast[()]
+    if array.ndim:
+        return cast
+    return cast[()]
 
 
 @LANGUAGE.by_hand  # a class

@@ -92,7 +92,9 @@ def _as_mask(key: Any) -> Mask | None:
     """Return a key as a mask, if it is one or a bool, the result of comparing loop indices."""
     if isinstance(key, (bool, np.bool_)):
         return Mask(() if key else (IndexExpression((), -1, ()),))
-    return key if isinstance(key, Mask) else None
+    if isinstance(key, Mask):
+        return key
+    return None
 
 
 _NO_OFFSET = Index((), 0, ())
@@ -182,7 +184,9 @@ def _as_index(item: Any) -> Any:
     """Return an index as an affine expression, or as a dynamic index for a tile."""
     if isinstance(item, Tile):
         return DynamicIndex(item, _NO_OFFSET)
-    return item if isinstance(item, (Index, DynamicIndex)) else Index((), int(item), ())
+    if isinstance(item, (Index, DynamicIndex)):
+        return item
+    return Index((), int(item), ())
 
 
 def advanced(
@@ -312,7 +316,8 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             item, Tile
         ):  # with one index a partition, the free dimension is not kept
             have = item._tile_shape()
-            have = have[:1] if item.size == have[0] else have
+            if item.size == have[0]:
+                have = have[:1]
             ndim = max(ndim, len(have))
             item = item._as_tile().reshape((*have, *ones))
         named.append(item)
@@ -364,7 +369,9 @@ def _check_partition_walk(
 
 def _index_shape(tile: Tile) -> Shape:
     """Return an index tile's shape; one element is a scalar, which broadcasts."""
-    return () if tile.size == 1 else tile._tile_shape()
+    if tile.size == 1:
+        return ()
+    return tile._tile_shape()
 
 
 def _of_index(tile: Tile, where: Array | None) -> Array | None:

@@ -71,7 +71,9 @@ def nc_matmul(
 
 
 def _placement(value: Any, name: str) -> Any:
-    return value if type(value) is tuple and not value else as_integers(value, name)
+    if type(value) is tuple and not value:
+        return value
+    return as_integers(value, name)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:

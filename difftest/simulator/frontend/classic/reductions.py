@@ -109,7 +109,9 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
         return target
 
     target = assignment_target("nl.loop_reduce", Tensor)
-    return AwaitsTarget("nl.loop_reduce", into) if target is None else into(target)
+    if target is None:
+        return AwaitsTarget("nl.loop_reduce", into)
+    return into(target)
 
 
 @ISA.issues(instructions.tensor_reduce)

@@ -72,16 +72,16 @@ def operator(op: Any, where: str) -> Any:
 
 def stage(op: Any, where: str) -> Any:
     """Return an operator, or None for ``nl.bypass``."""
-    return None if getattr(op, "nki_name", None) == "bypass" else operator(op, where)
+    if getattr(op, "nki_name", None) == "bypass":
+        return None
+    return operator(op, where)
 
 
 def average(op: Any, where: str) -> Any:
     """Return an operator, including ``nl.average``."""
-    return (
-        AVERAGE
-        if getattr(op, "nki_name", None) == AVERAGE.name
-        else operator(op, where)
-    )
+    if getattr(op, "nki_name", None) == AVERAGE.name:
+        return AVERAGE
+    return operator(op, where)
 
 
 def function(op: Any, where: str) -> str:
@@ -195,7 +195,9 @@ def issue(
         placed(InstructionUse(record, operands, options, dst, others, None, engine)),
     )
     turns = core.loops.turns
-    return NkiInstruction(turns) if turns else ISSUED
+    if turns:
+        return NkiInstruction(turns)
+    return ISSUED
 
 
 def issued() -> NkiInstruction:

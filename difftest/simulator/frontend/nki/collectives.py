@@ -99,7 +99,9 @@ def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
         raise wrong_kind(tensors, takes, where, role)
     if len(tensors) > 1 and where in _OF_ONE:
         raise wrong_kind(tensors, "one tensor", where, role)
-    return [channel[0] for channel in tensors] if by_channel else list(tensors)
+    if by_channel:
+        return [channel[0] for channel in tensors]
+    return list(tensors)
 
 
 def _is_channel(channel: Any) -> bool:

@@ -116,12 +116,16 @@ class DynamicView(Moving, Views, IndirectTile):
     @property
     def _kept(self) -> int:
         """The number of leading dimensions that views keep: the offsets' or the partitions'."""
-        return 0 if self._in_hbm and self._whole else 1
+        if self._in_hbm and self._whole:
+            return 0
+        return 1
 
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
         """The tile that holds the offsets; empty for a register."""
-        return (self._index,) if isinstance(self._index, Tile) else ()
+        if isinstance(self._index, Tile):
+            return (self._index,)
+        return ()
 
     @property
     def _reach(self) -> Tile:

@@ -135,7 +135,9 @@ class NkiTensor(Views, Tile, NKIObject):
     def view(self: Self, dtype: object) -> Self:
         """Return the same bits as another dtype; the last dimension is scaled."""
         wanted = as_nki_dtype(dtype)
-        return self if wanted == self.dtype else self._reinterpret(wanted)
+        if wanted == self.dtype:
+            return self
+        return self._reinterpret(wanted)
 
     @public
     def reinterpret_cast(self: Self, dtype: object) -> Self:
@@ -396,11 +398,9 @@ def group_of(index: Tile, count: int) -> int:
     if index.shape[0] <= GROUP or _agree(_of_groups(index, numbers, GROUP)):
         return GROUP
     fits = count <= min(TENSOR_GROUP, index.shape[0]) * index.shape[1]
-    return (
-        TENSOR_GROUP
-        if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP))
-        else GROUP
-    )
+    if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP)):
+        return TENSOR_GROUP
+    return GROUP
 
 
 def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:

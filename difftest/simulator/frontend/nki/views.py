@@ -74,7 +74,9 @@ class Views(Patterned):
     @property
     def _kept(self) -> int:
         """The number of leading dimensions that views keep."""
-        return 0 if self._in_hbm else 1
+        if self._in_hbm:
+            return 0
+        return 1
 
     def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
         """Return ``dim`` as an axis number, from ``first`` on."""
@@ -445,7 +447,9 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
 
 def _from_start(place: int, size: int) -> int:
     """Return a place counted from the start; a negative one counts from the end."""
-    return place + size if place < 0 else place
+    if place < 0:
+        return place + size
+    return place
 
 
 def _slice_of(view: Views, axis: int, item: object) -> slice:

@@ -53,7 +53,9 @@ Body = Callable[[Any, Any], Any]
 
 def wanted(dtype: object, like: Any = None) -> Any:
     """Return the dtype of a call; by default that of ``like``, or None for the usual one."""
-    return getattr(like, "dtype", None) if dtype is None else as_nki_dtype(dtype)
+    if dtype is None:
+        return getattr(like, "dtype", None)
+    return as_nki_dtype(dtype)
 
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:

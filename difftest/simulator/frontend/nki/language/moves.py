@@ -356,11 +356,9 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
 
 
 def _bound(value: Any, where: str) -> int:
-    return (
-        value.device_value()
-        if isinstance(value, DeviceValue)
-        else as_integer(value, where)
-    )
+    if isinstance(value, DeviceValue):
+        return value.device_value()
+    return as_integer(value, where)
 
 
 def _condition(value: Any, what: str) -> VirtualRegister:
