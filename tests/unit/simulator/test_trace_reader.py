@@ -1,4 +1,4 @@
-"""What is no trace gets one error, which says where and what is accepted."""
+"""Text other than a trace gives one error with the place and the accepted form."""
 
 import json
 

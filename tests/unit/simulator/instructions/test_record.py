@@ -71,7 +71,7 @@ def test_each_limit_that_rules_check_is_declared(name):
 
 
 def test_each_record_is_complete():
-    """Records of modules that no frontend loads are included."""
+    """Records of modules that frontends do not load are included."""
     for module in pkgutil.iter_modules(instructions.__path__):
         importlib.import_module(f"{instructions.__name__}.{module.name}")
     assert len(INSTRUCTIONS) > 40

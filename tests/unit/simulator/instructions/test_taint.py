@@ -23,7 +23,7 @@ from tests.unit.simulator.instructions.calls.examples import drawn
 
 SEEDS = 4
 UNMARKED = {"iota", "memset", "nc_matmul_mx", "rand", "rng"}
-"""Instructions without tiles, and MX products, whose elements and scales have no separate values.
+"""Instructions without tiles, and MX products: their elements and scales lack separate values.
 """
 
 
