@@ -133,7 +133,9 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     if origin is Annotated:
         return _plain(int, f"a whole number from {parts[1]} on", parts[1])
     if origin is tuple:
-        return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
+        if parts[1] is ...:
+            return _each(_form(parts[0]))
+        return _row(tuple, parts)
     if NoneType in parts:
         return _or_none(_form(parts[0]))
     return _SIMPLE.get(origin or kind) or _form_of_class(kind)
@@ -328,9 +330,9 @@ def _write_argument(document: _Document, value: Any) -> Any:
         return {name: _write_argument(document, item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_write_argument(document, item) for item in value]
-    return (
-        repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-    )
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value
 
 
 def _argument(document: _Document, value: Any) -> Any:
@@ -339,7 +341,9 @@ def _argument(document: _Document, value: Any) -> Any:
         return tuple(_argument(document, item) for item in value)
     if type(value) is dict:
         return _form(Pattern).read(document, value)
-    return float(value) if value in _NOT_FINITE else value
+    if value in _NOT_FINITE:
+        return float(value)
+    return value
 
 
 def _options(document: _Document, value: Any) -> dict[str, Any]:

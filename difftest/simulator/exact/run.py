@@ -345,7 +345,9 @@ class Shadow(Follower):
         """Return a tile's numbers for another core; None if the machine's values are exact."""
         held = self.held(src)
         self.contract.excused |= narrowed_of([src])  # the other core may multiply them
-        return None if held is None else held.shaped(np.copy)
+        if held is None:
+            return None
+        return held.shaped(np.copy)
 
     def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
         """Note that an effect will write ``numbers``, which another core :meth:`sent`.
@@ -504,7 +506,9 @@ class Shadow(Follower):
             or dtype not in (*INTEGERS, BOOL)
             or numbers.dtype == dtype
         ):
-            return None if numbers.error is None or numbers.dtype != dtype else numbers
+            if numbers.error is None or numbers.dtype != dtype:
+                return None
+            return numbers
         whole = into_integers(numbers, dtype)
         if whole is not None:
             self.doubt(

@@ -45,7 +45,9 @@ from difftest.simulator.trace import Space
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     """Return ``value`` as a number or an on-chip tile."""
-    return value if is_number(value) else on_chip(value, where, name)
+    if is_number(value):
+        return value
+    return on_chip(value, where, name)
 
 
 def binary(
@@ -119,7 +121,9 @@ def begin_or_update(
     ) -> None:
         def chosen(shape: Shape) -> Array | bool:
             both: Array = elements.reshape(shape) & as_mask(mask, shape)
-            return both if not both.all() else True
+            if not both.all():
+                return both
+            return True
 
         if dtype is None:
             issue(record, operands, op, dst=target, chosen=chosen)
@@ -253,7 +257,9 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     )
     report_violation(error)
     longer: Tile = short._as_tile().reshape(shape)
-    return (longer, right) if short is left else (left, longer)
+    if short is left:
+        return (longer, right)
+    return (left, longer)
 
 
 def _wide_sizes(shape: Shape) -> list[int]:

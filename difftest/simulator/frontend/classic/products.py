@@ -72,7 +72,9 @@ def nc_matmul(
 
 
 def _placement(value: Any, name: str) -> Any:
-    return value if type(value) is tuple and not value else as_integers(value, name)
+    if type(value) is tuple and not value:
+        return value
+    return as_integers(value, name)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
@@ -97,9 +99,11 @@ def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
         on_chip(moving, "nc_matmul", "moving"),
     )
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
-        received = f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}"
-        remedy = f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]"
-        raise not_modelled("nc_matmul's perf_mode", received, remedy)
+        raise not_modelled(
+            "nc_matmul's perf_mode",
+            f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
+            f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
+        )
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
 
 
