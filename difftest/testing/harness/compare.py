@@ -107,7 +107,10 @@ def probabilistic_gamma(n: int, u: float, elements: int) -> float:
     if n == 0 or elements == 0:
         return 0.0
     factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - u)
-    return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+    try:
+        return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+    except OverflowError:
+        return math.inf
 
 
 def tolerated(

@@ -44,6 +44,10 @@ def test_probabilistic_gamma_grows_with_the_root_of_n():
     assert probabilistic_gamma(100, U32, 0) == 0
 
 
+def test_so_many_roundings_that_no_float_holds_the_bound():
+    assert probabilistic_gamma(10**9, 2.0**-8, 1000) == math.inf
+
+
 def test_probabilistic_gamma_is_higham_and_marys_with_the_union_bound():
     n = 512
     elements = 4096
