@@ -127,7 +127,7 @@ def test_a_wrong_group_shrinks_to_the_fewest_ranks_that_show_it():
 @every(
     "kernel, said",
     [
-        (unscaled, "scaled: each wrong element is 2 times what it should be"),
+        (unscaled, "scaled: each wrong element is 2 times the right value"),
         (without_last, "never wrote some elements"),
         (overwriting, "overwrites its input x"),
     ],

@@ -139,9 +139,9 @@ def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (result.stdout if workers else result.stderr).fnmatch_lines(
         [
-            "ERROR: --simulate was given, and a conftest or another plugin that declares it takes "
-            "it: none of the kernel tests in test_add.py would run.",
-            "  remedy: -o difftest_simulate=auto runs them, and -o difftest_simulate=no says that "
+            "ERROR: --simulate was given, but a conftest or another plugin has declared it: the "
+            "kernel tests in test_add.py would not run.",
+            "  remedy: pass -o difftest_simulate=auto to run them, or -o difftest_simulate=no if "
             "the other option is meant; both are ini keys too",
         ]
     )

@@ -150,7 +150,7 @@ SAID = {
     ],
     "nan": [
         "the kernel test compared nothing: no case ran to a comparison, of subtract on embedded",
-        "* NaN beside NaN proves *",
+        "* NaN against NaN proves *",
     ],
     "refused": [
         "the kernel test compared nothing: no case ran to a comparison, of add on embedded"

@@ -223,7 +223,7 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
         [
             "_* test_add _*",
             "the test of add proves too little on embedded: * of * compared cases are inconclusive",
-            "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; "
+            "  most:   add: the reference is finite nowhere, and NaN against NaN proves nothing; "
             "the data do it: the inputs are finite, and the reference is beyond *; give the inputs "
             "data= whose results it holds",
             "  remedy: give inputs data= whose results are finite and fit their dtype "
@@ -231,7 +231,7 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
             "=* kernels against their references =*",
             "kernel * inconclusive",
             "add *",
-            "inconclusive: * of add: the reference is finite nowhere, and NaN beside NaN proves "
+            "inconclusive: * of add: the reference is finite nowhere, and NaN against NaN proves "
             "nothing; give the inputs data= whose results it holds",
             "=* short test summary info =*",
             "FAILED test_add.py::test_add - the test of add proves too little *",

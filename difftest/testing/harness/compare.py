@@ -203,11 +203,11 @@ def counted(arrays: int) -> str:
     return f"{arrays or 'no'} arrays"
 
 
-NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
+NAN_AGAINST_NAN = "the reference is finite nowhere, and NaN against NaN proves nothing"
 
 
 def merge_verdicts(
-    verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN
+    verdicts: Sequence[Answer | None], undecided: str = NAN_AGAINST_NAN
 ) -> Answer:
     """Return the verdict on a run from the verdicts on its outputs.
 

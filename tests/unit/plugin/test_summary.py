@@ -127,7 +127,7 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     assert list(coverage_lines(tally, verbose=True))[14:] == [
         f"no case: {file}:8: it never ran (add)",
         "           for tile in tiles:",
-        "not every case's branches and loops are known: another tool traces",
+        "the branches and loops of some cases are unknown: another tool traces",
     ]
     for number in range(7):
         coverage.add_function(f"sub{number}", {(f"{file}{number}", 4, True)})

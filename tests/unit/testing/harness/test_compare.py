@@ -121,7 +121,7 @@ def test_the_same_nan_and_infinities_match_and_prove_nothing():
     one = Match(elements=1, exact=False, nonfinite=3)
     assert compare_one([*values, 2], float32(*values, 2)) == one
     assert (
-        "NaN beside NaN proves nothing" in compare_one(values, float32(*values)).reason
+        "NaN against NaN proves nothing" in compare_one(values, float32(*values)).reason
     )
     assert (
         compare([expected(values), expected([2])], [float32(*values), float32(2)])

@@ -367,7 +367,7 @@ def test_nan_beside_nan_decides_no_case():
     for arguments in ({}, {"exact": False}, {"reduction": 2}):
         verdict, runner = checked(tripled, reference, **arguments)
         assert isinstance(verdict, Inconclusive)
-        assert "NaN beside NaN proves nothing" in runner.tally.nothing
+        assert "NaN against NaN proves nothing" in runner.tally.nothing
     half = wide(lambda x: np.where(x > 0, np.nan, x))
     kept = made_of(lambda x: nl.where(nl.greater(x, 0), float("nan"), x))
     verdict, runner = checked(kept, half)
@@ -523,7 +523,8 @@ def test_a_rounded_value_that_decides_joins_the_questions():
     assert isinstance(verdict, Match)
     assert any("a rounded value decides" in doubt for doubt in runner.tally.doubts)
     assert any(
-        "both questions are asked as one" in doubt for doubt in runner.tally.doubts
+        "algorithm and arithmetic are judged together" in doubt
+        for doubt in runner.tally.doubts
     )
 
 

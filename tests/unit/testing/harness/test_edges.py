@@ -32,7 +32,7 @@ def spec_of(kernel=checked_add, **changes):
 
 def why(spec):
     first, *others = [edge.why for edge in edge_cases(spec)]
-    assert first == "the plainest case"
+    assert first == "the minimal case"
     return others
 
 
@@ -184,7 +184,7 @@ def test_of_a_kernel_that_is_wrong_inside_nothing_is_asked_outside():
         run(spec_of(doubling))
     text = str(caught.value)
     assert text.startswith("doubling must accept this call, and be correct\n")
-    assert text.endswith("  call:        the plainest case")
+    assert text.endswith("  call:        the minimal case")
 
 
 def test_the_plainest_case_may_be_refused_by_kernel_and_reference():

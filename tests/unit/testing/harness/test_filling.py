@@ -237,7 +237,7 @@ def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
     assert (
-        "is beyond what is drawn: its reference rejects it: at most 64 columns"
+        "is outside the drawn cases: its reference rejects it: at most 64 columns"
         in str(reason)
     )
     with pytest.raises(NotRejectedError):
@@ -257,7 +257,7 @@ def test_a_reference_that_takes_gigabytes_is_stopped():
     assert (counts.inconclusive, counts.rejections) == (2, 0)
     (under, over) = sorted(runner.tally.reasons)
     assert (
-        f"n={WIDEST}, just under the limit, is beyond what is drawn: the reference"
+        f"n={WIDEST}, just under the limit, is outside the drawn cases: the reference"
         in under
     )
     assert "needed more than 1024 MiB of memory" in over

@@ -228,7 +228,7 @@ def test_another_file_is_refused(tmp_path, text, why):
     file = tmp_path / "other.py"
     file.write_text(text)
     with pytest.raises(
-        SavedError, match=f"is no failure that pytest --difftest-save wrote: {why}"
+        SavedError, match=f"was not written by pytest --difftest-save: {why}"
     ):
         read_saved(file)
     result = CliRunner().invoke(main, ["replay", str(file)])
