@@ -208,7 +208,7 @@ def test_a_kernel_is_named_by_its_file(tmp_path, file):
             "def f(:\n",
             "cannot import own.py: invalid syntax (own.py, line 1)",
         ),
-        ("json.py", OWN, "json is another module's name, that at "),
+        ("json.py", OWN, "json is also the name of the module at "),
     ],
 )
 def test_a_file_that_does_not_load(tmp_path, file, source, error):

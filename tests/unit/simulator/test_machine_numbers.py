@@ -11,7 +11,7 @@ PACKAGE = Path(difftest.simulator.__file__).parent
 SIZES = (64, 128, 512, 2048, 4096, 16384)
 """Partitions and their halves, free sizes, bytes of a bank and of PSUM, indices of a gather."""
 IN_TEXT = re.compile(rf"\b({'|'.join(map(str, SIZES))})\b")
-CACHES = ("maxsize", "_KEPT")
+CACHES = ("maxsize", "_KEPT", "MOST_DEPTH")
 """The sizes of caches are the simulator's own choice."""
 
 

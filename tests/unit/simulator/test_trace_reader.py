@@ -48,7 +48,7 @@ def test_the_good_trace_is_one():
         ("{}", 'format: received null; accepted: "difftest trace"'),
         (
             '{"format": "difftest trace"}',
-            "version: received null; accepted: 5; record the kernel",
+            "version: received null; accepted: 6; record the kernel",
         ),
     ],
 )

@@ -332,7 +332,7 @@ def test_what_sums_beside_its_result_starts_later():
 
 @every(
     "space, scaled, interval, latency",
-    [("sbuf", False, 307, 397), ("psum", False, 267, 367), ("sbuf", True, 517, 517),
+    [("sbuf", False, 307, 397), ("psum", False, 250, 367), ("sbuf", True, 517, 517),
      ("psum", True, 476, 476)],
 )  # fmt: skip
 def test_a_function_takes_longer_with_a_scale_of_each_partition(

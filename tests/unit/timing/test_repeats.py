@@ -1,9 +1,11 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2, launch
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
@@ -131,6 +133,7 @@ def test_other_elements_are_another_copy():
     assert left_out(traced(halves, (128, 64))) == []
 
 
+@ncc.skip_middle_end_transformations
 def refilled(x):
     """Each turn loads the tile and copies it twice."""
     out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -144,6 +147,12 @@ def test_what_a_turn_loads_is_copied_as_the_kernel_says_or_once():
     trace = traced(refilled, (128, 64))
     assert left_out(trace) == []
     assert left_out(trace, REMOVED) == ["tensor_copy"] * 2
+
+
+def test_the_middle_end_loads_once():
+    trace = traced(refilled, (128, 64))
+    assert not trace.middle_end
+    assert "dma_copy" in left_out(replace(trace, middle_end=True))
 
 
 def test_loads_of_the_same_bytes():

@@ -268,7 +268,23 @@ def test_software_joins_rows_that_follow_each_other():
         assert sum(each for _, each in found.busy) == rows
         assert software_transfer(indirect("dma_copy", tile, apart, 1)).rows == 128
         assert (moved(tile, source).rows, moved(tile, source).kind) == (128, "run")
-        assert moved(tile, apart).kind == "rows"
+        kind = "elements" if size <= 8 else "short rows" if size < 512 else "rows"
+        assert moved(tile, apart).kind == kind
+
+
+def test_software_joins_rows_of_a_run_within_rows_apart():
+    """Four rows of 256 bytes follow each other in HBM, then comes a gap."""
+    tile = whole(sbuf(128, 128, dtype="float16"))
+    table = hbm(32, 1024, dtype="float16")
+    source = Region(table, 0, (32, 4, 128), (1024, 128, 1))
+    found = software_transfer(moved(tile._replace(shape=(128, 128)), source))
+    assert (found.row_bytes, found.rows) == (1024, 32)
+
+
+def test_a_kernel_may_ask_for_the_hardwares_generator():
+    kind = EventKind("dma_copy", Engine.DMA, options={"dge_mode": "hwdge"})
+    event = Event(0, kind, (whole(sbuf(128, 64)),), (whole(hbm(128, 64)),))
+    assert transfer(event, TRN2).kind == "hwdge"
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])

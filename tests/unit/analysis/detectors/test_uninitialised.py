@@ -161,7 +161,7 @@ def test_the_finding_of_an_index_names_them_too():
 @every(
     "last, message",
     [
-        (4, "an index that nothing wrote left its tensor"),
+        (4, "an index that was never written is out of bounds"),
         (900, r"an index held in a tile left its tensor: \[900, 0\]"),
     ],
 )
