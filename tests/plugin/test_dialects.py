@@ -191,7 +191,7 @@ def test_a_backend_that_runs_no_kernel_is_a_usage_error(
         assert f"remedy: {REMEDY[package].partition('*')[0]}" in text
 
 
-def test_what_a_file_tries_first_is_not_pretended(computer):
+def test_the_first_import_that_a_file_tries_is_real(computer):
     """A kernel of the installed dialect runs, and the other kernel is left out."""
     machine = computer("classic")
     machine.add_test("either", "newer")

@@ -194,7 +194,7 @@ def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     )
 
 
-def test_pytest_fail_is_told_as_an_assertion_is(project):
+def test_pytest_fail_is_reported_like_an_assertion(project):
     project.add_test()
     failing = "    import pytest\n    if case.values['n'] == 1: pytest.fail('one')\n"
     failing += "    assert case.values['n'] < 3\n"
