@@ -58,7 +58,7 @@ WRONG = source("return store(total(a, b, nl.subtract))")
 
 
 def reference(a, b):
-    """What the kernels are to compute, in float64."""
+    """The results that the kernels must compute, in float64."""
     return a.astype(np.float64) + b
 
 
@@ -75,7 +75,7 @@ def spec_of(kernel) -> KernelSpec:
 def judged(
     worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
 ) -> Judgement:
-    """What comes of the kernel ``add`` in a file of this text.
+    """Return the verdict on the kernel ``add`` in a file of this text.
 
     Half of the time that a wrong kernel costs goes into making its case smaller.
     """

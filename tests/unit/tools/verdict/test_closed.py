@@ -1,4 +1,4 @@
-"""What a candidate can reach by public attributes: nothing by which one gets out."""
+"""The objects that a candidate can reach by public attributes: none leads outside."""
 
 import contextlib
 import io
@@ -66,7 +66,7 @@ def reached(roots, steps=4):
 
 
 def shown(value):
-    """What an object has by public names."""
+    """The public attributes of an object."""
     for name in dir(value):
         if (
             name[:1] not in "_@" and name not in ATTRIBUTES

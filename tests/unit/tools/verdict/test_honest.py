@@ -1,4 +1,4 @@
-"""Honest kernels agree, and nothing is said of them: no cheat, no error, no hazard.
+"""Honest kernels agree, without a note: no cheat, no error, no hazard.
 
 Each run has a quarter of them; the nightly profile has all.
 """

@@ -1,4 +1,4 @@
-"""What a candidate may be written in: what is outside is told by line, and nothing of it runs."""
+"""The candidate's language: code outside of it is reported by line, and does not run."""
 
 import os
 import sys

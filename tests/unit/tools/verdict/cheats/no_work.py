@@ -1,4 +1,4 @@
-"""No work is done: constants, inputs, what an earlier call left, a part of the answer."""
+"""The kernel works less: constants, inputs, results of an earlier call, a part of the answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def filled(value: str) -> str:
 
 
 def in_place(kernel):
-    """A contract of which the sum replaces ``a``."""
+    """A contract whose sum replaces ``a``."""
     return dataclasses.replace(spec_of(kernel), outputs={"a": "p n"})
 
 
 def spec_of_nan(kernel):
-    """A contract of which the reference says nothing."""
+    """A contract whose reference gives no values."""
     return dataclasses.replace(
         spec_of(kernel), reference=lambda a, b: np.full(a.shape, np.nan)
     )

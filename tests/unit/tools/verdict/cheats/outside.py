@@ -1,4 +1,4 @@
-"""Cheats that are outside of the language: each with a piece of what is said of it.
+"""Cheats outside of the language, each with a part of the verdict's text.
 
 A text begins the body of the kernel ``add``; what stands before a line ``---`` is of its module.
 """
@@ -90,7 +90,7 @@ OUTSIDE = {
     "an f-string": ("f'{a.__class__}'", "__class__"),
     "letters that Python reads as others": ("a.__\uff43lass__", "__class__"),
     "a lambda's default": ("g = lambda x=a.__class__: x", "__class__"),
-    # classes and what is behind them
+    # classes, and the objects behind them
     "subclasses": ("().__class__.__base__.__subclasses__()", "__subclasses__"),
     "mro": ("int.mro()", "the attribute mro"),
     "type of three": ("type('X', (int,), {})", "type as a value"),
@@ -163,7 +163,7 @@ OUTSIDE = {
     ),
     "NKI patched": ("nisa.tensor_tensor = print", "nisa.tensor_tensor is set"),
     "NKI's private modules": ("import nki._private\n---", "nki._private is private"),
-    # what is asked of the machine, tried out
+    # requests to the machine, tried out
     "fall-back in an except": (
         "try:\n    return store(total(a, undefined))\nexcept NameError:\n    return a",
         "an except that catches",
