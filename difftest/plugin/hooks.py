@@ -183,19 +183,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """
     session = _session(item.config)
     runner = session.runner
-    if session.launches is not None:
-        from difftest.plugin.launches import INSPECTOR
-
-        inspector = item.stash.get(INSPECTOR, None)
-        if inspector is not None:
-            result = yield
-            inspector.report(may_fail=True)
-            return result
-    if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
+    if runner is None:
         return (yield)
+    if "difftest_runner" not in getattr(item, "fixturenames", ()):
+        from difftest.plugin.launches import report_hazards
+
+        result = yield
+        report_hazards(item, strict=True)
+        return result
     from difftest.plugin.kernel_call import run_kernel_test
 
     return (yield from run_kernel_test(item, session, runner))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell the hazards of launches in fixtures, or before the test failed."""
+    result = yield
+    if _session(item.config).launches is not None:
+        from difftest.plugin.launches import report_hazards
+
+        report_hazards(item)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

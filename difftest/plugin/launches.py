@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difftest.analysis.finding import Finding, Severity
-from difftest.analysis.inspection import Inspector, fails, finding_text
+from difftest.analysis.inspection import Inspector, finding_text
 from difftest.simulator.entry.install import ROOTS
 from difftest.simulator.errors import relative_path, warn
 from difftest.simulator.launch_listeners import LaunchRecord, listening
@@ -101,6 +101,17 @@ class LaunchCounts:
             row.hazards.update(hazards)
         self.importers.update(importers)
 
+    def as_mappings(self) -> list[dict[str, Any]]:
+        """Return the launches and the hazards of each kernel, for a report."""
+        return [
+            {
+                "kernel": label,
+                "launches": row.launches,
+                "hazards": list(row.hazards.values()),
+            }
+            for label, row in self.labelled().items()
+        ]
+
     def labelled(self) -> dict[str, KernelLaunches]:
         """Return the launches of each kernel by a distinct label, in the order of the labels."""
         names = [name for name, _ in self.kernels]
@@ -124,7 +135,7 @@ class LaunchInspector:
     def __init__(self, counts: LaunchCounts, *, strict: bool) -> None:
         self.inspector = Inspector(strict=strict)
         self._counts = counts
-        self._checked = 0
+        self._reported = 0
 
     def __call__(self, record: LaunchRecord) -> None:
         """Inspect a launch; of communicating launches, the first rank's is counted."""
@@ -134,21 +145,23 @@ class LaunchInspector:
         if not record.rank:
             self._counts.record(record.kernel, _shown(found))
 
-    def report(self, *, may_fail: bool) -> None:
-        """Warn of each new hazard at its line, or fail.
+    def report(self, *, strict: bool) -> None:
+        """Warn of each new hazard at its line.
 
         Raises
         ------
-        LaunchHazardFailure : a hazard is an error or a warning, and the session is strict.
+        LaunchHazardFailure : the session or its warning filters make the hazard a failure; the
+            session alone only if ``strict``.
         """
-        found = _shown(self.inspector.findings[self._checked :])
-        self._checked = len(self.inspector.findings)
-        strict = self.inspector.strict
-        failing = [hit for hit in found if strict and fails(hit, strict=True)]
-        if failing and may_fail:
-            raise LaunchHazardFailure(failing)
+        found = _shown(self.inspector.findings[self._reported :])
+        self._reported = len(self.inspector.findings)
+        if strict and self.inspector.strict and found:
+            raise LaunchHazardFailure(found)
         for finding in found:
-            warn(HazardWarning(finding_text(finding)), finding.location)
+            try:
+                warn(HazardWarning(finding_text(finding)), finding.location)
+            except HazardWarning:
+                raise LaunchHazardFailure([finding]) from None
 
 
 def _shown(findings: Collection[Finding]) -> list[Finding]:
@@ -172,7 +185,18 @@ def inspecting(item: pytest.Item, session: Session) -> Iterator[None]:
             stack.enter_context(strictness(session.request.strictness))
         stack.enter_context(listening(inspector))
         yield
-    inspector.report(may_fail=False)
+
+
+def report_hazards(item: pytest.Item, *, strict: bool = False) -> None:
+    """Tell the hazards of an inspected test; nothing for another test.
+
+    Raises
+    ------
+    LaunchHazardFailure : see :meth:`LaunchInspector.report`.
+    """
+    inspector = item.stash.get(INSPECTOR, None)
+    if inspector is not None:
+        inspector.report(strict=strict)
 
 
 def note_importers(counts: LaunchCounts) -> None:

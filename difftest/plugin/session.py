@@ -135,11 +135,12 @@ def write_session_report(
     backends = session.runner.backends if session.runner else ()
     groups = [group._asdict() for group in groups_of(session.left_out)]
     left = session.uncollected, groups, code
+    launches = [] if session.launches is None else session.launches.as_mappings()
     is_written = False
     lines: list[str] = []
     with internal_error_scope(REPORT.name):
         document = session_document(
-            versions(), backends, reports, session.stopped, left
+            versions(), backends, reports, session.stopped, left, launches
         )
         try:
             write_report(Path(str(session.request.report)), document)

@@ -25,7 +25,7 @@ def test_what_ran_and_what_was_compared(project, report):
     result, document = report("--simulate=embedded", "--difftest-save=saved")
     assert result.ret == document["exit_code"] == 0
     assert not (project.pytester.path / "saved").exists(), "what passes is not saved"
-    assert document["format"] == 6
+    assert document["format"] == 7
     assert [one["name"] for one in document["backends"]] == ["embedded"]
     (kernel,) = document["kernels"]
     assert (kernel["kernel"], kernel["backend"]) == ("add", "embedded")
