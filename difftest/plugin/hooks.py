@@ -285,7 +285,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     state = _session(session.config)
     output = getattr(session.config, "workeroutput", None)
-    if state.launches is not None:
+    if state.launches is not None and not state.has_run:
         from difftest.plugin.launches import note_importers
 
         note_importers(state.launches)
@@ -317,13 +317,20 @@ def pytest_terminal_summary(
     ]
     tables = {
         "kernels against their references": _end_lines(session, config, reports),
-        "kernels that tests launched themselves": _launch_lines(session, config),
+        "kernels that tests launched themselves": _launch_lines(
+            session, config, reports
+        ),
     }
     for title, lines in tables.items():
         if lines:
             terminalreporter.write_sep("=", title)
         # One at a time: pytest escapes characters that a terminal lacks.
         for line in lines:
+            terminalreporter.write_line(line)
+    if session.runner is not None and "GITHUB_ACTIONS" in os.environ:
+        from difftest.plugin.failure_output import annotations
+
+        for line in annotations(reports):
             terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
@@ -374,15 +381,20 @@ def _comparison_lines(
         tally,
         ran,
         session.uncollected,
-        launched=bool(_launch_lines(session, config)),
+        launched=bool(_launch_lines(session, config, reports)),
         verbose=is_verbose,
     )
 
 
-def _launch_lines(session: Session, config: pytest.Config) -> list[str]:
+def _launch_lines(
+    session: Session, config: pytest.Config, reports: list[Any]
+) -> list[str]:
     """Return the lines on the launches of tests that call kernels themselves."""
     if session.launches is None or config.option.collectonly:
         return []
     from difftest.plugin.launches import launch_lines
+    from difftest.testing.report.totals import tallies_of
 
+    if not session.launches.kernels and tallies_of(reports, session.stopped):
+        return []
     return launch_lines(session.launches, verbose=config.get_verbosity() > 0)

@@ -205,6 +205,11 @@ def test_a_wrapper_that_uses_the_kernel_counts(suite):
     assert rows(suite.run("--simulate=embedded")) == {"double": (1, 0)}
 
 
+def test_a_session_of_kernel_tests_alone_has_no_second_table(suite):
+    suite.add_test()
+    assert "launched" not in suite.run("--simulate=embedded").stdout.str()
+
+
 def test_without_a_backend_nothing_is_inspected(suite):
     suite.pytester.makepyfile(test_it="def test_it():\n    pass\n")
     text = suite.run().stdout.str()
