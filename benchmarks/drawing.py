@@ -25,11 +25,11 @@ import hypothesis
 import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import sizes
 from difftest.testing.harness.verdict import Match
 from tests.unit.standin import PlainBackend
 

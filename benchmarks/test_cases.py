@@ -15,11 +15,11 @@ from hypothesis import Phase, given, settings
 
 from difftest import kernel_test, sizes
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import check_each
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.differential import evaluate_reference
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.strategies import cases
 
 CASES = 5
 TESTS = Path(__file__).parents[1] / "tests" / "kernels"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from benchmarks.ladder import candidates
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.drawing.strategies import cases, examples
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.strategies import cases, examples
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.batch import memoize_pickled
 from difftest.tools.verdict.candidate import JudgeSettings, judge_candidate

@@ -10,11 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from difftest.testing.harness.bound_case import BoundCase, check
-    from difftest.testing.harness.case import Case
-    from difftest.testing.harness.decorator import kernel_test
-    from difftest.testing.harness.failures import DifferentialFailure
-    from difftest.testing.harness.recipes import (
+    from difftest.testing.contract.case import Case
+    from difftest.testing.contract.recipes import (
         Fill,
         Integers,
         Iota,
@@ -24,10 +21,9 @@ if TYPE_CHECKING:
         Recipe,
         Zeros,
     )
-    from difftest.testing.harness.spec import Input, KernelSpec, Rejection
-    from difftest.testing.harness.spec_arguments import SpecError
-    from difftest.testing.harness.strategies import cases, multiples, seeded, sizes
-    from difftest.testing.harness.structured import (
+    from difftest.testing.contract.spec import Input, KernelSpec, Rejection
+    from difftest.testing.contract.spec_arguments import SpecError
+    from difftest.testing.contract.structured import (
         Bernoulli,
         Given,
         Indices,
@@ -36,13 +32,17 @@ if TYPE_CHECKING:
         Sorted,
         Uniform,
     )
+    from difftest.testing.drawing.strategies import cases, multiples, seeded, sizes
+    from difftest.testing.harness.bound_case import BoundCase, check
+    from difftest.testing.harness.decorator import kernel_test
+    from difftest.testing.harness.failures import DifferentialFailure
 
 _HOMES = {
-    "bound_case": ("BoundCase", "check"),
-    "case": ("Case",),
-    "decorator": ("kernel_test",),
-    "failures": ("DifferentialFailure",),
-    "recipes": (
+    "harness.bound_case": ("BoundCase", "check"),
+    "contract.case": ("Case",),
+    "harness.decorator": ("kernel_test",),
+    "harness.failures": ("DifferentialFailure",),
+    "contract.recipes": (
         "Fill",
         "Integers",
         "Iota",
@@ -52,10 +52,10 @@ _HOMES = {
         "Recipe",
         "Zeros",
     ),
-    "spec": ("Input", "KernelSpec", "Rejection"),
-    "spec_arguments": ("SpecError",),
-    "strategies": ("cases", "multiples", "seeded", "sizes"),
-    "structured": (
+    "contract.spec": ("Input", "KernelSpec", "Rejection"),
+    "contract.spec_arguments": ("SpecError",),
+    "drawing.strategies": ("cases", "multiples", "seeded", "sizes"),
+    "contract.structured": (
         "Bernoulli",
         "Given",
         "Indices",
@@ -65,7 +65,7 @@ _HOMES = {
         "Uniform",
     ),
 }
-"""Modules of the harness, and the public names that each defines."""
+"""Modules of :mod:`difftest.testing`, and the public names that each defines."""
 
 __version__: str
 __all__ = [
@@ -105,9 +105,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("nki-difftest")
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(
-                importlib.import_module(f"difftest.testing.harness.{home}"), name
-            )
+            module = importlib.import_module(f"difftest.testing.{home}")
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

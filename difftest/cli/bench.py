@@ -23,12 +23,12 @@ from difftest.cli.launching import (
 from difftest.simulator import launch
 from difftest.support.console import print_table, progress, table_console
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Random
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.recipes import Random
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Inconclusive
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.host.installation import embedded_with_predictions

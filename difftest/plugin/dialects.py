@@ -21,8 +21,8 @@ from difftest.testing.session.options import SESSION
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
     from difftest.testing.backends.sdk import SdkProbe
+    from difftest.testing.contract.spec import KernelSpec
     from difftest.testing.harness.decorator import KernelTest
-    from difftest.testing.harness.spec import KernelSpec
 
 SPEC = pytest.StashKey["KernelSpec"]()
 """The spec of an item that tests a kernel."""

@@ -101,7 +101,7 @@ def pytest_make_collect_report(
     if not session.request.wants_backends and collector.nodeid not in session.mixed:
         return (yield)
     from difftest.plugin.dialects import collected_without
-    from difftest.testing.harness.limits import exit_of
+    from difftest.testing.contract.limits import exit_of
 
     try:
         with pytest.MonkeyPatch.context() as patch:

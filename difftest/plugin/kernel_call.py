@@ -11,13 +11,13 @@ from difftest.plugin import failure_output, session
 from difftest.simulator.program_scheduler import one_thread
 from difftest.support.choices import PAGES
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
     NothingComparedError,
     ReportedFailure,
 )
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.tally import PROPERTY
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.report import document

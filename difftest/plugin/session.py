@@ -191,7 +191,7 @@ def read_workers(session: Session) -> None:
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
     """Keep the selected kernel test, and run it on the case of ``text`` alone."""
-    from difftest.testing.harness.explicit import CaseError, case_from_json
+    from difftest.testing.drawing.explicit import CaseError, case_from_json
 
     test, kept = _selected_test(items)
     try:

@@ -95,7 +95,7 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
     from difftest.plugin.profiles import default_profile
-    from difftest.testing.harness.examples import make_random_numbers
+    from difftest.testing.drawing.examples import make_random_numbers
 
     done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
@@ -140,7 +140,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     check_request(request)
     session = Session(request)
     if request.timeout is not None or request.memory is not None:
-        from difftest.testing.harness.limits import limit
+        from difftest.testing.contract.limits import limit
 
         try:
             _at_end(config, limit(request.timeout, request.memory).close)

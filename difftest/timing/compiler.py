@@ -2,7 +2,7 @@
 
 There are three models: a likely one for predictions, and two that bound it. If the three
 predictions of a kernel agree, the kernel does not depend on these unknowns. The evidence for each
-answer is in docs/explanation/compiler.md.
+answer is in docs/contributing/compiler.md.
 
 The source of a DMA's descriptors depends on the kind of DMA and on the compiler of the kernel. This
 is data (``data/descriptors.csv``); each row has its evidence and source. Sources that were observed
@@ -165,7 +165,7 @@ QUESTIONS = {
     "descriptors": "who makes the DMA descriptors",
     "one_table": "whether all activation functions are in one table",
 }
-"""The question that each field of a compiler answers; see docs/explanation/compiler.md."""
+"""The question that each field of a compiler answers; see docs/contributing/compiler.md."""
 _MADE = {
     RepeatRule.KEPT: "if all",
     RepeatRule.REMOVED: "if none",

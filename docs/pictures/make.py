@@ -28,9 +28,9 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.decorator import kernel_test_of
-from difftest.testing.harness.strategies import cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -19,11 +19,11 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import cases
 from difftest.testing.harness.verdict import Inconclusive
 from tests.meta.drawing import Enough
 from tests.meta.operators import OPERATORS

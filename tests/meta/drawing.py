@@ -23,11 +23,11 @@ from hypothesis import Phase, settings
 
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.machine import TRN2
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Zeros
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.decorator import ATTRIBUTE, decorate
-from difftest.testing.harness.recipes import Zeros
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Match
 
 KERNEL_TESTS = Path(__file__).parent.parent / "kernels"
@@ -43,7 +43,7 @@ def drawn(
     seed: int = 0,
     ends: Callable[[Case], bool] = lambda case: False,
 ) -> list[Case]:
-    """Return the cases of a kernel test with ``count`` examples, up to one that ``ends`` them."""
+    """Return the cases of a test with ``count`` examples, up to the first that ``ends`` them."""
     found: list[Case] = []
     ended = False
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.entry.install import embedded
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import multiples, sizes
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import multiples, sizes
 
 with embedded():
     import neuronxcc.nki as nki

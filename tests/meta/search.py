@@ -8,10 +8,10 @@ from hypothesis import Phase, settings
 
 from difftest.plugin.profiles import PROFILES
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Verdict
 
 

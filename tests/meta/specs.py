@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import multiples, sizes
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import multiples, sizes
 from reference.matmul import matmul
 from reference.transpose import transpose
 from reference.vector_add import vector_add

@@ -13,10 +13,10 @@ import pytest
 
 import kernels
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.tools.mutants.generation import mutants_of
 from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
 from tests.meta.drawing import kernel_tests

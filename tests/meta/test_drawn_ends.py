@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.strategies import sizes
 from reference.conv2d_maxpool import conv2d_maxpool
 from tests.every import every
 from tests.kernels.budget import NIGHTLY

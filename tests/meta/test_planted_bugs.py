@@ -10,7 +10,7 @@ import pytest
 
 from difftest.simulator import OutOfBoundsError, UnwrittenError
 from difftest.simulator.entry.install import embedded
-from difftest.testing.harness.recipes import Iota, Ones, Zeros
+from difftest.testing.contract.recipes import Iota, Ones, Zeros
 from difftest.tools.mutants.generation import mutants_of
 from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
 from tests.meta import specs

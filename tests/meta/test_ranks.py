@@ -10,13 +10,13 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.testing.backends.base import Completed, Unsupported
 from difftest.testing.backends.sdk import ByDialect
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import minimal_case
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.edges import edge_cases
-from difftest.testing.harness.explicit import minimal_case
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import call_of_case, make_call
-from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import sizes
 from difftest.testing.harness.verdict import Match
 from difftest.tools.verdict.candidate import spec_for
 from tests.every import every

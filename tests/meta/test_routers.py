@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.recipes import Fill, Random
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Random
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.strategies import sizes
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import sizes
 from difftest.testing.harness.verdict import Match
 from tests.kernels.budget import NIGHTLY
 from tests.meta.routers import BUGS, RIGHT, routed, router_of
@@ -51,7 +51,7 @@ def equal_experts(tokens, gate, *, last):
 
 
 def test_a_reference_may_break_ties_otherwise():
-    """Each expert is as good as any other: nothing is red, and the weights are compared."""
+    """All experts are equally good: the test is green, and the weights are compared."""
     for last, dtype in itertools.product((False, True), ("float32", "bfloat16")):
         spec = spec_of(
             reference=lambda tokens, gate, last=last: equal_experts(

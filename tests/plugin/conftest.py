@@ -32,7 +32,7 @@ for _name in (
     "simulator.oracle.comparison",
     "testing.harness.decorator",
     "testing.harness.edges",
-    "testing.harness.explicit",
+    "testing.drawing.explicit",
     "testing.harness.coverage",
     "tools.lint.check",
     "testing.host.installation",
@@ -210,5 +210,7 @@ def in_process(request, pytester, monkeypatch):
 @pytest.fixture
 def project(pytester, in_process, monkeypatch):
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
-        monkeypatch.delenv(name)  # a run in a test is no worker, though this one may be
+        monkeypatch.delenv(
+            name
+        )  # a run in a test is not a worker, though this process may be
     return Project(pytester)

@@ -13,7 +13,7 @@ from difftest.testing.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 
 
 class PlainBackend:

@@ -114,7 +114,10 @@ CONFORMANCE = Rule(
         ),
         *(
             "difftest.tools.lint",
-            "difftest.tools.verdict.language",
+            "difftest.tools.verdict.sources",
+            "difftest.tools.verdict.world",
+            "difftest.simulator.entry.install",
+            "difftest.simulator.frontend.launchable",
             "difftest.analysis.inspection",
             "difftest.simulator.launch_listeners",
             "jsonschema",
@@ -158,8 +161,8 @@ INNER = "difftest.simulator"
         (CONFORMANCE, f"from {INNER} import Engine", f"{INNER}.Engine"),
         (
             REFERENCE,
-            "from difftest.testing.harness.case import Case",
-            "difftest.testing.harness.case.Case",
+            "from difftest.testing.contract.case import Case",
+            "difftest.testing.contract.case.Case",
         ),
         (REFERENCE, "def f():\n    import kernels.a", "kernels.a"),
         (REFERENCE, "from .. import kernels", "kernels"),

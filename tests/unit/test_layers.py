@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 COMMAND = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 VIOLATIONS = {
     "The eight folders import each other one way": (
-        *("timing/prediction.py", "import difftest.testing.harness.case"),
-        "difftest.timing.prediction -> difftest.testing.harness.case",
+        *("timing/prediction.py", "import difftest.testing.contract.case"),
+        "difftest.timing.prediction -> difftest.testing.contract.case",
     ),
     "The parts of testing import each other one way": (
         *(
@@ -41,8 +41,8 @@ VIOLATIONS = {
         "difftest.analysis.finding -> pytest",
     ),
     "The package needs nothing of the source tree around it": (
-        *("testing/harness/spec.py", "def f():\n    import reference.conv2d"),
-        "difftest.testing.harness.spec -> reference",
+        *("testing/contract/spec.py", "def f():\n    import reference.conv2d"),
+        "difftest.testing.contract.spec -> reference",
     ),
 }
 """A file, an import that breaks a contract, and the printed line, by the contract's name."""

@@ -1,1 +1,1 @@
-"""The harness: from a drawn size to a verdict and its report."""
+"""The judging of drawn cases: runner, comparison, verdicts and failures."""

@@ -12,16 +12,16 @@ import hypothesis
 
 from difftest.simulator.errors import guarded
 from difftest.support.annotations import signature_shown
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import LIMITS, fault_of_machine
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import BoundCase, runnable
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import CaseFailure, NothingComparedError
-from difftest.testing.harness.limits import LIMITS, fault_of_machine
 from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import cases
 
 __tracebackhide__ = (
     True  # the text of a failure is complete: pytest shows no frame of this module

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import LIMITS
+from difftest.testing.drawing.minimal import OutOfTimeError, minimize
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
-from difftest.testing.harness.limits import LIMITS
-from difftest.testing.harness.minimal import OutOfTimeError, minimize
 
 _VISIBLY = "shows wrong values of its own"
 

@@ -30,8 +30,24 @@ from difftest.testing.backends.base import (
     Unsupported,
     poisoned_array,
 )
-from difftest.testing.harness.branch_targets import nearest_miss
-from difftest.testing.harness.case import Case
+from difftest.testing.concolic.search import nearest_miss
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import (
+    NEEDS_LESS,
+    CaseLimitError,
+    fault_of_machine,
+    within_limits,
+)
+from difftest.testing.contract.reference import (
+    ReferenceDefect,
+    ReferenceRefusal,
+    array_bytes,
+)
+from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.explicit import minimal_case
+from difftest.testing.drawing.strategies import branch_conditions
 from difftest.testing.harness.compare import are_equal, compare
 from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
 from difftest.testing.harness.differential import (
@@ -39,7 +55,6 @@ from difftest.testing.harness.differential import (
     compare_exact,
     evaluate_reference,
 )
-from difftest.testing.harness.duplicates import PassedCases
 from difftest.testing.harness.explanation import (
     CaseHistory,
     describe_caveats,
@@ -47,7 +62,6 @@ from difftest.testing.harness.explanation import (
     is_expected,
     of_data,
 )
-from difftest.testing.harness.explicit import minimal_case
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -57,20 +71,6 @@ from difftest.testing.harness.failures import (
     Reproduction,
     rejection_text,
 )
-from difftest.testing.harness.limits import (
-    NEEDS_LESS,
-    CaseLimitError,
-    fault_of_machine,
-    within_limits,
-)
-from difftest.testing.harness.reference import (
-    ReferenceDefect,
-    ReferenceRefusal,
-    array_bytes,
-)
-from difftest.testing.harness.spec import KernelSpec, Rejection
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import branch_conditions
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.verdict import (
     BothRejected,
@@ -570,7 +570,7 @@ def verdict_on(
             return OneSided("backend", outcome.error, "unsupported")
         why = format_error(outcome.error)
         return Inconclusive(
-            f"the reference refuses, and the backend cannot run the kernel: {why}"
+            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
         )
     if isinstance(reference, Exception):
         if isinstance(outcome, Rejected):

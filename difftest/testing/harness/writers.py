@@ -9,10 +9,10 @@ from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Event, Region, Returned, Trace
 from difftest.testing.backends.base import Backend, Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
 from difftest.testing.harness.runner import make_call, run_kernel
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Mismatch
 
 

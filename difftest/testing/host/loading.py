@@ -20,7 +20,7 @@ import click
 
 from difftest.simulator.frontend.launchable import nc
 from difftest.support.tracebacks import PACKAGE, hide_frames
-from difftest.testing.harness.limits import within_limits
+from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.naming import function_in
 from difftest.testing.host.shipped import import_shipped
 

@@ -19,7 +19,7 @@ from difftest.support.output import (
 )
 from difftest.support.signature import function_name
 from difftest.testing.backends.base import KernelCall
-from difftest.testing.harness.limits import LIMITS, limit
+from difftest.testing.contract.limits import LIMITS, limit
 from difftest.testing.host.progress import ProgressThread
 
 _KEPT = "difftest.testing.host.options.kept"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from difftest.testing.harness.limits import EXIT, LIMITS
+from difftest.testing.contract.limits import EXIT, LIMITS
 
 AFTER = 10.0
 """Seconds before a terminal shows a case."""

@@ -27,10 +27,10 @@ import pytest
 from difftest.analysis.finding import group_by
 from difftest.support.choices import PAGES
 from difftest.support.output import write_file
+from difftest.testing.contract.spec import count_elements
 from difftest.testing.harness.coverage import uncovered_branches
 from difftest.testing.harness.explanation import CaseHistory
 from difftest.testing.harness.failures import CaseFailure
-from difftest.testing.harness.spec import count_elements
 from difftest.testing.harness.tally import PROPERTY, tally_from_json
 from difftest.testing.report.failure import failure_document, findings_with_lines
 from difftest.testing.report.page import markdown_text, page_text
@@ -38,9 +38,9 @@ from difftest.testing.report.totals import labels_of, tallies_of, total_of
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
-    from difftest.testing.harness.case import Case
+    from difftest.testing.contract.case import Case
+    from difftest.testing.contract.spec import KernelSpec
     from difftest.testing.harness.runner import Runner
-    from difftest.testing.harness.spec import KernelSpec
     from difftest.testing.harness.tally import Tally
 
 FORMAT = 6

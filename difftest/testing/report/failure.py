@@ -12,7 +12,8 @@ from typing import Any
 from difftest.analysis.finding import Finding
 from difftest.simulator.errors import Location, relative_path
 from difftest.support.tracebacks import format_error, inner_frames, is_own
-from difftest.testing.harness.case import Case, to_jsonable
+from difftest.testing.contract.case import Case, to_jsonable
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import (
     CaseFailure,
     DifferentialFailure,
@@ -22,7 +23,6 @@ from difftest.testing.harness.failures import (
     format_sizes,
 )
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Mismatch, OneSided, WrongOutput
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.host.progress import ProgressThread

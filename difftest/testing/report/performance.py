@@ -10,9 +10,9 @@ from difftest.analysis.inspection import memory_text
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.support.internal_errors import internal_error_scope
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import format_sizes
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.writers import trace_of
 from difftest.testing.report.failure import findings_with_lines, label
 from difftest.timing.advice import advise

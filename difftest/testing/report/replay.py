@@ -21,13 +21,13 @@ from difftest.simulator.errors import Location, OracleError
 from difftest.simulator.trace import Event, Trace
 from difftest.testing.backends.base import Completed, Crashed, KernelCall, Unsupported
 from difftest.testing.backends.embedded import EmbeddedSimulator, PlainSimulator
+from difftest.testing.contract.case import Edge
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.bound_case import specs_by_kernel
-from difftest.testing.harness.case import Edge
 from difftest.testing.harness.edges import judge_edge
-from difftest.testing.harness.explicit import CaseError
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
 from difftest.testing.harness.runner import Runner, make_call, run_kernel
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.harness.writers import name_writers
 from difftest.testing.host.options import with_progress

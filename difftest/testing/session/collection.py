@@ -76,8 +76,8 @@ def explicit_checks(
     test: KernelTest, marks: list[pytest.Mark], backends: Iterable[Backend]
 ) -> Iterator[Any]:
     """Yield test functions for the spec's examples and rejections, with ids, and for its edges."""
+    from difftest.testing.drawing.explicit import explicit_cases
     from difftest.testing.harness.edges import has_edges
-    from difftest.testing.harness.explicit import explicit_cases
 
     cases = list(explicit_cases(test.spec))
     rejects = test.spec.rejects

@@ -18,7 +18,7 @@ from difftest.analysis.inspection import Inspector
 from difftest.simulator import TRN2, NkiError, launch
 from difftest.simulator.launch_listeners import listening
 from difftest.testing.backends.device.thresholds import Array, PerformanceTest
-from difftest.testing.harness.limits import within_limits
+from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.installation import predict_latency
 from difftest.testing.host.shipped import import_shipped
 from difftest.tools.course.assignment import CorrectnessTest

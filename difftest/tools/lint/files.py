@@ -88,6 +88,10 @@ class Levels:
         is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
         return Level.DENY if is_certain[rule.group] and is_known else Level.WARN
 
+    def denied(self, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+        """Return the diagnostics that are denied."""
+        return [entry for entry in diagnostics if self.of(entry.rule) is Level.DENY]
+
 
 def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
     """Return the level of each named rule or group.

@@ -95,8 +95,9 @@ def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return the numbers of findings, of denied findings, and of available fixes as text."""
     if not diagnostics:
         return "nothing found"
-    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
-    text = f"{len(diagnostics)} finding{'s' * (len(diagnostics) > 1)}, {denied} denied"
+    count = len(diagnostics)
+    denied = len(levels.denied(diagnostics))
+    text = f"{count} finding{'s' * (count > 1)}, {denied} denied"
     fixes = Counter(
         diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix
     )

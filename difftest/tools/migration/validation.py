@@ -21,16 +21,16 @@ from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.exact.run import ExactOutput
-from difftest.testing.harness.limits import within_limits
+from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.loading import in_front
 from difftest.testing.host.naming import function_in
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from difftest.testing.harness.case import Case
-    from difftest.testing.harness.recipes import Recipe
-    from difftest.testing.harness.spec import KernelSpec
+    from difftest.testing.contract.case import Case
+    from difftest.testing.contract.recipes import Recipe
+    from difftest.testing.contract.spec import KernelSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -78,8 +78,8 @@ def calls_of_shapes(
     """
     from hypothesis import strategies as st
 
-    from difftest.testing.harness.examples import examples
-    from difftest.testing.harness.strategies import recipes
+    from difftest.testing.drawing.examples import examples
+    from difftest.testing.drawing.strategies import recipes
 
     @st.composite
     def call(draw: DrawFn, dtype: str) -> ValidationCall:
@@ -113,9 +113,9 @@ def _built(
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
     """Return calls for ``count`` cases of a kernel test's domain, including output arrays."""
-    from difftest.testing.harness.examples import examples
+    from difftest.testing.drawing.examples import examples
+    from difftest.testing.drawing.strategies import cases
     from difftest.testing.harness.runner import call_of_case
-    from difftest.testing.harness.strategies import cases
 
     def call(case: Case) -> ValidationCall:
         shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)

@@ -18,22 +18,22 @@ from difftest.simulator.errors import LimitError, NkiError
 from difftest.simulator.trace_json import trace_to_json
 from difftest.testing.backends.base import Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import CaseLimitError
+from difftest.testing.contract.spec import KernelSpec, count_elements
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.explicit import explicit_cases
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import specs_by_kernel
-from difftest.testing.harness.case import Case
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.edges import check_edges, has_edges, run_recorded
-from difftest.testing.harness.examples import examples
-from difftest.testing.harness.explicit import explicit_cases
 from difftest.testing.harness.failures import (
     CaseFailure,
     DifferentialFailure,
     HazardFailure,
     NotRejectedError,
 )
-from difftest.testing.harness.limits import CaseLimitError
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec, count_elements
-from difftest.testing.harness.strategies import cases
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.report.line_tracing import trace_code
 from difftest.tools.mutants.mutant import codes_in, functions_of

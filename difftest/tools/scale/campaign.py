@@ -29,10 +29,11 @@ from difftest.simulator.program_scheduler import one_thread
 from difftest.simulator.trace import Location, Region, Trace
 from difftest.support.tracebacks import is_user_file
 from difftest.testing.backends.base import Backend, KernelCall, Outcome
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.duplicates import PassedCases
 from difftest.testing.harness.coverage import BranchTracer, Coverage
 from difftest.testing.harness.differential import ReferenceResult
-from difftest.testing.harness.duplicates import PassedCases
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -41,7 +42,6 @@ from difftest.testing.harness.failures import (
     Reproduction,
 )
 from difftest.testing.harness.runner import Runner, run_kernel
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.verdict import BothRejected, Verdict
 from difftest.tools.scale.findings import (

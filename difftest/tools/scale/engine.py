@@ -22,17 +22,17 @@ from hypothesis import HealthCheck
 from difftest.simulator.program_scheduler import one_thread
 from difftest.support.pool import START, LostTask, run_tasks, serve_tasks
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.duplicates import RANGE
-from difftest.testing.harness.failures import CaseFailure
-from difftest.testing.harness.limits import limit
-from difftest.testing.harness.reference_properties import (
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.limits import limit
+from difftest.testing.contract.sources import RANGE
+from difftest.testing.contract.spec import KernelSpec, count_elements
+from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
     infer_properties,
 )
+from difftest.testing.drawing.strategies import SAMPLES, cases_like, strategy_of
+from difftest.testing.harness.failures import CaseFailure
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import KernelSpec, count_elements
-from difftest.testing.harness.strategies import SAMPLES, cases_like, strategy_of
 from difftest.testing.harness.verdict import BothRejected, Match
 from difftest.testing.host.collection import with_spec
 from difftest.tools.scale.axes import Point, SpecAtPoint, spec_at

@@ -32,7 +32,7 @@ from difftest.support.journal import Journal
 from difftest.support.output import write_file
 from difftest.support.pool import LostTask, die_with_parent, run_tasks, serve_tasks
 from difftest.support.versions import versions
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.candidate import (
     PATIENCE,

@@ -17,12 +17,12 @@ from difftest.simulator.dtypes import Array, is_float
 from difftest.support.choices import install_hint
 from difftest.testing.backends.base import Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.examples import examples
-from difftest.testing.harness.explicit import explicit_cases
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.explicit import explicit_cases
+from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
-from difftest.testing.harness.spec import KernelSpec
-from difftest.testing.harness.strategies import cases
 from difftest.testing.harness.verdict import Match
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import OutputFile

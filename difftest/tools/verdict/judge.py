@@ -21,7 +21,12 @@ from difftest.support.internal_errors import internal_error_scope
 from difftest.support.rounding import Array, is_float_dtype, unit_roundoff
 from difftest.testing.backends.base import Backend, Completed, KernelCall
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.sources import RANGE
+from difftest.testing.contract.spec import KernelSpec, count_elements
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import explicit_cases, minimal_case
+from difftest.testing.drawing.strategies import MOST_ELEMENTS, cases, strategy_of
 from difftest.testing.harness.compare import around, check_values
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
 from difftest.testing.harness.differential import (
@@ -30,18 +35,13 @@ from difftest.testing.harness.differential import (
     FLOAT32_UNIT,
     ReferenceResult,
 )
-from difftest.testing.harness.duplicates import RANGE
 from difftest.testing.harness.edges import minimal_values
-from difftest.testing.harness.explicit import explicit_cases, minimal_case
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
     NotRejectedError,
 )
 from difftest.testing.harness.runner import Runner, Trial
-from difftest.testing.harness.spec import KernelSpec, count_elements
-from difftest.testing.harness.spec_arguments import SpecError
-from difftest.testing.harness.strategies import MOST_ELEMENTS, cases, strategy_of
 from difftest.testing.harness.verdict import Mismatch, Verdict
 from difftest.testing.harness.writers import locate_writers
 from difftest.tools.verdict.backend import CandidateBackend, CheatError, reseeded

@@ -20,7 +20,8 @@ from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.coverage import Coverage, uncovered_branches
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -29,7 +30,6 @@ from difftest.testing.harness.failures import (
     NotRejectedError,
     describe_box,
 )
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import Mismatch, OneSided
 from difftest.timing import UnknownCostError, predict

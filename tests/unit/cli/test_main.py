@@ -28,7 +28,7 @@ def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
 def test_commands_import_what_they_need_alone():
     """A second of imports for a page of help is what people meet first."""
     tests = ["hypothesis", "pytest"]
-    most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.testing.harness"]
+    most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.testing.contract"]
     for needless, commands in (
         (most, ([], ["bench"], ["init"], ["doctor"])),
         (

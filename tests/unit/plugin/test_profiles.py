@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader
 from hypothesis.internal import conjecture
 
 from difftest.plugin.startup import _FastFinder
-from difftest.testing.harness import strategies
+from difftest.testing.drawing import strategies
 
 SCRIPT = """
 import os
@@ -66,7 +66,7 @@ def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
     loaded = [
         sys.modules[name]
-        for name in ("difftest.testing.harness.spec", "hypothesis.core")
+        for name in ("difftest.testing.contract.spec", "hypothesis.core")
     ]
     assert {type(module.__loader__) for module in loaded} == {SourceFileLoader}
 

@@ -230,7 +230,7 @@ def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
     assert found.compiled.high >= found.middle
     assert found.latency_interval.low <= fastest.latency
     assert found.caution.startswith("the largest unknown is ")
-    # Asked of one compiler, there is no other.
+    # A request for one compiler excludes the others.
     assert fastest.compiled == (fastest.middle, fastest.middle)
 
 

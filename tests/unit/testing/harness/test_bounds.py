@@ -3,10 +3,10 @@ import re
 import numpy as np
 import pytest
 
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones, Random
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.differential import evaluate_reference
-from difftest.testing.harness.recipes import Fill, Ones, Random
-from difftest.testing.harness.spec_arguments import SpecError
 from tests.every import every
 from tests.unit.standin import add_spec
 
@@ -51,7 +51,7 @@ def test_the_magnitude_is_the_reference_over_absolute_values():
 
 
 def test_the_magnitude_is_never_below_the_value():
-    """A difference of absolute values would say that a - b with a = -b has no error."""
+    """A difference of absolute values would claim that a - b with a = -b is free of error."""
     expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
     assert error_of(expected) == pytest.approx(
         [7] * 4, abs=1

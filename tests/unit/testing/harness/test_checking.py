@@ -6,7 +6,7 @@ import pytest
 import difftest
 from difftest import Case, DifferentialFailure, KernelSpec, Ones
 from difftest.simulator.entry.install import embedded
-from difftest.testing.harness.explicit import CaseError
+from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.failures import HazardFailure
 from difftest.testing.harness.verdict import Match
 from tests.every import every

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
+from difftest.testing.contract.recipes import Integers, Ones, Zeros
+from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness import decorator
 from difftest.testing.harness.bound_case import BoundCase, check_each
 from difftest.testing.harness.decorator import decorate
-from difftest.testing.harness.explicit import case_from_json
 from difftest.testing.harness.failures import DifferentialFailure, NothingComparedError
-from difftest.testing.harness.recipes import Integers, Ones, Zeros
 from difftest.testing.harness.runner import Runner
-from difftest.testing.harness.spec import Input, KernelSpec
-from difftest.testing.harness.spec_arguments import SpecError
 from difftest.testing.harness.verdict import Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec, broken_add
@@ -82,7 +82,7 @@ def test_a_failure_of_a_kernel_test_is_shrunk():
     ],
 )
 def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, data):
-    """Whatever Hypothesis's shrinking ends with. The replay fails alike."""
+    """For any end of Hypothesis's shrinking, the replay fails alike."""
 
     def test_add(case):
         case.check()

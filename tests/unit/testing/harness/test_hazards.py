@@ -1,10 +1,10 @@
 import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Fill, Ones
 from difftest.testing.harness.differential import evaluate_reference
 from difftest.testing.harness.explanation import is_expected
-from difftest.testing.harness.recipes import Fill, Ones
 from tests.every import every
 from tests.unit.standin import add_spec
 

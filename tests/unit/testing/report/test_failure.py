@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.recipes import Random, Zeros
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Random, Zeros
 from difftest.testing.report.failure import nearest_passing
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from difftest.simulator import TRN2, launch
 from difftest.simulator.entry.install import embedded
-from difftest.testing.harness.case import Case
-from difftest.testing.harness.recipes import Random
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Random
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.report import performance
 from difftest.testing.report.performance import BINS, LANE, WIDTH, performance_document
 from difftest.timing import predict

@@ -2,7 +2,7 @@ import click
 import numpy as np
 import pytest
 
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.tools.scale.axes import Axes, parse_axes, parse_axis, parse_case, spec_at
 from tests.every import every
 

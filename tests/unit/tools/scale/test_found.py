@@ -21,16 +21,16 @@ from difftest.simulator.trace import (
     Space,
     Trace,
 )
-from difftest.testing.harness.case import Case
+from difftest.testing.contract.case import Case
+from difftest.testing.contract.recipes import Ones
+from difftest.testing.contract.reference import ReferenceDefect
+from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
     HazardFailure,
     Reproduction,
 )
-from difftest.testing.harness.recipes import Ones
-from difftest.testing.harness.reference import ReferenceDefect
-from difftest.testing.harness.spec import KernelSpec
 from difftest.testing.harness.verdict import Mismatch, OneSided, WrongElement
 from difftest.tools.scale.findings import (
     CLOSED,

@@ -3,8 +3,8 @@ import contextlib
 import click
 import pytest
 
-from difftest.testing.harness.recipes import Zeros
-from difftest.testing.harness.reference_properties import ReferenceProperties
+from difftest.testing.contract.recipes import Zeros
+from difftest.testing.drawing.reference_properties import ReferenceProperties
 from difftest.tools.scale.axes import Axes, check_axes, spec_at
 from difftest.tools.scale.engine import cases_of
 from tests.every import every

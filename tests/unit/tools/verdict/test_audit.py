@@ -1,4 +1,4 @@
-"""Impostors against specs: strong ones, weak ones, and one that proves nothing."""
+"""Impostors against specs: strong specs, weak specs, and a spec that proves nothing."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from difftest import sizes
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from difftest.tools.verdict import command as audits
 from difftest.tools.verdict.command import Audit, audit_spec, verdict
 from tests.every import every

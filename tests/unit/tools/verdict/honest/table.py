@@ -1,4 +1,4 @@
-"""What an honest kernel is here: a file, and the contract that it keeps."""
+"""An honest kernel: a file, and the contract that it keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from difftest import sizes
-from difftest.testing.harness.spec import KernelSpec
+from difftest.testing.contract.spec import KernelSpec
 from tests.unit.tools.verdict.kernels import HEAD
 
 CLASSIC = """
