@@ -203,7 +203,7 @@ def launch_traced(
         if is_defect(error, function):
             raise
         raise click.ClickException(
-            f"the kernel's own Python broke down: {type(error).__name__}: {error}\n"
+            f"the kernel's own Python crashed: {type(error).__name__}: {error}\n"
             f"  where:    {raising_line(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None

@@ -93,7 +93,7 @@ def _operands(record: Instruction, dialect: str) -> Iterator[str]:
     for role in record.destinations:
         yield f"  - to {role_text(role)}"
     for name, text in SIZES.items():
-        if name in record.asks:
+        if name in record.limits:
             yield f"  - {text}"
 
 

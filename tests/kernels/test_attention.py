@@ -88,10 +88,10 @@ def test_attention_heads(case):
     edges=False,
 )
 def test_attention_heads_sees_the_right_keys(case):
-    """Of small scores, held to a bound of its own.
+    """Draw small scores, held to a bound of their own.
 
-    A query from which a wrong mask hides all keys has scores of -1e30. No digit of what follows is
-    sure then, so that the exact run can tell nothing of it.
+    A query from which a wrong mask hides all keys has scores of -1e30. Then every digit of the
+    result is unsure, so that the exact run decides nothing.
     """
     case.check()
 

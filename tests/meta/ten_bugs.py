@@ -35,7 +35,7 @@ with embedded():
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing/ten-bugs.md"
 RTOL, ATOL = 1e-2, 1e-4
-"""Of ``np.testing.assert_allclose``: what examples of NKI take."""
+"""Tolerances of ``np.testing.assert_allclose`` in examples of NKI."""
 
 DOUBLED = KernelSpec(
     kernel=ten_kernels.doubled,

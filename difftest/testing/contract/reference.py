@@ -114,7 +114,7 @@ def _classified(
             where=raising_line(error, function),
         )
     return ReferenceDefect(
-        f"{who} broke down",
+        f"{who} crashed",
         rule="a reference rejects a case by an assert, or by raising ValueError, in code of "
         "its own; any other error is a bug in it",
         received=format_error(error),

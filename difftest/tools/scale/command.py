@@ -72,7 +72,7 @@ def fuzz(
         raise click.ClickException(f"{fault}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException(
-            "a process of the campaign broke down; it says why above"
+            "a process of the campaign crashed; it says why above"
         )
     ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
     click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")

@@ -61,7 +61,7 @@ def kernels_of_the_tree():
 
 
 def in_turn(names):
-    """Each in one of the dialects that have it; every night in both."""
+    """Each runs in one of its dialects; every night in both."""
     twins: dict[str, list[str]] = {}
     for name in sorted(names):
         twins.setdefault(name.partition(".")[2], []).append(name)

@@ -1,4 +1,4 @@
-"""Blocks of which each begins with transposes that its products need: [n, 128, 512] of X and W.
+"""Blocks that begin with the transposes for their products: [n, 128, 512] of X and W.
 
 X [n * 128, 512] is turned in tiles of 128 x 128, W [4, 128, 512] is what they are multiplied with.
 """

@@ -53,7 +53,7 @@ def tile_in_each_turn(X, W):
 
 @ncc.skip_middle_end_transformations
 def one_tile(X, W):
-    """The same, with tiles that are made once and filled again, row by row, in each turn."""
+    """As above, with tiles that are made once and refilled, row by row, in each iteration."""
     out = new_output(X, W)
     weights = load_weights(W)
     _, rows, columns = out.shape

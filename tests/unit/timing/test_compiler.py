@@ -231,7 +231,7 @@ def test_the_interval_reaches_from_the_fastest_compiler_to_the_slowest():
     assert (
         "what the compiler does to this kernel is not known: its own" in found.caution
     )
-    # Asked of one compiler, there is no other.
+    # A request for one compiler excludes the others.
     assert fastest.compiled == (fastest.middle, fastest.middle)
 
 

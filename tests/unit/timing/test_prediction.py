@@ -110,7 +110,7 @@ def test_an_empty_trace_is_refused():
 
 
 def additions(count, columns=2048, toolchain=Toolchain.CLASSIC_PROFILE):
-    """Of ``count``, each 2.2 us; the result is one run of HBM, or rows apart."""
+    """A number of ``count`` moves, each 2.2 us; the result is one run of HBM, or rows apart."""
     build = Builder()
     tile = build.load((128, columns))
     for _ in range(count):

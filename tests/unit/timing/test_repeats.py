@@ -33,7 +33,7 @@ def convolution(kernel, dtype="float16", rows=20):
 
 
 def test_copies_of_what_the_loop_does_not_change_are_made_once():
-    """18 rows, 9 taps: the copies of the weights but those of the first row; none of the image."""
+    """18 rows, 9 taps: the copies of the weights except the first row's; none of the image."""
     assert (
         left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
     )
@@ -51,7 +51,7 @@ def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
 
 
 def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
-    """Two groups of weights, 8 rows, 9 taps; all but those of each group's first row go."""
+    """Two groups of weights, 8 rows, 9 taps; all except the first row's of each group go."""
     trace = traced(
         convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16"
     )
@@ -61,7 +61,7 @@ def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
 
 
 def test_transposes_of_what_the_loops_do_not_change_are_made_once_on_trn1():
-    """18 rows, 9 taps: the transposes and their copies, those of the first row excepted."""
+    """18 rows, 9 taps: the transposes and their copies, except the first row's."""
     trace = convolution(convolutions.turned_weights, "float32")
     assert left_out(trace) == []
     for machine, compiler in ((TRN1, LIKELY), (TRN1, FASTEST), (TRN2, FASTEST)):

@@ -161,7 +161,7 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
 
 
 def indirect(opcode, target, source, indices):
-    """A DMA that is told places; ``indices`` comes first or last among what it reads."""
+    """A DMA with runtime indices; ``indices`` is first or last among its operands."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
     kind = EventKind(opcode, Engine.DMA, purpose=purpose_of(opcode))
@@ -216,7 +216,7 @@ def copies(count, how, machine=MACHINE):
        for machine, each in ((MACHINE, 1.23), (OLDER, 1.0))],
 )  # fmt: skip
 def test_a_place_in_a_register_takes_a_load_and_a_dispatch(how, machine, each):
-    """Traced: 1.23 us start to start, whatever they move; 0.58 of places that are known."""
+    """Traced: 1.23 us start to start, for any data; 0.58 with static places."""
     assert copies(48, how, machine) - copies(8, how, machine) == pytest.approx(
         40 * each, rel=0.02
     )

@@ -1,4 +1,4 @@
-"""What a reference may do: read its arguments, and refuse a case by a check of its own."""
+"""The rights of a reference: read its arguments, and reject a case by its own check."""
 
 import math
 import re
@@ -21,7 +21,7 @@ CASE = Case({"n": 4}, "float32", {"x": Fill(-1.0)})
 
 
 def forgetful_relu(x):
-    """Broken: it returns what it was given."""
+    """Broken: it returns its argument."""
     return x.copy()
 
 
@@ -190,7 +190,7 @@ CRASHES = [
 def test_a_crash_of_the_reference_is_no_refusal_although_the_kernel_refuses(reference):
     error = broken(relu_spec(reference, refusing_kernel))
     text = str(error)
-    assert f"the reference {reference.__name__} broke down" in text
+    assert f"the reference {reference.__name__} crashed" in text
     assert "a reference rejects a case by an assert, or by raising ValueError" in text
     assert re.search(r"where: +\S*test_reference.py:\d+: ", text)
     assert error.__cause__.__traceback__ is not None
@@ -238,7 +238,9 @@ def test_a_check_of_the_reference_is_a_refusal(reference):
 
 @every("reference", REFUSALS)
 def test_a_refusal_of_the_reference_alone_is_a_failure(reference):
-    with pytest.raises(DifferentialFailure, match="the reference alone refuses"):
+    with pytest.raises(
+        DifferentialFailure, match="only the reference rejects the case"
+    ):
         Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
 
 

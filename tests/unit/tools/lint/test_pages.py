@@ -44,7 +44,7 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
 def launched(
     text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bool = True
 ) -> Any:
-    """Run a snippet's kernel on a machine on which its rule holds."""
+    """Run a snippet's kernel on a machine that its rule is about."""
     file = tmp_path / f"{rule.id.lower()}_{number}.py"
     file.write_text(text)
     spec = spec_from_file_location(file.stem, file)
@@ -56,7 +56,9 @@ def launched(
     machine = MACHINES[min(rule.targets, default="trn2")]
     grid = (2,) if "program_id" in text else ()
     arguments = [np.ones((128, 64), np.float32)]
-    with warnings.catch_warnings():  # what older levels have, and what was seen to run
+    with (
+        warnings.catch_warnings()
+    ):  # about older levels, and about undocumented code that runs
         if quietly:
             warnings.simplefilter("ignore", LevelWarning)
             warnings.simplefilter("ignore", RuleWarning)
