@@ -68,7 +68,7 @@ def set_report(
         setattr(report, PLACE, [at.file, at.line, text])
 
 
-def annotations(reports: Iterable[Any]) -> list[str]:
+def annotation_lines(reports: Iterable[Any]) -> list[str]:
     """Return a workflow command of GitHub for each bug, at its line of the kernel."""
     root = os.environ.get("GITHUB_WORKSPACE", os.getcwd())
     commands = []

@@ -328,9 +328,9 @@ def pytest_terminal_summary(
         for line in lines:
             terminalreporter.write_line(line)
     if session.runner is not None and "GITHUB_ACTIONS" in os.environ:
-        from difftest.plugin.failure_output import annotations
+        from difftest.plugin.failure_output import annotation_lines
 
-        for line in annotations(reports):
+        for line in annotation_lines(reports):
             terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report

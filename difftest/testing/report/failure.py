@@ -235,7 +235,8 @@ def failing_line(failure: ReportedFailure) -> Location | None:
     if isinstance(failure, DifferentialFailure):
         for where in _where(failure):
             return Location(where["file"], where["line"])
-    for finding in getattr(failure, "findings", ()):
+    findings: Iterable[Finding] = getattr(failure, "findings", ())
+    for finding in findings:
         if finding.location is not None:
             return finding.location
     if not isinstance(failure, CaseFailure):
