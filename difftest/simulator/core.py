@@ -346,7 +346,7 @@ class Core:
 
     @taped("allocate")
     def allocate(
-        self, shape: Shape, dtype: np.dtype[Any], space: Space, *how: Any, **named: Any
+        self, shape: Shape, dtype: DType, space: Space, *how: Any, **named: Any
     ) -> Storage:
         """Return a new unwritten tensor; for the parameters, see :meth:`hold`.
 
@@ -390,7 +390,7 @@ class Core:
     def hold(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         space: Space,
         partition_axis: int = 0,
         name: str = "",
@@ -455,7 +455,7 @@ class Core:
     def _allocate_shared(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         _: int = 0,
         name: str = "",
         address: Any = None,

@@ -365,7 +365,7 @@ class LoopRange:
             raise not_taken(
                 where,
                 "integers: ([start,] stop[, step])",
-                "a step of 0, or what is not an integer",
+                "a step of 0, or a value that is not an integer",
                 received,
                 remedy="use // instead of / for a trip count",
             )
@@ -469,7 +469,9 @@ def explained() -> Iterator[None]:
     except (BufferError, ShapeError) as error:
         words = re.findall(r"\w+", error.location.text if error.location else "")
         for name in [word for word in words if word in current().loops.carried][:1]:
-            bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
+            bound = (
+                f"{name}, which the loop's body rebinds, is of the previous iteration"
+            )
             error.happened = f"{bound}, and {error.happened}"
             tile = f"a tile that was made before the loop: {name}[...] = ..."
             error.remedy = (
