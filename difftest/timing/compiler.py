@@ -2,7 +2,7 @@
 
 There are three models: a likely one for predictions, and two that bound it. If the three
 predictions of a kernel agree, the kernel does not depend on these unknowns. The evidence for each
-answer is in docs/explanation/compiler.md.
+answer is in docs/contributing/compiler.md.
 
 The source of a DMA's descriptors depends on the kind of DMA and on the compiler of the kernel. This
 is data (``data/descriptors.csv``); each row has its evidence and source. Sources that were observed
@@ -154,7 +154,7 @@ QUESTIONS = {
     "descriptors": "who makes the descriptors of DMAs",
     "one_table": "are all activation functions in one table",
 }
-"""The question that each field of a compiler answers; see docs/explanation/compiler.md."""
+"""The question that each field of a compiler answers; see docs/contributing/compiler.md."""
 
 
 def parse_answer(value: bool | float | RepeatRule | Answer | None) -> str:

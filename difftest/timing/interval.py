@@ -5,7 +5,7 @@ A range is a bet of nine to one, before any comparison with a device, that the t
 a range of their own (``data/ranges.csv``), each with a reason; every assumed row has one.
 
 The interval of a kernel's time follows from the ranges that contribute to it. It is widened by the
-result of comparing whole kernels with devices (docs/explanation/intervals.md).
+result of comparing whole kernels with devices (docs/explanation/timing-model.md).
 :mod:`difftest.timing.calibration` counts the published latencies that are inside when the scale
 comes from the other kernels only.
 """

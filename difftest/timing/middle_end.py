@@ -10,7 +10,7 @@ Profiles of classic kernels (TRACE23) show four changes to a kernel that does no
   of transposes share a PSUM bank for it; a sum keeps its own. DMAs of one statement between the
   same two memories become one DMA of at most 512 KiB.
 
-No instruction passes another that it depends on. docs/explanation/middle-end.md has the evidence.
+No instruction passes another that it depends on. docs/contributing/middle-end.md has the evidence.
 """
 
 from __future__ import annotations

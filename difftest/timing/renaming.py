@@ -9,7 +9,7 @@ This compiler behaviour is inferred. Convolutions with such tiles take as long o
 convolutions that make a tile in each iteration: three to ten times less than in sequence. Tensors
 with an address stay where the kernel put them. In the current dialect all tensors stay: published
 probes show that its compiler lets the users of one tensor wait for each other
-(docs/explanation/compiler.md).
+(docs/contributing/compiler.md).
 
 The compiler also omits some copies, loads and transposes that repeat earlier ones. A copy repeats
 an earlier copy under three conditions. Both read the same elements of a tensor, with no write in

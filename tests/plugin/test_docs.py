@@ -305,32 +305,6 @@ def printed(one, folder):
     ).stdout
 
 
-TUNE = DOCS / "how-to" / "tune.md"
-
-
-def rows_of_searches():
-    """The rows of the page's table of searches."""
-    table = text_of(TUNE).partition("| kernel, case |")[2].partition("\n\n")[0]
-    return table.splitlines()[2:]
-
-
-def test_a_search_that_the_page_shows_twice_has_one_result():
-    (shown,) = blocks(TUNE, "console")
-    sizes, time = re.search(r"^best: (.+)\n +([\d.]+) us", shown, re.MULTILINE).groups()
-    (row,) = (row for row in rows_of_searches() if "nki_matmul_tiled" in row)
-    assert f"| {sizes}: {time} us |" in row
-
-
-if NIGHTLY:
-
-    def test_the_table_of_searches_is_what_the_benchmark_prints():
-        command = [sys.executable, "-m", "benchmarks.tuning"]
-        printed = subprocess.run(command, cwd=ROOT, stdout=PIPE, text=True, check=True)
-        rows = rows_of_searches()
-        assert len(rows) == 4
-        assert [row for row in rows if row not in printed.stdout.splitlines()] == []
-
-
 SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else ())]
 
 

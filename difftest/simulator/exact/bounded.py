@@ -315,9 +315,13 @@ def added_at(
 def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
     """Return the sum in the shape of ``held``; where ``missing`` is true, ``added`` alone."""
     added = added.shaped(lambda array: array.reshape(held.value.shape))
-    total = add(held, added)
     if missing is None:
-        return total
+        return add(held, added)
+    # what is held there is not added, so it must not decide whether the sums are exact
+    held = held.shaped(lambda array: np.where(missing, 0, array))
+    if held.error is not None and not held.error.any():
+        held.error = None
+    total = add(held, added)
     fresh, other = (
         np.zeros(()) if part.error is None else part.error for part in (added, total)
     )

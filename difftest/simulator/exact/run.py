@@ -293,7 +293,7 @@ class Shadow(Follower):
             missing = None if dst._storage.products is None else ~dst._in_product()
             if missing is None or missing.all():
                 return numbers
-        return added_or_put(self.stored(dst), numbers, missing)
+        return added_or_put(self.stored(dst, unread=missing), numbers, missing)
 
     def _read(
         self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None
@@ -398,14 +398,22 @@ class Shadow(Follower):
         shape = tile._tile_shape()
         return held.shaped(lambda array: array.reshape(shape))
 
-    def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
-        """Return a tile's numbers in its own shape, whether or not all of them were written."""
-        return self.held(tile) or as_bounded(
+    def stored(
+        self, tile: Tile, *, computed: bool = False, unread: Array | None = None
+    ) -> Bounded:
+        """Return a tile's numbers in its own shape, whether or not all of them were written.
+
+        ``unread`` is as in :meth:`held`.
+        """
+        return self.held(tile, unread=unread) or as_bounded(
             raw_values(tile), tile.dtype, computed=computed
         )
 
-    def held(self, tile: Tile) -> Bounded | None:
-        """Return a tile's numbers in its own shape; None if the machine's values are exact."""
+    def held(self, tile: Tile, *, unread: Array | None = None) -> Bounded | None:
+        """Return a tile's numbers in its own shape; None if the machine's values are exact.
+
+        ``unread`` chooses elements, in that shape, that do not count as losses of the operand.
+        """
         storage = tile._storage
         if tile._axes is not None:
             tile._check_bounds()
@@ -428,7 +436,8 @@ class Shadow(Follower):
             return None
         result = numbers_of(tile, exact, own)
         if self.losses is not None:
-            self.losses.read(raw_values(tile), result)
+            read = None if unread is None else ~unread
+            self.losses.read(raw_values(tile), result, read)
         return result
 
     # -- writing ----------------------------------------------------------------------------------

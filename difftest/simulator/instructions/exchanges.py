@@ -409,6 +409,29 @@ _NEVER, _ON_A_SWITCH = (
 )
 
 
+_INTRA_CHIP = 4
+"""The ranks of a chip with two cores a rank (stub ``all_gather_v`` at v2.32.0)."""
+
+
+def _of_one_chip(call: CheckedCall) -> None:
+    """Require the ranks of one chip."""
+    ranks = len(call["replica_group"])
+    rule = (
+        f"each list of a replica group has {_INTRA_CHIP} ranks, those of a chip "
+        "(AWS: current limitations)"
+    )
+    limits(call, (ranks != _INTRA_CHIP, rule, f"a list of {ranks} ranks"))
+
+
+def _within_chip(acts: Sequence[EffectUse]) -> Rendezvous:
+    """Return the meeting point of ranks that each have both cores of their NeuronCore."""
+    grid = current().grid
+    rule = "runs on logical NeuronCores of two cores (AWS: only LNC=2 is supported)"
+    wrong = grid != (len(CORES),)
+    limits(acts[0].call, (wrong, rule, f"grid {grid}" if grid else "no grid"))
+    return _among_ranks(acts)
+
+
 def _may_displace(call: CheckedCall) -> None:
     if call.machine.nc_version < 4:
         _ON_A_SWITCH(call)
@@ -514,11 +537,16 @@ _BY_TABLE: dict[str, Any] = {
     ),
     "buffers": HBM,
     "shape": None,
-    "exchange": Exchange(_among_ranks, _give_chunks),
 }
 
 
-@_collective("recv_counts_known", "has_rdispls", rules=(_NEVER,), **_BY_TABLE)
+@_collective(
+    "recv_counts_known",
+    "has_rdispls",
+    rules=(_NEVER, _of_one_chip),
+    exchange=Exchange(_within_chip, _give_chunks),
+    **_BY_TABLE,
+)
 def all_gather_v(act: EffectUse) -> None:
     """``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
     _receive(act)
@@ -528,6 +556,7 @@ def all_gather_v(act: EffectUse) -> None:
     "recv_counts_known",
     "has_rdispls",
     rules=(_may_displace,),
+    exchange=Exchange(_among_ranks, _give_chunks),
     **_BY_TABLE,
     purpose=Purpose.EXCHANGE,
 )

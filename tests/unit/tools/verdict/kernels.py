@@ -6,11 +6,16 @@ import numpy as np
 
 from difftest import sizes
 from difftest.testing.contract.spec import KernelSpec
-from difftest.tools.verdict.candidate import Candidate, check_language, load_candidate
+from difftest.tools.verdict.candidate import (
+    Candidate,
+    load_candidate,
+    quoted,
+    read_candidate,
+)
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
-from difftest.tools.verdict.language import OutsideLanguage
 from difftest.tools.verdict.outcome import Outcome
+from difftest.tools.verdict.sources import OutsideLanguage
 from difftest.tools.verdict.wire import WorkerEnd
 
 HEAD = """
@@ -85,17 +90,22 @@ def judged(
         {"file": str(file), "name": "add"}, "test_add.py::test_add", 7
     )
     try:
-        language = check_language(file, judgement.test, allow)
+        files = read_candidate(file, judgement.test)
     except OutsideLanguage as outside:
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
         judgement.reason = str(outside)
         return judgement
-    try:
-        described = load_candidate(worker, language, "add")
-    except WorkerEnd as end:
-        judgement.outcome = end.outcome
-        judgement.reason = str(end)
-        judgement.report = end.report
-        return judgement
-    candidate = Candidate("add", "candidate", described["signature"])
-    return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()
+    with quoted(files):
+        try:
+            described = load_candidate(worker, files, "add", allow)
+        except OutsideLanguage as outside:
+            judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+            judgement.reason = str(outside)
+            return judgement
+        except WorkerEnd as end:
+            judgement.outcome = end.outcome
+            judgement.reason = str(end)
+            judgement.report = end.report
+            return judgement
+        candidate = Candidate("add", "candidate", described["signature"])
+        return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

@@ -170,7 +170,12 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
 @every(
     "text, outcome, stage",
     [
-        ("import nowhere", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        ("from nowhere import add", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        (
+            "import nowhere\n" + source("return nowhere.add(a, b)"),
+            Outcome.OUTSIDE_LANGUAGE,
+            Stage.RUN,
+        ),
         ("def add(", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
         ("x = 1 / 0", Outcome.CRASHED, Stage.IMPORT),
         ("from test_right import reference", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),

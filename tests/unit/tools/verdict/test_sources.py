@@ -1,66 +1,49 @@
-"""The candidate's language: code outside of it is reported by line, and does not run."""
+"""A candidate's files: which are read, and how they are loaded in the candidate's world."""
 
 import os
-import sys
 
 import pytest
 
-from difftest.tools.verdict.candidate import check_language, load_candidate
-from difftest.tools.verdict.language import MODULES, Language, OutsideLanguage
+from difftest.tools.verdict.candidate import load_candidate, read_candidate
 from difftest.tools.verdict.outcome import Outcome
+from difftest.tools.verdict.sources import CandidateFiles, OutsideLanguage
 from tests.every import every
-from tests.unit.tools.verdict.cheats.outside import OUTSIDE
 from tests.unit.tools.verdict.kernels import RIGHT, judged, source
 
+TOO_LARGE = {
+    "no Python": ("x = (", "it cannot be read"),
+    "a null": ("x = '\0'", "it cannot be read"),
+    "letters that are no letters": (
+        "a.\uff3f\uff3fclass\uff3f\uff3f",
+        "it cannot be read",
+    ),
+    "nested too deeply": ("x = " + "(" * 300 + ")" * 300, ""),
+    "attributes of attributes": ("x = a" + ".a" * 900, "nested more than"),
+    "480 times elif": ("if 1:\n    0\n" + "elif 1:\n    0\n" * 480, "nested more than"),
+    "too large": ("x = '" + "x" * 2**20 + "'", "bytes"),
+}
 
-@every("name", OUTSIDE)
-def test_a_cheat_is_outside(tmp_path, name):
-    text, said = OUTSIDE[name]
-    before, _, body = f"{text}\nreturn store(total(a, b))".rpartition("---\n")
+
+@every("name", TOO_LARGE)
+def test_a_file_that_cannot_be_used_is_told(tmp_path, name):
+    text, said = TOO_LARGE[name]
     file = tmp_path / "candidate.py"
-    file.write_text(source(body, before))
+    file.write_text(f"{text}\n{RIGHT}")
     with pytest.raises(OutsideLanguage) as caught:
-        Language(file)
+        read_candidate(file, "t.py::t")
     assert said in str(caught.value)
     assert str(caught.value).startswith(f"{file}:")
-    assert all(one.remedy for one in caught.value.breaches)
+    assert caught.value.violation.remedy
 
 
-def test_no_module_is_there_that_is_not_listed(tmp_path):
-    others = [
-        "concurrent.futures",
-        "torch",
-        "difftest.tools.verdict.worker",
-        "tests.unit.tools.verdict",
-    ]
-    names = [*others, *(sys.stdlib_module_names - MODULES.keys())]
-    file = tmp_path / "candidate.py"
-    file.write_text("".join(f"import {name}\n" for name in names))
-    with pytest.raises(OutsideLanguage) as caught:
-        Language(file)
-    told = [one.what for one in sorted(caught.value.breaches, key=lambda one: one.line)]
-    assert told == [f"the import of {name}" for name in names]
-
-
-def test_many_ways_are_tried():
-    assert len(OUTSIDE) >= 90
-
-
-@every(
-    "name, text",
-    [
-        ("sibling", "import os\n\n\ndef scale():\n    return os.getpid()\n"),
-        ("sibling", "def scale(:\n"),
-        ("json", "def scale(): ...\n"),
-    ],
-)
-def test_what_it_imports_is_held_to_the_same(tmp_path, name, text):
-    (tmp_path / f"{name}.py").write_text(text)
-    file = tmp_path / "candidate.py"
-    file.write_text(source("return store(total(a, b))", f"from {name} import scale\n"))
-    with pytest.raises(OutsideLanguage) as caught:
-        Language(file)
-    assert name in str(caught.value)
+def test_a_helper_that_cannot_be_used_is_told_where_a_kernel_needs_it(worker, tmp_path):
+    (tmp_path / "helper.py").write_text("def scale(:\n")
+    text = source("return store(total(a, b))", "import helper\n")
+    assert judged(worker, tmp_path, text, 2).outcome is Outcome.AGREES
+    text = source("helper.scale()\nreturn store(total(a, b))", "import helper\n")
+    judgement = judged(worker, tmp_path, text, 2)
+    assert judgement.outcome is Outcome.OUTSIDE_LANGUAGE
+    assert "helper (it cannot be read: " in judgement.reason
 
 
 def test_a_kernels_file_has_no_name_of_a_module_of_python(tmp_path):
@@ -69,7 +52,7 @@ def test_a_kernels_file_has_no_name_of_a_module_of_python(tmp_path):
     with pytest.raises(
         OutsideLanguage, match="random is also the name of an installed module"
     ):
-        Language(file)
+        read_candidate(file, "t.py::t")
 
 
 @every("kind", ["fifo", "link", "folder"])
@@ -86,8 +69,9 @@ def test_only_regular_files_of_its_folder_are_read(tmp_path, kind):
         place.mkdir()
     file = folder / "candidate.py"
     file.write_text(source("return store(total(a, b))", "import helper\n"))
-    with pytest.raises(OutsideLanguage):
-        Language(file)
+    files = CandidateFiles(file)
+    assert list(files.sources) == ["candidate"]
+    assert list(files.faults) == ["helper"]
 
 
 PACKAGE = {
@@ -168,9 +152,9 @@ def test_what_runs_as_a_script_alone_is_not_looked_at(worker, tmp_path):
 
 
 def test_a_module_that_is_opened_is_written_down(worker, tmp_path):
-    text = source("time.time()\nreturn store(total(a, b))", "import time\n")
+    text = source("string.capwords('a')\nreturn store(total(a, b))", "import string\n")
     assert judged(worker, tmp_path, text, 2).outcome is Outcome.OUTSIDE_LANGUAGE
-    judgement = judged(worker, tmp_path, text, 2, allow=("time",))
+    judgement = judged(worker, tmp_path, text, 2, allow=("string",))
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
 
 
@@ -179,7 +163,7 @@ def test_only_plain_encodings_are_read(tmp_path, encoding):
     file = tmp_path / "candidate.py"
     file.write_bytes(f"# coding: {encoding}\n{RIGHT}".encode())
     with pytest.raises(OutsideLanguage, match=r"candidate\.py:1: it cannot be read"):
-        Language(file)
+        read_candidate(file, "t.py::t")
 
 
 @every("encoding", ["latin-1", "ascii", "utf-8", "utf-8-sig"])
@@ -188,5 +172,5 @@ def test_a_candidate_runs_in_a_plain_encoding(worker, tmp_path, encoding):
     text = f"# coding: {encoding.removesuffix('-sig')}\nassert len('{letter}') == 1\r\n"
     file = tmp_path / "candidate.py"
     file.write_bytes((text + RIGHT).encode(encoding))
-    described = load_candidate(worker, check_language(file, "t.py::t", ()), "add")
+    described = load_candidate(worker, read_candidate(file, "t.py::t"), "add")
     assert [row[0] for row in described["signature"]] == ["a", "b"]
