@@ -405,8 +405,6 @@ class Core:
         address : of a tensor that the kernel places: on chip the first partition and the first byte
             in each, in HBM the first byte. Tensors that overlap share their bytes.
         """
-        lines = self.lines
-        loops = self.loops
         memories = self.memories
         allocation = Allocation(
             len(self.trace.allocations),
@@ -414,13 +412,13 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            innermost_location(lines.stack())
+            innermost_location(self.lines.stack())
             if self.followers.touched
-            else kernel_location(lines.caller),
+            else kernel_location(self.lines.caller),
             name,
-            loops=loops.turns,
+            loops=self.loops.turns,
         )
-        for body in loops.bodies.running:
+        for body in self.loops.bodies.running:
             body.append(allocation.id)
         if space.is_hbm:
             data = self._hold_in_hbm(allocation, address)

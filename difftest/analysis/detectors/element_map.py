@@ -21,7 +21,6 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.simulator.pattern import Shape
 from difftest.simulator.trace import Allocation, Region
 
 Cells = NDArray[np.int32]
@@ -67,7 +66,7 @@ class ElementMap:
         elif not self._has_places:
             self._edges = _edges(tensors[0].shape, regions)
         if self._edges is None:
-            self.shape: Shape = (-(-size // self._unit),)
+            self.shape: tuple[int, ...] = (-(-size // self._unit),)
         else:
             self.shape = tuple(len(edges) - 1 for edges in self._edges)
 
@@ -217,7 +216,7 @@ def _are_parts_of_a_grid(
     return True
 
 
-def _edges(shape: Shape, regions: Iterable[Region]) -> list[list[int]] | None:
+def _edges(shape: tuple[int, ...], regions: Iterable[Region]) -> list[list[int]] | None:
     """Return the edges of boxes along each axis; None if a region is not a box."""
     edges: list[set[int]] = [{0, size} for size in shape]
     for region in regions:
@@ -230,10 +229,10 @@ def _edges(shape: Shape, regions: Iterable[Region]) -> list[list[int]] | None:
 
 
 def _box(
-    whole: Shape,
+    whole: tuple[int, ...],
     offset: int,
-    shape: Shape,
-    strides: Shape,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
 ) -> Box | None:
     """Return the box of the tensor's axes that equals a pattern; None if there is none."""
     sides = _sides(whole, shape, strides)
@@ -250,7 +249,9 @@ def _box(
 
 
 @lru_cache(maxsize=4096)
-def _sides(whole: Shape, shape: Shape, strides: Shape) -> tuple[int, ...] | None:
+def _sides(
+    whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[int, ...] | None:
     """Return the sides of a pattern's box, for any offset; None if the pattern is not a box.
 
     A step of the pattern that fills an axis continues along the previous axis, as in a flat walk
@@ -276,7 +277,7 @@ def _sides(whole: Shape, shape: Shape, strides: Shape) -> tuple[int, ...] | None
     return tuple(sizes)
 
 
-def _axis_of(stride: int, whole: Shape) -> int:
+def _axis_of(stride: int, whole: tuple[int, ...]) -> int:
     """Return the axis of the tensor that a stride walks.
 
     Axes of size 1 have the stride of the previous axis; the last axis counts.

@@ -221,7 +221,7 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
     classic=False,
 )
 def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
-    """The k largest of the n elements in each 16 partitions, and their numbers.
+    """Find the k largest of the n elements in each 16 partitions, and their numbers.
 
     Element i of a group is in partition i % 16 at place i // 16, and so is result i. Here results
     are in ascending order. Of equal elements the first ones are taken.

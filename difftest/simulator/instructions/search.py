@@ -93,7 +93,7 @@ def _eight_values(call: CheckedCall) -> None:
     reach=DependenceClass.ROW,
 )
 def max8(call: CheckedCall, src: Array) -> Array:
-    """The 8 largest values of each partition, descending."""
+    """Find the 8 largest values of each partition, descending."""
     return -np.sort(-_candidates(as_float(rows(src))), axis=1)[:, :EIGHT]
 
 
@@ -187,7 +187,7 @@ def matches(
     reach=DependenceClass.ROW,
 )
 def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
-    """The index of each of 8 values in its partition; duplicates take successive places.
+    """Find the index of each of 8 values in its partition; duplicates take successive places.
 
     For a missing value all bits are set if ``all_ones`` (as v2.32.0 spells it); else the index is
     undefined.

@@ -311,7 +311,10 @@ def test_a_number_that_goes_from_turn_to_turn_is_told_of(kind, kernel, name):
     (error,) = notes_of(kernel, lambda: kind(4))
     assert error.received.startswith(f"{name} = ")
     assert error.location.text.startswith("for ")
-    with strictness("documented"), pytest.raises(KernelError, match="the previous iteration"):
+    with (
+        strictness("documented"),
+        pytest.raises(KernelError, match="the previous iteration"),
+    ):
         launch(kernel, [WIDE, lambda: kind(4), 2])
 
 
