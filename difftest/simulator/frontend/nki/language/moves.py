@@ -352,12 +352,8 @@ def _on_device(
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
-        raise not_taken(
-            where,
-            "step as a positive integer that is known when the kernel is built",
-            f"step={step!r:.40}",
-            f"step={step!r}",
-        )
+        takes = "step as a positive integer that is known when the kernel is built"
+        raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
     bounds = (origin_of(lower), origin_of(upper), f"{step}")
     current().note_on_tape("range", *bounds)
     return range(_bound(lower, where), _bound(upper, where), step)
