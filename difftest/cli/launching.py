@@ -292,7 +292,7 @@ def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
     }
 
 
-_UNWRITTEN = "returns its input {} itself, to which it wrote nothing"
+_UNWRITTEN = "returns its input {} itself, without a write to it"
 
 
 def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:

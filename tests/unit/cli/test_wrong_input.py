@@ -101,7 +101,7 @@ WRONG = {
         2,
         "give a --shape for each array of MODULE:KERNEL, or a --case of",
     ),
-    f"trace {TRANSPOSE} -o none/trace.json": (2, "there is no folder none"),
+    f"trace {TRANSPOSE} -o none/trace.json": (2, "the folder none does not exist"),
     f"trace {TRANSPOSE} -o {TESTS[:-15]}": (2, "is a directory"),
     f"trace {TRANSPOSE} -o {'x' * 300}": (2, "File name too long"),
     f"bench own {STREAM}": (
@@ -124,7 +124,7 @@ WRONG = {
     "grade broken.py": (1, "cannot import broken.py: invalid syntax"),
     "grade nowhere.py": (2, "does not exist"),
     "grade conv2d.py --seed -1": (2, "not in the range 0<=x<=4294967295"),
-    "measure conv2d.py --json nowhere/a.json": (2, "there is no folder nowhere"),
+    "measure conv2d.py --json nowhere/a.json": (2, "the folder nowhere does not exist"),
     "measure conv2d.py -k 64x64": (
         2,
         "no test has '64x64' in its name: 224x224, float32, no pool; 2",
