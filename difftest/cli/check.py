@@ -57,11 +57,6 @@ def check(
         raise click.ClickException(
             "the kernel issued no instruction: there is nothing to check"
         )
-    texts = [finding_text(finding) for finding in inspector.findings]
-    texts += [f"error: {misuse}" for misuse in misuses]
-    texts.append(
-        memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5)
-    )
     if json_file is not None:
         document = {
             "format": FORMAT,
@@ -78,8 +73,14 @@ def check(
             "findings": [finding.as_mapping() for finding in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
-    for text in filter(None, texts):
-        click.echo(text)
+    for finding in inspector.findings:
+        click.echo(finding_text(finding))
+    for misuse in misuses:
+        click.echo(f"error: {misuse}")
+    least = 0.0 if memory else 0.5
+    shown = memory_text(trace, machine, get_terminal_size().columns, least)
+    if shown:
+        click.echo(shown)
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
         f"findings: {len(inspector.findings) + len(misuses)}, "

@@ -147,20 +147,21 @@ def use_case(
     name: str, text: str, use: Callable[[Any, KernelArguments], Result]
 ) -> Result:
     """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
+    # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
-    from difftest.testing.host.collection import (
-        with_spec,
-    )  # pytest and Hypothesis: for tests alone
+    from difftest.testing.host.collection import with_spec
 
     def of_spec(spec: KernelSpec) -> Result:
         try:
             case = case_from_json(text, spec)
-            call, grid = call_of_case(spec, case), spec.grid_of(case.values)
+            arrays, keywords = call_of_case(spec, case)
+            grid = spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
             raise click.BadParameter(str(error)) from None
-        return use(spec.kernel, KernelArguments(*call, grid, tuple(spec.outputs)))
+        outputs = tuple(spec.outputs)
+        return use(spec.kernel, KernelArguments(arrays, keywords, grid, outputs))
 
     return with_spec(name, of_spec)
 
