@@ -108,7 +108,10 @@ def random_arrays(
 ) -> list[Any]:
     """Return random arrays, with one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
-        raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
+        raise click.BadParameter(
+            f"--dtype names one dtype for all inputs, or one for each: got {len(dtypes)} "
+            f"for {len(shapes)}"
+        )
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
     pairs = list(zip(shapes, kinds, strict=True))
     if problem := too_large((shape, dtype.itemsize) for shape, dtype in pairs):
@@ -184,7 +187,7 @@ def launch_traced(
     """
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError(
-            "--ranks is for kernels of `import nki`; this one is a classic one"
+            "--ranks takes kernels of `import nki`; this kernel is classic"
         )
     run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
     if ranks > 1:
@@ -369,11 +372,11 @@ class KernelRun:
             )
         grid = parse_grid(self.grid)
         if self.case:
-            problem = "the {} of a --case {} of the test's spec"
-            if grid:
-                raise click.UsageError(problem.format("grid", "is that"))
-            if self.bounds:
-                raise click.UsageError(problem.format("data", "are those"))
+            if grid or self.bounds:
+                option = "--grid" if grid else "--bound"
+                raise click.UsageError(
+                    f"{option} does not go with --case: the test's spec decides it"
+                )
             return use_case(self.kernel, self.case, use)
         arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
         bounds = parse_bounds(self.bounds)
