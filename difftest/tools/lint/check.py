@@ -279,6 +279,7 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         node for node in own if node.decorator_list or node.name == function.__name__
     ]
     reached = source.reached(roots)
+    language = _names_of_the_language(source.tree)
     return [
         Finding(
             id="unused-helper",
@@ -289,5 +290,23 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
             remedy="call it where the kernel does the same by hand, or remove it",
         )
         for node in own
-        if node not in reached
+        if node not in reached and language & _names_in(node)
     ]
+
+
+def _names_of_the_language(tree: ast.Module) -> set[str]:
+    """Return the names that a module gives to NKI's modules and functions."""
+    names: set[str] = set()
+    for node in tree.body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        module = node.module if isinstance(node, ast.ImportFrom) else None
+        for alias in node.names:
+            if (module or alias.name).partition(".")[0] in ("nki", "neuronxcc"):
+                names.add(alias.asname or alias.name.partition(".")[0])
+    return names
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """Return the names that a function's code uses; a reference uses none of NKI's."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
