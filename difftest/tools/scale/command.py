@@ -270,7 +270,7 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
             click.echo(f"NKI {level}: {outcome}")
     elif good is None:
         raise click.UsageError(
-            "pass --good COMMIT, at which the case passed, or --levels"
+            "pass --good COMMIT, or --levels: at the good commit the case still passed"
         )
     else:
         click.echo(bisect_commits(finding, good, bad))
