@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 
 from difftest import kernel_test, sizes
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.bound_case import check_each
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.differential import evaluate_reference

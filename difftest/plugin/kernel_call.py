@@ -12,6 +12,7 @@ from difftest.simulator.program_scheduler import one_thread
 from difftest.support.choices import PAGES
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.provider import use_backend
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -41,6 +42,7 @@ def run_kernel_test(
     finished = False
     failed = None
     drawn = session.drawn_test(item, state.request)
+    use_backend(getattr(item, "obj", None))
     runner.start(session.reproduction_of(item, state.request))
     try:
         with one_thread(), one_of_several(runner):

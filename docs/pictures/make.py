@@ -29,7 +29,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from difftest.testing.contract.case import Case
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.decorator import kernel_test_of
 
 HERE = Path(__file__).parent

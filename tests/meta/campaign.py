@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import Phase, find, settings
 
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.meta.drawing import counted, drawn, kernel_tests, needs_of

@@ -18,7 +18,7 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.explicit import case_from_json, minimal_case
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import DifferentialFailure

@@ -25,7 +25,6 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis.control import assume, current_build_context
 
 from difftest.support.rounding import Array
 from difftest.support.signature import bind_kernel
@@ -33,16 +32,10 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic.run import (
     BranchCondition,
     ConcolicRun,
-    StepLimitExceeded,
-    concrete_value,
 )
 from difftest.testing.contract.limits import USED, CaseLimitError, limit, within_limits
-from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import (
     KernelSpec,
-    Source,
-    is_choice,
-    is_function_of_domain,
     resolve_argument,
 )
 
@@ -66,7 +59,6 @@ _LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
 """The instruction by which Python 3.14 loads an integer up to 255, which is then no constant."""
 # between a name and the number of a choice; what is more is no size
 _PART = "·"
-_WIDEST = 2**31
 
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
@@ -75,9 +67,8 @@ Place = dict[str, int]  # values of names of the domain, at which a condition ch
 Condition = tuple[str, int, list[Place]]  # with its file and line
 
 
-def draw_target(groups: Sequence[Sequence[Place]], seed: int) -> Place:
-    """Values for names of the domain in a case; empty for one that aims at nothing."""
-    chance = random.Random(seed)
+def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Place:
+    """Return values for names of the domain in a case; empty for one that aims at nothing."""
     if not groups or chance.random() > _SHARE:
         return {}
     values: Place = {}
@@ -158,63 +149,17 @@ def choice_keys(name: str) -> Iterator[str]:
     return (f"{name}{_PART}{number}" for number in itertools.count())
 
 
-def _drawn(
-    domain: Values, source_of: Callable[..., Any], before: Values
-) -> tuple[ConcolicRun, Values, dict[str, Any], Ranges]:
-    """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
-    run, values, chosen, ranges = ConcolicRun(), *(dict[str, Any]() for _ in range(3))
-    data: Any = current_build_context().data
-    keys: Iterator[str] = iter(())
+class DrawnValues(NamedTuple):
+    """Values of a domain, the choices that make them, and from what range each choice is.
 
-    def choose(
-        kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any
-    ) -> Any:
-        key = next(keys, "") if observe else ""
-        ends = range(0)
-        if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
-            ends = range(limits["min_value"], limits["max_value"] + 1)
-        value = before.get(key) if forced is None else None
-        if value is None or (ends and value not in ends):
-            value = type(data)._draw(
-                data, kind, limits, observe=False, forced=forced, **more
-            )
-        if not key:
-            return value
-        chosen[key] = value
-        if forced is not None or not 0 < ends.stop - ends.start < _WIDEST:
-            return value
-        ranges[key] = ends
-        return run.number(value, key)
+    Names whose values are sizes have a choice under their name. The ``values`` end before a name
+    whose source fails.
+    """
 
-    vars(data).update(
-        _draw=choose, conclude_test=lambda *_: assume(False), difftest_edge=None
-    )
-    with contextlib.suppress(Exception, StepLimitExceeded):
-        for name, of in domain.items():
-            plain = {n: concrete_value(value) for n, value in values.items()}
-            try:  # no function that keeps what it returns is to keep sizes
-                source = source_of(name, plain if hasattr(of, "cache_info") else values)
-            except Exception:  # it takes no such sizes
-                source = source_of(name, plain)
-            own = (
-                source if is_function_of_domain(of) else getattr(source, RANGE, source)
-            )
-            is_size = is_choice(own) and type(own[0]) is int and name.isidentifier()
-            # Of a composed size it asks what any would be, not one of those near to an edge.
-            keys, data.difftest_edge = (
-                (iter(()), None) if is_size else (choice_keys(name), 0)
-            )
-            value = before.get(name)
-            if value is None:
-                at = (
-                    data.draw_integer(0, len(source) - 1) if is_choice(source) else None
-                )
-                value = data.draw(source) if at is None else source[at]
-            values[name] = run.number(value, name) if is_size else value
-            chosen |= {name: value} if is_size else {}
-            ranges |= {name: own} if is_size and value in own else {}
-    del data._draw, data.conclude_test, data.difftest_edge
-    return run, values, chosen, ranges
+    run: ConcolicRun
+    values: dict[str, Any]
+    chosen: dict[str, Any]
+    ranges: dict[str, Sequence[int]]
 
 
 class _SearchState(NamedTuple):
@@ -234,12 +179,12 @@ class _SearchState(NamedTuple):
 class BranchSearch:
     """The search for where a spec's kernels ask something of sizes that changes for few.
 
-    ``source_of`` tells where the values of a name of the domain come from, given earlier ones.
+    ``draw`` returns new values of the domain for some choices; the other choices it draws.
     """
 
-    def __init__(self, spec: KernelSpec, source_of: Callable[..., Source]) -> None:
+    def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
         self._spec = spec
-        self._drawn = functools.partial(_drawn, spec.domain, source_of)
+        self._drawn = draw
         self._chance = np.random.default_rng(0)
         self._tried = Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
@@ -271,6 +216,7 @@ class BranchSearch:
     def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         drawings = [self._drawn({})[2:] for _ in range(_BASES)]
+        drawings = [*(self._largest(*at) for at in drawings[:1]), *drawings]
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
         bases = [
             chosen for chosen, _ in wide or drawings[:1]
@@ -310,6 +256,11 @@ class BranchSearch:
                 ]:
                     self._found[place] += start.aims
                 starts += self._others(way, told, start._replace(chosen=chosen), ranges)
+
+    @staticmethod
+    def _largest(chosen: Values, ranges: Ranges) -> tuple[dict[str, Any], Ranges]:
+        """Return choices with all sizes at the end of their ranges, where loops are long."""
+        return {**chosen, **{name: own[-1] for name, own in ranges.items()}}, ranges
 
     def _refuses(
         self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str

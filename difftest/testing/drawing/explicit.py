@@ -21,8 +21,8 @@ from difftest.testing.contract.recipes import (
 )
 from difftest.testing.contract.spec import KernelSpec, is_choice
 from difftest.testing.contract.spec_arguments import SpecError, validate_grid
+from difftest.testing.drawing.data import data_strategy
 from difftest.testing.drawing.examples import minimal_example
-from difftest.testing.drawing.strategies import data_strategy
 
 
 class CaseError(ValueError):
@@ -159,7 +159,7 @@ def minimal_case(
         mine = dtypes.get(name, dtype)
         if spec.input(name).data is not None:
             recipe = minimal_example(
-                functools.partial(data_strategy, spec, name, values, mine)
+                functools.partial(data_strategy, spec, name, values)
             )
             if recipe is None:
                 raise NoDataError(

@@ -45,9 +45,9 @@ from difftest.testing.contract.reference import (
 )
 from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.dry_run import branch_conditions
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.drawing.strategies import branch_conditions
+from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
 from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
 from difftest.testing.harness.differential import (

@@ -21,9 +21,8 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import CaseLimitError
 from difftest.testing.contract.spec import KernelSpec, count_elements
-from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.cases import cases, distinct_cases
 from difftest.testing.drawing.explicit import explicit_cases
-from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.edges import check_edges, has_edges, run_recorded
@@ -182,16 +181,7 @@ def is_quick(test: str) -> bool:
 
 def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
     """Return ``count`` drawn cases without duplicates, the smallest first, the same each time."""
-    seen: set[str] = set()
-
-    def is_new(case: Case) -> bool:
-        text = case.to_json()
-        is_seen = text in seen
-        seen.add(text)
-        return not is_seen
-
-    drawn = examples(cases(spec).filter(is_new), count)
-    return sorted(drawn, key=lambda case: count_elements(spec, case.values))
+    return distinct_cases(spec, cases(spec), count)
 
 
 def suites_of(

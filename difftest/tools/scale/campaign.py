@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any
 
+import hypofuzz.hypofuzz
 import hypofuzz.provider
 import hypothesis
 from hypofuzz.coverage import CoverageCollector
@@ -31,7 +33,8 @@ from difftest.support.tracebacks import is_user_file
 from difftest.testing.backends.base import Backend, KernelCall, Outcome
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.passed_cases import PassedCases
+from difftest.testing.drawing.provider import Planned
 from difftest.testing.harness.coverage import BranchTracer, Coverage
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import (
@@ -143,11 +146,35 @@ def _enter_again(target: FuzzTarget) -> None:
 def _patch_hypofuzz() -> None:
     """Make HypoFuzz use :class:`KernelCoverage`, and work around its defects."""
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
+    vars(hypofuzz.hypofuzz)["HypofuzzProvider"] = PlannedFuzz
     FuzzTarget._enter_fixtures = _enter_again  # type: ignore[method-assign,assignment]
     if not hasattr(ConjectureResult, _OLD_NAME):
         setattr(
             ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments)
         )
+
+
+class PlannedFuzz(Planned, hypofuzz.provider.HypofuzzProvider):
+    """HypoFuzz's provider, whose new choices are those of a test's plan.
+
+    Without it a campaign would draw few limits of the hardware, and aim at no condition.
+    """
+
+    @property
+    def chance(self) -> random.Random:  # type: ignore[override]
+        """The random numbers of the campaign."""
+        return self.random
+
+    def _fresh_choice(self, choice_type: Any, constraints: Any) -> Any:
+        wanted = None
+        if choice_type in ("integer", "boolean"):
+            wanted = self.next_wanted(constraints)
+        if wanted is not None:
+            return wanted
+        low, high = constraints.get("min_value"), constraints.get("max_value")
+        if choice_type == "integer" and None not in (low, high):
+            return self.next_integer(low, high)
+        return super()._fresh_choice(choice_type, constraints)
 
 
 class _NoRepeats(PassedCases):

@@ -25,8 +25,10 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.cases import MOST_ELEMENTS, cases
 from difftest.testing.drawing.explicit import explicit_cases, minimal_case
-from difftest.testing.drawing.strategies import MOST_ELEMENTS, cases, strategy_of
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.compare import around, check_values
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
 from difftest.testing.harness.differential import (
@@ -218,6 +220,7 @@ class Judge:
             verbosity=Verbosity.quiet,
             print_blob=False,
             report_multiple_bugs=False,
+            backend=BACKEND,
         )
         @hypothesis.given(drawn=cases(self.spec))
         def check(drawn: Case) -> None:
@@ -377,7 +380,7 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:
-            source = strategy_of(spec, name, values)
+            source = source_of(spec, name, values)
             choices = (
                 source if isinstance(source, Sequence) else getattr(source, RANGE, ())
             )

@@ -25,16 +25,17 @@ from difftest.testing.concolic.run import ConcolicRun, StepLimitExceeded
 from difftest.testing.concolic.search import nearest_miss, targets_in_domain
 from difftest.testing.contract.recipes import Zeros
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.dry_run import branch_conditions
 from difftest.testing.drawing.examples import examples
-from difftest.testing.drawing.strategies import (
-    branch_conditions,
-    cases,
-    multiples,
-    sizes,
-)
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import multiples, sizes
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
+GENERATED = settings(
+    database=None, deadline=None, phases=[Phase.generate], backend=BACKEND
+)
 TILE = 96
 LEVEL = 0.75
 PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
@@ -289,7 +290,7 @@ def spec_of(kernel, dtypes=("float32",), **more):
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     @hypothesis.seed(seed)
-    @settings(database=None, deadline=None, max_examples=300, phases=[Phase.generate])
+    @settings(GENERATED, max_examples=300)
     @given(cases(spec_of(kernel)))
     def draw(case):
         if kernel(None, **case.values):
@@ -349,7 +350,7 @@ def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
     met = []
 
     @hypothesis.seed(seed)
-    @settings(database=None, deadline=None, max_examples=60, phases=[Phase.generate])
+    @settings(GENERATED, max_examples=60)
     @given(cases(spec))
     def collect(case):
         met.append((case.values["pool"], case.dtype) == (3, "bfloat16"))
@@ -363,7 +364,11 @@ def test_a_case_that_aims_shrinks_as_any_other(rows):
     """It is replayed without its aim: what Hypothesis chose is all that it is made of. A range in
     a domain is a list of sizes: an aim's number was taken for one of a strategy's."""
     deterministic = settings(
-        derandomize=True, database=None, deadline=None, max_examples=500
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=500,
+        backend=BACKEND,
     )
     spec = spec_of(both, rows=rows)
     found = find(
