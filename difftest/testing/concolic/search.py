@@ -39,8 +39,8 @@ from difftest.testing.contract.spec import (
     resolve_argument,
 )
 
-_SHARE, _WHOLE, _BESIDE, _LEAST, _FEW = 0.4, 0.8, 0.25, 3, 8
-"""Of the cases how many aim at something, of these how many at all names of it, and how many one
+_WHOLE, _BESIDE, _LEAST, _FEW = 0.8, 0.25, 3, 8
+"""Of the cases that aim at something how many aim at all names of it, and how many at values
 beside it; smaller numbers, and all of so few values, are drawn anyhow: of those only what lies
 beyond is looked for, to be told."""
 _BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
@@ -68,11 +68,9 @@ Condition = tuple[str, int, list[Place]]  # with its file and line
 
 
 def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Place:
-    """Return values for names of the domain in a case; empty for one that aims at nothing."""
-    if not groups or chance.random() > _SHARE:
-        return {}
+    """Return values for names of the domain that lead to a place of each group, or beside one."""
     values: Place = {}
-    for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
+    for places in groups:
         values |= chance.choice(places)
     last = {
         _head(key): key for key in values
@@ -216,11 +214,11 @@ class BranchSearch:
     def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
         drawings = [self._drawn({})[2:] for _ in range(_BASES)]
-        drawings = [*(self._largest(*at) for at in drawings[:1]), *drawings]
         wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
-        bases = [
-            chosen for chosen, _ in wide or drawings[:1]
-        ]  # one tells what lies beyond
+        bases = [chosen for chosen, _ in wide or drawings[:1]]
+        chosen, ranges = drawings[0]
+        # The first has all sizes at their ends, where loops are long.
+        bases.insert(0, {**chosen, **{name: own[-1] for name, own in ranges.items()}})
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
         end = (
             time.thread_time() + _SECONDS
@@ -256,11 +254,6 @@ class BranchSearch:
                 ]:
                     self._found[place] += start.aims
                 starts += self._others(way, told, start._replace(chosen=chosen), ranges)
-
-    @staticmethod
-    def _largest(chosen: Values, ranges: Ranges) -> tuple[dict[str, Any], Ranges]:
-        """Return choices with all sizes at the end of their ranges, where loops are long."""
-        return {**chosen, **{name: own[-1] for name, own in ranges.items()}}, ranges
 
     def _refuses(
         self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str

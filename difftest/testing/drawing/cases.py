@@ -66,9 +66,15 @@ def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[
 
 
 def distinct_cases(
-    spec: KernelSpec, strategy: SearchStrategy[Case], count: int
+    spec: KernelSpec,
+    strategy: SearchStrategy[Case],
+    count: int,
+    *,
+    simplest: bool = True,
 ) -> list[Case]:
     """Return up to ``count`` cases without duplicates, the smallest first, the same each time.
+
+    The simplest case, of zeros, is among them unless ``simplest`` is False and there are others.
 
     Raises
     ------
@@ -82,7 +88,9 @@ def distinct_cases(
         seen.add(text)
         return not is_seen
 
-    drawn = examples(strategy.filter(is_new), count)
+    drawn = examples(strategy.filter(is_new), count + (not simplest))
+    if not simplest and len(drawn) > 1:
+        del drawn[0]
     return sorted(drawn, key=lambda case: count_elements(spec, case.values))
 
 
@@ -105,8 +113,6 @@ def draw_values(
             values[name] = draw(source, label=name)
         else:
             values[name] = draw_one(source)  # type: ignore[arg-type]
-    if planned is not None:
-        planned.stop()
     return values
 
 
@@ -120,7 +126,11 @@ def _cases(
     planned = plan.begin()
     values = draw_values(draw, spec, {}, planned)
     _check_size(spec, values)
+    if planned is not None:
+        planned.expect_one("dtype", len(spec.dtypes))
     dtype = draw_one(spec.dtypes)
+    if planned is not None:
+        planned.stop()
     dtypes = {
         name: draw_one(own) for name in spec.inputs if (own := spec.input(name).dtypes)
     }

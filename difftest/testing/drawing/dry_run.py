@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.testing.concolic.run import (
@@ -22,7 +23,13 @@ from difftest.testing.concolic.search import (
 )
 from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import KernelSpec, is_choice, is_function_of_domain
-from difftest.testing.drawing.provider import DryProvider, draw_index, run_dry
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.provider import (
+    DRY_BACKEND,
+    DryProvider,
+    draw_index,
+    planned_provider,
+)
 from difftest.testing.drawing.sizes import source_of
 
 _WIDEST = 2**31
@@ -34,12 +41,16 @@ def branch_conditions(spec: KernelSpec) -> list[Condition]:
     """Return the conditions of the kernels that change for few sizes."""
     found: list[Condition] = []
 
-    def search(provider: DryProvider, draw: DrawFn) -> None:
-        provider.concrete = concrete_value
-        found.extend(BranchSearch(spec, _DryDrawing(spec, provider, draw)).conditions())
-        provider.choose = lambda kind, limits, fresh: fresh()
+    @st.composite
+    def search(draw: DrawFn) -> None:
+        draw(st.booleans())  # without a choice the simplest case is the only one
+        provider = planned_provider()
+        if isinstance(provider, DryProvider) and not found:
+            values = _DryDrawing(spec, provider, draw)
+            found.extend(BranchSearch(spec, values).conditions())
+            provider.choose = None
 
-    run_dry(search)
+    examples(search(), 2, backend=DRY_BACKEND)
     return found
 
 
@@ -54,6 +65,7 @@ class _DryDrawing:
         self._provider = provider
         self._draw = draw
         provider.choose = self._choose
+        provider.concrete = concrete_value
 
     def __call__(self, before: Mapping[str, Any]) -> DrawnValues:
         """Return the values, the choices that make them, and the range of each choice."""

@@ -2,7 +2,9 @@
 
 A quarter of the cases have equal sizes. Four in ten of the others aim at a condition of the kernel.
 The rest lean to the limits of the hardware. A point of sizes is tried again only where others fail
-to be new. The plan sets choices of the provider, so a case stays a function of its choices.
+to be new. All that may be chosen is dealt like cards: nothing comes again before all else came.
+
+The plan sets choices of the provider, so a case stays a function of its choices.
 """
 
 from __future__ import annotations
@@ -29,17 +31,18 @@ from difftest.testing.contract.spec import (
 from difftest.testing.drawing.provider import Planned, planned_provider
 from difftest.testing.drawing.sizes import source_of
 
-_EQUAL = 0.25
-"""The share of cases with equal sizes. An operand that is taken along a wrong axis, such as a row
-that is added to columns, shows its wrong values there alone."""
-_DEPENDENT = 0.5
-"""The share of the cases without an aim that choose the size of a dependent name first."""
+_CASES, _EQUAL, _AIMED = 20, 5, 6
+"""Of so many cases, so many have equal sizes, and so many aim at a condition. An operand that is
+taken along a wrong axis, such as a row that is added to columns, shows its wrong values in equal
+sizes alone."""
+_STRATA = 8
+"""The parts of a range in which sizes are dealt."""
 _ROOM = 2**12
 """The least number of points in a domain whose cases are new points."""
 _TRIES = 8
 """The number of sizes that are tried for a new point, or for a value of a dependent name."""
 _MANY = 8
-"""The least number of values of a sequence that leans to its edges."""
+"""The most values of a sequence that are dealt one by one."""
 
 
 class Plan:
@@ -69,12 +72,13 @@ class Plan:
         self.groups = targets_in_domain(conditions, ranges)
         self.dependent = dict(self._dependent_edges(ranges))
         self.met: Counter[int] = Counter()
+        self._decks: dict[object, list[int]] = {}
 
     def _dependent_edges(
         self, ranges: Mapping[str, Sequence[Any]]
     ) -> Iterator[tuple[str, Sequence[int]]]:
         """Yield the names that depend on others, with the edges of their widest source."""
-        for name in self.spec.domain.keys() - self.sources.keys():
+        for name in [name for name in self.spec.domain if name not in self.sources]:
             earlier = parameter_names(self.spec.domain[name])  # type: ignore[arg-type]
             if not ranges.keys() >= set(earlier):
                 continue
@@ -100,8 +104,17 @@ class Plan:
         provider = planned_provider()
         if provider is None:  # each run begins with the simplest case
             self.met.clear()
+            self._decks.clear()
             return None
         return PlannedCase(self, provider)
+
+    def deal(self, deck: object, count: int, chance: random.Random) -> int:
+        """Return an integer below ``count`` that was not dealt since all others were."""
+        cards = self._decks.setdefault((deck, count), [])
+        if not cards:
+            cards += range(count)
+            chance.shuffle(cards)
+        return cards.pop()
 
 
 class PlannedCase:
@@ -110,20 +123,33 @@ class PlannedCase:
     def __init__(self, plan: Plan, provider: Planned) -> None:
         self._plan = plan
         self._provider = provider
-        self._chance = chance = provider.chance
-        self._is_equal = len(plan.sizes) > 1 and chance.random() < _EQUAL
-        self._aims = {} if self._is_equal else self._draw_aims()
+        self._chance = provider.chance
+        number = self._deal("kind", _CASES)
+        self._is_equal = len(plan.sizes) > 1 and number < _EQUAL
+        self._aims: dict[str, Any] = {}
+        if not self._is_equal and number < _EQUAL + _AIMED:
+            self._aims = self._aim()
+        elif not self._is_equal and plan.dependent and number % 2:
+            name = self._one("dependent", list(plan.dependent))
+            self._aims[name] = self._one(name, plan.dependent[name])
         for name in [name for name in plan.dependent if name in self._aims]:
             self._make_room(name)
 
-    def _draw_aims(self) -> dict[str, Any]:
-        """Return values that lead to a condition, or an edge of a dependent name, or none."""
-        dependent = self._plan.dependent
-        aims: dict[str, Any] = draw_target(self._plan.groups, self._chance)
-        if not aims and dependent and self._chance.random() < _DEPENDENT:
-            name = self._chance.choice(list(dependent))
-            aims[name] = self._chance.choice(dependent[name])
-        return aims
+    def _deal(self, deck: object, count: int) -> int:
+        return self._plan.deal(deck, count, self._chance)
+
+    def _one(self, deck: object, values: Sequence[Any]) -> Any:
+        return values[self._deal(deck, len(values))]
+
+    def _aim(self) -> dict[str, Any]:
+        """Return values that lead to a condition, or to two; empty if there are none."""
+        groups = self._plan.groups
+        if not groups:
+            return {}
+        chosen = [
+            self._one("group", groups) for _ in range(self._chance.choice((1, 2)))
+        ]
+        return draw_target(chosen, self._chance)
 
     def _make_room(self, name: str) -> None:
         """Aim at earlier values for which the aim of a dependent name is one of its values."""
@@ -131,12 +157,30 @@ class PlannedCase:
         earlier = parameter_names(plan.spec.domain[name])  # type: ignore[arg-type]
         for _ in range(_TRIES):
             values = {
-                at: self._aims.get(at, lean(plan.sources[at], self._chance))
+                at: self._aims.get(at, self._lean(at, plan.sources[at]))
                 for at in earlier
             }
             if self._aims[name] in values_in(plan.source_of(name, values)):
                 self._aims |= values
                 return
+
+    def _lean(self, name: str, source: Any) -> Any:
+        """Return a value of a source; None if its values are unknown.
+
+        Every second size is an edge, or the next size.
+        """
+        values = values_in(source)
+        if not values or len(values) <= _MANY:
+            return self._one(name, values) if values else None
+        edges = edges_in(source)
+        if edges and self._chance.random() < 0.5:
+            at = values.index(
+                self._one((name, "edge"), edges)
+            ) + self._chance.randrange(2)
+        else:
+            part = self._deal((name, "part"), _STRATA) + self._chance.random()
+            at = int(part / _STRATA * len(values))
+        return values[min(at, len(values) - 1)]
 
     def expect(self, name: str, source: Any, earlier: Mapping[str, Any]) -> None:
         """Set the next choices of the provider, from which the value of a name is drawn."""
@@ -153,15 +197,21 @@ class PlannedCase:
         if self._is_equal and name in plan.sizes[1:]:
             size = earlier[plan.sizes[0]]
         else:
-            size = self._aims.get(name, lean(source, self._chance))
+            size = self._aims.get(name)
+        if size is None:
+            size = self._lean(name, source)
         if name not in plan.point[-1:]:
             return size
         before = list(earlier.values())
-        others = (lean(source, self._chance) for _ in range(_TRIES))
+        others = (self._lean(name, source) for _ in range(_TRIES))
         for other in itertools.chain([size], others):
             if plan.met[_mark([*before, other])] < len(plan.spec.dtypes):
                 return other
         return size
+
+    def expect_one(self, deck: str, count: int) -> None:
+        """Set the next choice of one of so many values."""
+        self._provider.wanted = [self._deal(deck, count)]
 
     def stop(self) -> None:
         """Set no more choices: data are drawn next."""
@@ -179,22 +229,9 @@ def _mark(values: Sequence[Any]) -> int:
 def edges_in(source: Any) -> Sequence[Any]:
     """Return the sizes to which a source leans; empty if it does not."""
     values = values_in(source)
-    if isinstance(values, range) and len(values) > _MANY:
-        return getattr(source, EDGES, None) or edges_of(values[0], values[-1])
+    if isinstance(values, range) and source is values:
+        return [at for at in edges_of(values[0], values[-1]) if at in values]
     return getattr(source, EDGES, ())
-
-
-def lean(source: Any, chance: random.Random) -> Any:
-    """Return a random value of a source; None if its values are unknown.
-
-    Every second size is an edge, or the next size.
-    """
-    values = values_in(source)
-    edges = edges_in(source)
-    if edges and chance.random() < 0.5:
-        at = values.index(chance.choice(edges)) + chance.randrange(2)
-        return values[min(at, len(values) - 1)]
-    return chance.choice(values) if values else None
 
 
 def choice_of(source: Any, values: Sequence[Any], value: Any) -> Iterator[int]:

@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
-from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.conjecture.choice import choice_permitted
-from hypothesis.strategies import DrawFn
 
 from difftest.support.tracebacks import PACKAGE
 from difftest.testing.contract.sources import values_in
 
 BACKEND = "difftest"
 """The backend of kernel tests, for ``hypothesis.settings(backend=...)``."""
-_DRY_BACKEND = "difftest-dry-run"
+DRY_BACKEND = "difftest-dry-run"
+"""The backend of dry runs, whose provider is a :class:`DryProvider`."""
 _USED_SETTINGS = "_hypothesis_internal_use_settings"
 _SEED_BITS = 32
 _MOST_VALUES = 2**16
@@ -129,7 +128,7 @@ class DryProvider(CaseProvider):
 
 
 providers.AVAILABLE_PROVIDERS[BACKEND] = f"{__name__}.{CaseProvider.__name__}"
-providers.AVAILABLE_PROVIDERS[_DRY_BACKEND] = f"{__name__}.{DryProvider.__name__}"
+providers.AVAILABLE_PROVIDERS[DRY_BACKEND] = f"{__name__}.{DryProvider.__name__}"
 
 
 def planned_provider() -> Planned | None:
@@ -157,20 +156,6 @@ def use_backend(test: object) -> None:
     own = getattr(test, _USED_SETTINGS, None)
     if isinstance(own, settings) and own.backend == "hypothesis":
         setattr(test, _USED_SETTINGS, settings(own, backend=BACKEND))
-
-
-def run_dry(search: Callable[[DryProvider, DrawFn], object]) -> None:
-    """Call ``search`` once; it may draw from strategies any number of times, by its provider."""
-    from difftest.testing.drawing.examples import examples
-
-    @st.composite
-    def strategy(draw: DrawFn) -> None:
-        draw(st.booleans())  # without a choice the simplest case is the only one
-        provider = current_build_context().data.provider
-        if isinstance(provider, DryProvider) and provider.choose is None:
-            search(provider, draw)
-
-    examples(strategy(), 2, backend=_DRY_BACKEND)
 
 
 def prefer(low: int, high: int, edges: Sequence[int]) -> None:

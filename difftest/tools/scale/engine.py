@@ -43,7 +43,7 @@ _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
 
 def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[Case]:
     """Return up to ``count`` cases, the smallest first and the same in each process."""
-    return distinct_cases(spec, cases_like(spec, nature), count)
+    return distinct_cases(spec, cases_like(spec, nature), count, simplest=False)
 
 
 @dataclass

@@ -24,7 +24,7 @@ WHOLE = [
     "    wrong:       1 of 1 elements, which is all of them",
     "    looks like:  a wrong sign: as if b were negative (in p=*, n=*, which fails too)",
     "  judge again: difftest verdict *.py:add *::test_add --case '{*}'",
-    "  evidence:    cases: *, decided: *, elements: *",
+    "  evidence:    cases: *, elements: *",
     "  seed:        7",
     "  reward:      0.200",
 ]
