@@ -1,4 +1,4 @@
-"""The tables of docs/explanation/timing-order.md: `python -m benchmarks.orders`. All predicted."""
+"""The tables of docs/contributing/timing-order.md: `python -m benchmarks.orders`. All predicted."""
 
 from collections.abc import Callable, Iterable
 

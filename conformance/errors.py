@@ -223,7 +223,7 @@ def kernels() -> Iterator[tuple[str, str, str]]:
             [wrong, *_] = re.findall(
                 r"^```python\n(.*?)^```$", rule.page, re.DOTALL | re.MULTILINE
             )
-            yield id, "today's", wrong
+            yield id, "current", wrong
 
 
 def told(name: str, dialect: str, text: str, folder: Path) -> Told:
@@ -291,18 +291,19 @@ def main(arguments: Sequence[str]) -> int:
             for name, *rest in kernels()
         ]
     nobody = sum(not any(who) for _, who, _ in rows)
-    head = """# Who tells of documented errors
+    head = """# AWS's documented errors
 
-By `python -m conformance.errors --write`. The classic errors are those of AWS's page (v2.26.0),
-each with a kernel of our own; of today's dialect what AWS's pages state, with the wrong kernel of
-the rule's page. The run is the simulator's error or warning; detectors and rules of traces look at
-what runs.
+This table shows which program reports each documented error: the linter, the simulator's run by an
+error or a warning, or a detector. `python -m conformance.errors --write` makes it.
+
+- Classic errors are on AWS's page (v2.26.0). A kernel of this project breaks each one.
+- Errors of the current dialect are on AWS's pages. The kernel is on the page of the lint rule.
 
 | error | dialect | `difftest lint` at the line | the run | `difftest check` |
 |---|---|---|---|---|
 """
     text = head + "\n".join(row(name, dialect, who) for name, who, dialect in rows)
-    text += f"\n\n{len(rows)} errors; {nobody} that nobody tells of.\n"
+    text += f"\n\n{len(rows)} errors; {nobody} of them are not reported.\n"
     if "--write" in arguments:
         PAGE.write_text(text, encoding="utf-8")
     else:

@@ -1,39 +1,49 @@
-"""Count the published kernels inside the language of ``difftest verdict`` (README.md).
+"""Count the public files of kernels that are inside the language of ``difftest verdict``.
 
 ``python -m conformance.language PATH...``: each PATH is a folder of Python files with kernels, such
 as checkouts of aws-neuron/nki-library and aws-neuron/aws-neuron-sdk, and ``kernels`` of this
-project. Nothing runs. A kernel is a function that NKI decorates. It is judged with the definitions
-that it uses, as if in a file of its own, because scripts and tests also contain drivers.
+project. Each whole file is loaded in the world of a candidate, as ``difftest verdict`` loads it. No
+kernel runs. A file is inside if it loads, and if no function that a kernel uses needs something
+absent.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 from conformance.code_blocks import blocks_of
-from difftest.tools.verdict.language import Language, OutsideLanguage
+from difftest.simulator.entry.install import embedded
+from difftest.simulator.frontend.launchable import function_in
+from difftest.tools.verdict.sources import CandidateFiles
+from difftest.tools.verdict.world.loader import CandidateModules
+from difftest.tools.verdict.world.refusal import STATE, Absent, Refused
+from difftest.tools.verdict.world.texts import is_own_function
+from difftest.tools.verdict.world.values import Module
 
-WANTED = 0.95
+WANTED = 0.97
 """The share that the language has to hold."""
-_HEADS = {
-    "nki": "import nki",
-    "nl": "import nki.language as nl",
-    "nisa": "import nki.isa as nisa",
-    "ncc": "import nki.collectives as ncc",
-    "nt": "import nki.typing as nt",
-    "np": "import numpy as np",
-    "math": "import math",
-    "dataclass": "from dataclasses import dataclass",
-    "Enum": "from enum import Enum",
-    "NKIObject": "from nki.language import NKIObject",
-}
-"""Imports that the pages assume, by the name that they bind."""
+_COMMON = (
+    "import math\nfrom dataclasses import dataclass\nfrom enum import Enum\n"
+    "import numpy as np\n"
+)
+_HEADS = tuple(
+    f"{_COMMON}import {package} as nki\nimport {package}.isa as nisa\n"
+    f"import {package}.language as nl\nimport {package}.typing as nt\n{more}"
+    for package, more in (
+        ("nki", "import nki.collectives as ncc\nfrom nki.language import NKIObject\n"),
+        ("neuronxcc.nki", "import neuronxcc.nki.compiler as ncc\n"),
+    )
+)
+"""The imports that AWS's pages assume, by dialect."""
 
 
 def is_kernel(node: ast.stmt) -> bool:
@@ -45,80 +55,88 @@ def is_kernel(node: ast.stmt) -> bool:
     )
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+def kernels_of(text: str) -> list[str]:
+    """Return the names of the kernels in a source; empty for a fragment."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return []
+    return [node.name for node in tree.body if is_kernel(node)]  # type: ignore[attr-defined]
 
 
-def _bound(node: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module binds."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return {node.name}
-    imports = [
-        one for one in ast.walk(node) if isinstance(one, (ast.Import, ast.ImportFrom))
-    ]
-    found = {a.asname or a.name.partition(".")[0] for one in imports for a in one.names}
-    stored = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-    return found | {one.id for one in stored if isinstance(one.ctx, ast.Store)}
-
-
-def alone(tree: ast.Module, kernel: ast.FunctionDef) -> str:
-    """Return the source of a kernel and of the definitions that it uses."""
-    needed = _names(kernel)
-    kept = {kernel}
-    body = [
-        one
-        for one in tree.body
-        if "__main__" not in ast.unparse(one).partition("\n")[0]
-    ]
-    while more := [one for one in body if one not in kept and _bound(one) & needed]:
-        kept |= set(more)
-        needed |= {name for one in more for name in _names(one)}
-    own = {name for one in kept for name in _bound(one)}
-    head = [text for name, text in _HEADS.items() if name in needed - own]
-    return (
-        "\n\n".join([*head, *(ast.unparse(one) for one in tree.body if one in kept)])
-        + "\n"
-    )
-
-
-def kernels(path: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield the kernels below a folder: place, source, and the folder for its imports."""
-    files = (
-        [path]
-        if path.is_file()
-        else sorted(path.rglob("*.py")) + sorted(path.rglob("*.rst"))
-    )
-    for file in files:
+def sources(path: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """Yield the sources with kernels below a folder: file, text, and names of the kernels."""
+    below = sorted(path.rglob("*.py")) + sorted(path.rglob("*.rst"))
+    for file in [path] if path.is_file() else below:
         text = file.read_text(encoding="utf-8")
-        texts = (
-            [text]
-            if file.suffix == ".py"
-            else [b.text for b in blocks_of(file.name, text)]
-        )
-        for part in texts:
-            try:
-                tree = ast.parse(part)
-            except SyntaxError:
-                continue  # a fragment, or Python 2
-            for node in tree.body:
-                if isinstance(node, ast.FunctionDef) and is_kernel(node):
-                    yield (
-                        f"{file.relative_to(path.parent)}:{node.name}",
-                        alone(tree, node),
-                        file,
-                    )
+        if file.suffix == ".py":
+            if names := kernels_of(text):
+                yield file, text, names
+            continue
+        for block in blocks_of(file.name, text):
+            if names := kernels_of(block.text):
+                yield file, block.text, names
 
 
-def breach_of(source: str, file: Path) -> str:
-    """Return why a kernel's source is outside the language, if in ``file``; empty if inside."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py", dir=file.parent) as made:
-        made.write(source)
-        made.flush()
-        try:
-            Language(Path(made.name))
-        except OutsideLanguage as outside:
-            return str(outside.breaches[0])
+def reason_outside(file: Path, names: Sequence[str]) -> str:
+    """Return why a file is outside the language; empty if it is inside."""
+    files = CandidateFiles(file)
+    for fault in files.faults.values():
+        if fault.file == str(file):
+            return fault.what
+    faults = {name: fault.what for name, fault in files.faults.items()}
+    given = list(files.sources.values())
+    world = CandidateModules(
+        given, (), lambda text: None, lambda tree, _: tree, {}, faults
+    )
+    try:
+        space = vars(world.first())
+    except (Exception, Refused) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        STATE.loading = False
+    for name in names:
+        if reason := _absent_in(space.get(name, Absent(name)), set()):
+            return f"{name}: {reason}"
     return ""
+
+
+def _absent_in(value: Any, seen: set[int]) -> str:
+    """Return an absent name that a function uses, in itself or in the functions that it calls."""
+    if type(value) is Absent:
+        return repr(value)
+    function = function_in(value)
+    if not is_own_function(function) or id(function) in seen:
+        return ""
+    assert isinstance(function, FunctionType)
+    seen.add(id(function))
+    for name in _names(function.__code__):
+        found = function.__globals__.get(name)
+        if type(found) is not Module and (reason := _absent_in(found, seen)):
+            return reason
+    return ""
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def reason_of(file: Path, text: str, names: Sequence[str], folder: Path) -> str:
+    """Return why a source is outside; a source of a page is written to a file in a folder.
+
+    A page does not say its dialect: it is inside if it is in one of both.
+    """
+    if file.suffix == ".py":
+        return reason_outside(file, names)
+    own = folder / "page.py"
+    reasons = []
+    for head in _HEADS:
+        own.write_text(f"{head}\n{text}", encoding="utf-8")
+        reasons.append(reason_outside(own, names))
+    return "" if "" in reasons else reasons[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,15 +147,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     seen: Counter[str] = Counter()
     inside: Counter[str] = Counter()
-    for path in parser.parse_args(arguments).paths:
-        for place, source, file in kernels(path.resolve()):
-            breach = breach_of(source, file)
-            seen[str(path)] += 1
-            inside[str(path)] += not breach
-            if breach:
-                print(f"{place}\n    {breach}")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        help="a package that pages import, such as nki-library's src/nkilib_src/nkilib",
+    )
+    parsed = parser.parse_args(arguments)
+    with embedded(), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if parsed.beside is not None:
+            shutil.copytree(parsed.beside, folder / parsed.beside.name)
+        for path in parsed.paths:
+            for file, text, names in sources(path.resolve()):
+                reason = reason_of(file, text, names, folder)
+                if reason.startswith("NameError") and file.suffix != ".py":
+                    continue  # a fragment of a page
+                seen[str(path)] += 1
+                inside[str(path)] += not reason
+                if reason:
+                    print(f"{file}\n    {reason}")
     for path, count in seen.items():
-        print(f"{path}: {inside[path]} of {count} kernels are inside the language")
+        print(f"{path}: {inside[path]} of {count} files are inside the language")
     if not seen:
         print("conformance: no kernels there", file=sys.stderr)
         return 2

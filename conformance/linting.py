@@ -32,7 +32,11 @@ from difftest.tools.lint.files import LintRequest
 from difftest.tools.lint.rule import SDKS, Release
 
 PAGE = (
-    Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
+    Path(__file__).parents[1]
+    / "docs"
+    / "contributing"
+    / "generated"
+    / "lint-of-others.md"
 )
 RULES = "../../../difftest/tools/lint/pages"
 FOLDERS = {

@@ -1,4 +1,4 @@
-"""Outcomes as Markdown, and their place in docs/reference/generated/conformance.md."""
+"""Outcomes as Markdown, and their place in docs/contributing/generated/conformance.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from conformance.outcomes import (
     cause,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "conformance.md"
+PAGE = (
+    Path(__file__).parents[1] / "docs" / "contributing" / "generated" / "conformance.md"
+)
 
 
 def section(

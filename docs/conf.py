@@ -89,7 +89,8 @@ def with_signatures(app: Sphinx, name: str, source: list[str]) -> None:
     if name == f"{GENERATED}/api":
         links = ", ".join(f"[{page}]({page}.md)" for page in signature_pages())
         title, rest = source[0].split("\n", 1)
-        source[0] = f"{title}\n\nWhich arguments each function takes: {links}.\n{rest}"
+        text = f"The arguments of each function are on these pages: {links}."
+        source[0] = f"{title}\n\n{text}\n{rest}"
 
 
 def setup(app: Sphinx) -> None:

@@ -1,4 +1,4 @@
-"""Deal the test files over the installed Pythons in CI: each file runs on one of them.
+"""Deal the test files over the installed Pythons in CI: each file runs on a single Python.
 
 The Python follows from the file's place among all files and the number of the commit. Neighbouring
 files, which often take equally long, go to different Pythons. If no file is added or removed, each
@@ -51,7 +51,7 @@ def number_of_commit(root: Path) -> int:
 
 
 class Deal:
-    """The files for one of the installed Pythons at one commit.
+    """Return the files for an installed Python at a commit.
 
     ``files`` are paths from the root, with slashes; the order does not matter.
     """

@@ -23,7 +23,7 @@ def every(
     Parameters
     ----------
     names : names of the arguments that a case gives, separated by commas or in a tuple.
-    values : for each case one value, or a tuple with one for each name. It may not be empty.
+    values : for each case a value, or a tuple with a value for each name. It may not be empty.
     """
     given = [
         name.strip() for name in (names.split(",") if isinstance(names, str) else names)

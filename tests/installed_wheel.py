@@ -3,7 +3,7 @@
 python tests/installed_wheel.py FOLDER
 
 FOLDER has one wheel. The environment has the wheel and its dependencies, and no extra. The commands
-run in an empty folder, so nothing of this repository can be imported.
+run in an empty folder, so that they cannot import this repository.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Environment:
         subprocess.run(install, check=True)
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment, and capture what it prints."""
+        """Run a program of the environment, and capture its output."""
         return subprocess.run(
             [self.programs / program, *arguments],
             cwd=self.work,

@@ -32,29 +32,42 @@ def explain(context: click.Context, what: str) -> None:
     """
     path = Path(what)
     is_log = path == STANDARD or path.is_file()
-    log = _log(path) if is_log else what
+    is_explained = _explain_log(path) if is_log else _explain_word(what)
+    context.exit(int(not is_explained))
+
+
+def _explain_log(path: Path) -> bool:
+    """Explain the codes of a log; return whether there is an explanation."""
+    log = _log(path)
     if "\0" in log:
         raise click.BadParameter(f"{path} is not a log: it is a binary file")
     answers = list(explained_in(log))
     _say("\n".join(map(_text, answers)))
     unknown = [answer.said for answer in answers if answer.cause is None]
-    if unknown and is_log:
+    if unknown:
         counted = f"{len(unknown)} of {len(answers)} codes in {_name(path)}"
         _say(f"{counted} are not known: {', '.join(unknown)}")
-    if not answers and not is_log:
-        from difftest.tools.lint.check import rules
-
-        if rule := rules().get(what):
-            click.echo(rule.page, nl=False)
-            return
-        from difftest.cli.signatures import explained_name  # and the simulator
-
-        if said := explained_name(what):
-            _say(said)
-            return
     if not answers:
-        _say(_nothing_in(log, path) if is_log else _unknown(what), err=True)
-    context.exit(int(not any(answer.cause for answer in answers)))
+        _say(_nothing_in(log, path), err=True)
+    return len(unknown) < len(answers)
+
+
+def _explain_word(word: str) -> bool:
+    """Explain codes, a rule or a name; return whether there is an explanation."""
+    answers = list(explained_in(word))
+    if answers:
+        _say("\n".join(map(_text, answers)))
+        return any(answer.cause for answer in answers)
+    from difftest.tools.lint.check import rules
+
+    if rule := rules().get(word):
+        click.echo(rule.page, nl=False)
+        return True
+    from difftest.cli.signatures import explained_name  # and the simulator
+
+    text = explained_name(word)
+    _say(text or _unknown(word), err=not text)
+    return bool(text)
 
 
 def _say(text: str, *, err: bool = False) -> None:

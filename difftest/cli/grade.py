@@ -115,36 +115,36 @@ def _score(
     passed: bool,
 ) -> list[str]:
     obtainable = sum(test.points for test in {result.test for result in results})
+    reason = "needs a device" if passed else "correctness comes first"
     lines = [
         "",
         f"Correctness: {correctness_points(results):g} of {obtainable:g} points",
     ]
-    why = (
-        "not measured (needs a device)"
-        if passed
-        else "not measured (correctness comes first)"
-    )
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
         total = sum(test.points for test in tests)
-        lines.append(f"{title}: {why}, of {total:g} points")
-        lines += [_performance_line(test, predicted.get(test)) for test in tests]
-        points = [
-            test.points_for(predicted[test].p99) for test in tests if test in predicted
-        ]
-        if points:
-            lines.append(
-                f"        predicted: {sum(points):g} points, if the model is right"
-            )
+        lines.append(f"{title}: not measured ({reason}), of {total:g} points")
+        lines += _performance_lines(tests, predicted)
     return lines
 
 
-def _performance_line(test: PerformanceTest, predicted: PredictedP99 | None) -> str:
-    line = (
-        f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
-    )
-    line += f"{test.relaxed_us:g} relaxed"
-    if predicted is None:
-        return line
-    p99, low, high = predicted
-    return f"{line}; predicted {p99:,.0f} us ({low:,.0f} to {high:,.0f})"
+def _performance_lines(
+    tests: list[PerformanceTest], predicted: dict[PerformanceTest, PredictedP99]
+) -> list[str]:
+    """Return a line for each test, and the sum of predicted points if there are any."""
+    lines = []
+    points = []
+    for test in tests:
+        line = (
+            f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99"
+        )
+        line += f", {test.relaxed_us:g} relaxed"
+        if test in predicted:
+            p99, low, high = predicted[test]
+            line += f"; predicted {p99:,.0f} us ({low:,.0f} to {high:,.0f})"
+            points.append(test.points_for(p99))
+        lines.append(line)
+    if points:
+        total = f"{sum(points):g} points, if the model is right"
+        lines.append(f"        predicted: {total}")
+    return lines

@@ -110,14 +110,11 @@ def random_arrays(
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
-    if problem := too_large(
-        (shape, kinds[n].itemsize) for n, shape in enumerate(shapes)
-    ):
+    pairs = list(zip(shapes, kinds, strict=True))
+    if problem := too_large((shape, dtype.itemsize) for shape, dtype in pairs):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
-    return [
-        _drawn(rng, shape, dtype) for shape, dtype in zip(shapes, kinds, strict=True)
-    ]
+    return [_drawn(rng, shape, dtype) for shape, dtype in pairs]
 
 
 def _drawn(
@@ -127,10 +124,8 @@ def _drawn(
     if dtype.names:
         return packed(rng.standard_normal((*shape, 4), dtype=np.float32), dtype)
     values = rng.standard_normal(shape, dtype=np.float32)
-    if dtype == FLOAT8_E8M0FNU:
-        return np.exp2(np.rint(values)).astype(
-            dtype
-        )  # the dtype has powers of two alone
+    if dtype == FLOAT8_E8M0FNU:  # it has powers of two alone
+        return np.exp2(np.rint(values)).astype(dtype)
     return (values * 8 if dtype.kind in "iu" else values).astype(dtype)
 
 
@@ -190,16 +185,12 @@ def launch_traced(
         raise click.UsageError(
             "--ranks is for kernels of `import nki`; this one is a classic one"
         )
+    run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
+    if ranks > 1:
+        run = functools.partial(_on_ranks, kernel, call, ranks=ranks)
+    case = format_call(kernel, call.arrays)
     try:
-        target: Machine = (
-            getattr(kernel, "machine", TRN2) if machine is None else machine
-        )
-        run = functools.partial(
-            launch, kernel, call.arrays, call.keywords, grid=call.grid
-        )
-        if ranks > 1:
-            run = functools.partial(_on_ranks, kernel, call, ranks=ranks)
-        case = format_call(kernel, call.arrays)
+        target = machine or _machine_of(kernel)
         result: LaunchResult = within_limits(
             lambda: run(machine=target, level=level), case
         )
@@ -215,12 +206,18 @@ def launch_traced(
         if is_defect(error, function):
             raise
         raise click.ClickException(
-            f"the kernel's own Python broke down: {type(error).__name__}: {error}\n"
+            f"the kernel's own Python crashed: {type(error).__name__}: {error}\n"
             f"  where:    {raising_line(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
     misuses = tuple(_misuses(kernel, call, result))
     return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
+
+
+def _machine_of(kernel: Any) -> Machine:
+    """Return the machine of a kernel. Its decorator may name an unknown machine."""
+    machine: Machine = getattr(kernel, "machine", TRN2)
+    return machine
 
 
 def _misuses(
@@ -232,27 +229,48 @@ def _misuses(
     returns them.
     """
     function = getattr(kernel, "function", kernel)
-    mutable = mutable_parameters(function, signature_shown(function))
-    arrays = dict(
-        zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
-    )
-    named = arguments.keywords.items()
-    arrays |= {name: value for name, value in named if isinstance(value, np.ndarray)}
+    names = input_names(kernel, arguments.arrays)
+    arrays = dict(zip(names, arguments.arrays, strict=False))
+    for name, value in arguments.keywords.items():
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+    find_misuse = _untested_misuse
+    outputs = mutable_parameters(function, signature_shown(function))
+    if arguments.outputs is not None:
+        find_misuse = _tested_misuse
+        outputs = set(arguments.outputs)
     for name, array in arrays.items():
-        is_output = name in mutable
-        if arguments.outputs is not None:
-            is_output = name in arguments.outputs
-        written = any(array is output for output in result.written)
-        returned = any(array is output for output in result.returned)
-        is_declared = is_output and arguments.outputs is not None
-        if returned and not (written or is_declared):
-            yield f"the kernel returns its input {name} itself, to which it wrote nothing"
-        elif written and not is_output and arguments.outputs is not None:
-            yield f"the kernel writes to its input {name}, which its test does not name in outputs="
-        elif written and not (is_output or returned) and result.outputs:
-            yield f"the kernel writes to its input {name}, and does not return it"
+        misuse = find_misuse(array, result, name in outputs)
+        if misuse is not None:
+            yield f"the kernel {misuse.format(name)}"
     if not (result.outputs or result.written):
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
+
+
+_UNWRITTEN = "returns its input {} itself, to which it wrote nothing"
+
+
+def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:
+    """Return the wrong use of an array whose test names the arrays written in place."""
+    if is_output:
+        return None
+    if _is_among(array, result.written):
+        return "writes to its input {}, which its test does not name in outputs="
+    return _UNWRITTEN if _is_among(array, result.returned) else None
+
+
+def _untested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:
+    """Return the wrong use of an array that the kernel may declare as written in place."""
+    is_returned = _is_among(array, result.returned)
+    if not _is_among(array, result.written):
+        return _UNWRITTEN if is_returned else None
+    if is_output or is_returned or not result.outputs:
+        return None
+    return "writes to its input {}, and does not return it"
+
+
+def _is_among(array: Any, arrays: Iterable[Any]) -> bool:
+    return any(array is other for other in arrays)
 
 
 def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
@@ -339,24 +357,18 @@ class KernelRun:
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
         """Call ``use`` with the kernel and its arguments, and return the result."""
         if bool(self.shapes) == bool(self.case):
-            accepted = (
-                "a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
+            raise click.UsageError(
+                "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
             )
-            raise click.UsageError(f"give {accepted}")
         grid = parse_grid(self.grid)
         if self.case:
+            problem = "the {} of a --case {} of the test's spec"
             if grid:
-                raise click.UsageError(
-                    "the grid of a --case is that of the test's spec"
-                )
+                raise click.UsageError(problem.format("grid", "is that"))
             if self.bounds:
-                raise click.UsageError(
-                    "the data of a --case are those of the test's spec"
-                )
+                raise click.UsageError(problem.format("data", "are those"))
             return use_case(self.kernel, self.case, use)
-        arrays = random_arrays(
-            [parse_shape(shape) for shape in self.shapes], self.dtypes
-        )
+        arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
         bounds = parse_bounds(self.bounds)
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():

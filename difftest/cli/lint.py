@@ -19,18 +19,18 @@ from difftest.support.output import (
 )
 from difftest.testing.host.options import InputFile, with_progress
 from difftest.tools.lint import files as reading
-from difftest.tools.lint.check import rules
+from difftest.tools.lint.check import Diagnostic, rules
 from difftest.tools.lint.formats import FORMATS, format_summary, rules_page
 from difftest.tools.lint.rule import SDKS, TARGETS
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     texts = ("Do not report.", "Report.", "Report, and exit with 1.")
-    levels = (
-        click.option(f"--{level.value}", multiple=True, metavar="ID|GROUP", help=text)
-        for level, text in zip(reading.Level, texts, strict=True)
-    )
-    for option in (*reversed(argument_options), *levels):
+    options = list(reversed(argument_options))
+    for level, text in zip(reading.Level, texts, strict=True):
+        name = f"--{level.value}"
+        options.append(click.option(name, multiple=True, metavar="ID|GROUP", help=text))
+    for option in options:
         command = option(command)
     return command
 
@@ -100,49 +100,60 @@ def lint(
         raise click.UsageError(
             "name a file, or a folder, of kernels, or a --kernel to run"
         )
-    fix, unsafe, shown = (
-        options.pop(name) for name in ("fix", "unsafe_fixes", "shown")
-    )
+    fix = options.pop("fix")
+    unsafe = options.pop("unsafe_fixes")
+    shown = options.pop("shown")
     ranks = options.pop("ranks")
     request = _request(options)
     if STANDARD in files:
         request = replace(request, stdin=read_standard_input())
-    if fix and not shown and STANDARD in files:
-        context.with_resource(kept_for_file())  # for the fixed text
-    if fix or shown:
-        changed = _change(request, files, unsafe, shown)
-        if shown:
-            context.exit(int(changed))
+        if fix and not shown:
+            context.with_resource(kept_for_file())  # for the fixed text
+    if shown:
+        context.exit(int(_change(request, files, unsafe, shown)))
+    if fix:
+        _change(request, files, unsafe, shown)
         request = replace(request, stdin=request.fixed_text(STANDARD, unsafe))
     diagnostics, unread = request.of_files(files)
-    for text in (unread := [*unread, *drain_internal_errors()]):
+    unread += drain_internal_errors()
+    for text in unread:
         click.echo(text, err=True)
     if options["kernel"]:
-        machine = request.target
-        level = request.sdk.level if request.sdk else None
-        run = KernelRun(machine=machine, level=level, **options).launch(ranks)
-        diagnostics += request.of_trace(run.trace)
-    if text := FORMATS[form](diagnostics, request.levels):
+        diagnostics += _diagnostics_of_run(request, ranks, options)
+    _print_diagnostics(diagnostics, request.levels, form, not unread)
+    is_denied = bool(request.levels.denied(diagnostics))
+    context.exit(2 if unread else int(is_denied))
+
+
+def _diagnostics_of_run(
+    request: reading.LintRequest, ranks: int, options: dict[str, Any]
+) -> list[Diagnostic]:
+    """Run the kernel of the command line, and return the diagnostics of its trace."""
+    level = None if request.sdk is None else request.sdk.level
+    run = KernelRun(machine=request.target, level=level, **options)
+    return request.of_trace(run.launch(ranks).trace)
+
+
+def _print_diagnostics(
+    diagnostics: list[Diagnostic], levels: reading.Levels, form: str, is_complete: bool
+) -> None:
+    """Print the diagnostics, and their numbers if they are for people."""
+    if text := FORMATS[form](diagnostics, levels):
         click.echo(text)
-    if form == "text" and (diagnostics or not unread):
-        click.echo(format_summary(diagnostics, request.levels), err=True)
-    denied = any(
-        request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics
-    )
-    context.exit(2 if unread else int(denied))
+    if form == "text" and (diagnostics or is_complete):
+        click.echo(format_summary(diagnostics, levels), err=True)
 
 
 def _request(options: dict[str, Any]) -> reading.LintRequest:
     """Take the settings out of the command's options, and return the request."""
     try:
-        given = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
-        return reading.request_of(
-            {
-                **reading.project_settings(Path.cwd()),
-                **{k: v for k, v in given.items() if v},
-            },
-            {level: options.pop(level.value) for level in reading.Level},
-        )
+        settings = reading.project_settings(Path.cwd())
+        for name in ("sdk", "before", "target", "ids"):
+            given = options.pop(name)
+            if given:
+                settings[name] = given
+        chosen = {level: options.pop(level.value) for level in reading.Level}
+        return reading.request_of(settings, chosen)
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,14 +31,17 @@ from difftest.tools.migration.validation import (
     validate_translation,
 )
 
+if TYPE_CHECKING:
+    from difftest.testing.contract.spec import KernelSpec
+
 
 class _Output(OutputFile):
     """A file to write, or an existing folder for the files of a folder."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        return (
-            Path(value) if Path(value).is_dir() else super().convert(value, param, ctx)
-        )
+        if Path(value).is_dir():
+            return Path(value)
+        return super().convert(value, param, ctx)
 
 
 @click.command()
@@ -112,9 +115,12 @@ def migrate(
     from libcst import ParserSyntaxError
 
     _check_places(file, output)
-    machine, *rest = map(options.pop, ("machine", "level", "rounding"))
+    setting = ValidationSettings(
+        machine_by_name(options.pop("machine")),
+        options.pop("level"),
+        options.pop("rounding"),
+    )
     kernel, calls = _calls(kernel, **options)
-    setting = ValidationSettings(machine_by_name(machine), *rest)
 
     def proven(old: Sources, new: Sources) -> bool:
         return kernel is None or _prove(old, new, kernel, calls, setting)
@@ -137,17 +143,19 @@ def migrate(
 
 
 def _check_places(file: Path, output: Path | None) -> None:
-    if output is not None and output.resolve() == file.resolve():
-        problem = f"-o would replace {file}: name another place"
-    elif output is not None and output.is_dir() and not file.is_dir():
-        problem = f"{output} is a folder, and {file} is a file: name the new file"
-    elif file.is_dir() and output is None:
-        problem = "a folder needs -o, the folder for the new files"
-    elif file.is_dir() and output is not None and output.is_file():
-        problem = f"{output} is a file, and the new files need a folder"
-    else:
+    """Raise a click.UsageError if the new files have no place."""
+    if output is None:
+        if file.is_dir():
+            raise click.UsageError("a folder needs -o, the folder for the new files")
         return
-    raise click.UsageError(problem)
+    if output.resolve() == file.resolve():
+        raise click.UsageError(f"-o would replace {file}: name another place")
+    if output.is_dir() and not file.is_dir():
+        raise click.UsageError(
+            f"{output} is a folder, and {file} is a file: name the new file"
+        )
+    if output.is_file() and file.is_dir():
+        raise click.UsageError(f"{output} is a file, and the new files need a folder")
 
 
 def _calls(
@@ -160,20 +168,10 @@ def _calls(
     """Return the kernel to prove and its calls, from the command's options."""
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
+    if test is not None and shapes:
+        raise click.UsageError("the cases come from --shape or from --test; got both")
     if test is not None:
-        if shapes:
-            raise click.UsageError(
-                "the cases come from --shape or from --test; got both"
-            )
-        from difftest.testing.host.collection import with_spec  # and pytest
-
-        return with_spec(
-            test,
-            lambda spec: (
-                kernel or function_name(spec.kernel),
-                calls_of_spec(spec, count),
-            ),
-        )
+        return _calls_of_test(kernel, test, count)
     if (kernel is None) != (not shapes):
         raise click.UsageError(
             "a proof needs --kernel and the --shape of each input, or --test"
@@ -184,14 +182,26 @@ def _calls(
     dtypes = others["dtypes"]
     own = [_parse_named_shape(shape, named) for shape in shapes]
     parse_dtypes(dtypes, as_dtype)  # a classic kernel's
-    fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])
-    calls = calls_of_shapes(own, named, dtypes, *fixed, count)
+    keywords = parse_keywords(others["keywords"])
+    grid = parse_grid(others["grid"])
+    calls = calls_of_shapes(own, named, dtypes, keywords, grid, count)
     for call in calls:
-        if problem := too_large(
-            (shape, as_dtype(call.dtype).itemsize) for shape in call.shapes
-        ):
+        size = as_dtype(call.dtype).itemsize
+        if problem := too_large((shape, size) for shape in call.shapes):
             raise click.BadParameter(f"--shape: {problem}")
     return kernel, calls
+
+
+def _calls_of_test(
+    kernel: str | None, test: str, count: int
+) -> tuple[str, list[ValidationCall]]:
+    """Return the kernel to prove, by default the test's, and calls of the test's domain."""
+    from difftest.testing.host.collection import with_spec  # and pytest
+
+    def of_spec(spec: KernelSpec) -> tuple[str, list[ValidationCall]]:
+        return kernel or function_name(spec.kernel), calls_of_spec(spec, count)
+
+    return with_spec(test, of_spec)
 
 
 def _parse_sizes(text: str) -> tuple[str, Any]:
@@ -201,13 +211,15 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
     from difftest.testing.drawing.sizes import sizes as between
 
     name, separator, values = text.partition("=")
+    first, colon, last = values.partition(":")
     try:
-        first, colon, last = values.partition(":")
         if colon:
-            source, least = between(int(first), int(last)), int(first)
+            least = int(first)
+            source = between(least, int(last))
         else:
-            listed = [int(size) for size in values.split(",")]
-            source, least = sampled_from(listed), min(listed)
+            listed = list(map(int, values.split(",")))
+            least = min(listed)
+            source = sampled_from(listed)
     except ValueError:
         least = 0
     if not separator or least < 1 or not name.isidentifier():
@@ -223,10 +235,12 @@ def _parse_named_shape(text: str, named: Mapping[str, Any]) -> list[int | str]:
             raise click.BadParameter(
                 f"--shape {text}: {part} has no --sizes {part}=..."
             )
-    sizes = parse_shape(",".join("1" if part in named else part for part in parts))
-    return [
-        part if part in named else size for part, size in zip(parts, sizes, strict=True)
-    ]
+    sizes: list[int | str] = []
+    sizes += parse_shape(",".join("1" if part in named else part for part in parts))
+    for place, part in enumerate(parts):
+        if part in named:
+            sizes[place] = part
+    return sizes
 
 
 Proven = Callable[[Sources, Sources], bool]
@@ -276,9 +290,8 @@ def _folder(
         raise click.ClickException(
             f"{len(places)} files of {folder} have a kernel {kernel}"
         )
-    return left, proven(
-        *(package.sources(root, places[0]) for root in (folder, output))
-    )
+    old = package.sources(folder, places[0])
+    return left, proven(old, package.sources(output, places[0]))
 
 
 def _prove(
@@ -292,9 +305,8 @@ def _prove(
     try:
         proof = validate_translation(old, new, kernel, calls, setting)
     except ValidationError as error:
-        why = str(error).replace(
-            f"{new.file.parent}{os.sep}", ""
-        )  # the folder may be temporary
+        # The folder may be temporary.
+        why = str(error).replace(f"{new.file.parent}{os.sep}", "")
         click.echo(f"{kernel} is not proven: {why}", err=True)
         return False
     click.echo(f"{kernel} is proven: {proof.text()}", err=True)

@@ -14,13 +14,13 @@ from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
 from difftest.analysis.inspection import memory_text
-from difftest.cli.launching import KernelRun, run_options
+from difftest.cli.launching import KernelRun, TracedLaunch, run_options
 from difftest.simulator import Machine, Trace
 from difftest.support.choices import install_hint
 from difftest.support.console import print_table, table_console
 from difftest.support.output import atomic_write, write_file
 from difftest.testing.host.options import PICTURES, OutputFile
-from difftest.timing import UnknownCostError, predict
+from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
@@ -37,7 +37,7 @@ from difftest.tools.lint.check import unused_helpers
     type=click.Choice([chain.value for chain in Toolchain]),
     help="Compiler of the kernel, which decides how DMA descriptors are made. Default: the "
     "compiler of the kernel's dialect, for classic kernels as in nki.benchmark. classic-profile "
-    "adds --disable-dge.",
+    "adds --disable-dge. today-sweep is that of published matrix products.",
 )
 @click.option(
     "--perfetto",
@@ -73,48 +73,53 @@ def profile(
         )
     if picture and (lack := install_hint("matplotlib", "a picture", "plot")):
         raise click.UsageError(lack)
-    is_shown = (
-        sys.stdout.isatty()
-    )  # else the bar would take the kernel's output away from its file
-    bar = Progress(
-        console=Console(stderr=True), transient=True, redirect_stdout=is_shown
-    )
-    with bar as progress:
-        task = progress.add_task("simulating", total=None)
-        trace, target, function = run.launch()[:3]
-        if not len(trace):
-            raise click.ClickException(
-                "the kernel issued no instruction: there is nothing to time"
-            )
-        progress.update(task, description="predicting", total=len(trace))
-        try:
-            prediction = predict(
-                trace,
-                target,
-                dge=Toolchain(toolchain) if toolchain else None,
-                progress=lambda done, total: progress.update(
-                    task, completed=done, total=total
-                ),
-            )
-        except UnknownCostError as error:
-            raise click.ClickException(str(error)) from None
-        progress.update(task, description="asking for other compilers", total=None)
-        _ = prediction.compiled  # compute it here: the interval needs it
-    findings = [*advise(prediction.schedule), *unused_helpers(function)]
+    launched, prediction = _predict(run, Toolchain(toolchain) if toolchain else None)
+    findings = advise(prediction.schedule) + unused_helpers(launched.kernel)
     report = Report(prediction)
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
-        content = {
-            **as_mapping(report),
-            "advice": [finding.as_mapping() for finding in findings],
-        }
+        content = dict(as_mapping(report))
+        content["advice"] = [finding.as_mapping() for finding in findings]
         write_file(json_file, json.dumps(content, indent=1))
     if picture:
         with atomic_write(picture) as path:
             plot(report, path, run.title)
     # Print last: the reader may close the pipe after a few lines.
-    print_profile(report, findings, trace, target)
+    print_profile(report, findings, launched.trace, launched.machine)
+
+
+def _predict(
+    run: KernelRun, toolchain: Toolchain | None
+) -> tuple[TracedLaunch, Prediction]:
+    """Run the kernel and predict its time, behind a progress bar."""
+    # Without a terminal, the bar would take the kernel's output away from its file.
+    is_shown = sys.stdout.isatty()
+    bar = Progress(
+        console=Console(stderr=True), transient=True, redirect_stdout=is_shown
+    )
+    with bar:
+        task = bar.add_task("simulating", total=None)
+        launched = run.launch()
+        trace = launched.trace
+        if not len(trace):
+            raise click.ClickException(
+                "the kernel issued no instruction: there is nothing to time"
+            )
+        bar.update(task, description="predicting", total=len(trace))
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            prediction = predict(
+                trace, launched.machine, dge=toolchain, progress=progress
+            )
+        except UnknownCostError as error:
+            raise click.ClickException(str(error)) from None
+        bar.update(task, description="asking for other compilers", total=None)
+        _ = prediction.compiled  # compute it here: the interval needs it
+    return launched, prediction
 
 
 def print_profile(

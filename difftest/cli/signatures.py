@@ -17,6 +17,7 @@ from difftest.simulator.dtypes import (
     is_float,
 )
 from difftest.simulator.frontend.levels import LIFETIMES
+from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.instructions.rules import float32_operands
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.support.choices import RELEASES
@@ -30,13 +31,17 @@ from difftest.tools.api.markdown import every_instruction, role_text
 from difftest.tools.lint.stubs import stub_files
 
 CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
-SIZES = {
-    size: f"limit `{size}`: "
-    + ", ".join(
+
+
+def _limit(size: str) -> str:
+    values = [
         f"{getattr(machine, size)} on {name}" for name, machine in MACHINES.items()
-    )
-    for size in asdict(TRN2)
-    if size not in ("name", "nc_version")
+    ]
+    return f"limit `{size}`: {', '.join(values)}"
+
+
+SIZES = {
+    size: _limit(size) for size in asdict(TRN2) if size not in ("name", "nc_version")
 }
 """A line for each limit of the machines; an instruction's record names the limits it uses."""
 _IN_FLOAT32 = "; a tile of float32 where its operator is arithmetic"
@@ -48,14 +53,15 @@ def signatures() -> dict[str, list[str]]:
 
     The first line is the signature, the second the summary; others are facts about operands.
     """
-    names = (*documented_names(CLASSIC), *documented_names(TODAY))
     documented = {
-        f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names
+        f"{entry.dialect.package}{entry.module}.{entry.name}": entry
+        for entry in documented_names(CLASSIC) + documented_names(TODAY)
     }
     pages = {}
     for file, text in stub_files().items():
-        path = file.partition(".pyi")[0].removesuffix("/__init__").replace("-stubs", "")
-        for node in ast.parse(text).body if file.endswith(".pyi") else ():
+        path, suffix, _ = file.replace("-stubs", "").partition(".pyi")
+        path = path.removesuffix("/__init__")
+        for node in ast.parse(text).body if suffix else ():
             if isinstance(node, ast.FunctionDef):
                 name = f"{path.replace('/', '.')}.{node.name}"
                 says = (ast.get_docstring(node) or "").replace("``", "`")
@@ -68,21 +74,27 @@ def signatures() -> dict[str, list[str]]:
 
 def _known(page: DocumentedName) -> list[str]:
     """Return lines about the operands of each instruction on a page, in the page's dialect."""
-    lines = []
+    lines: list[str] = []
     dialect = "nki" if page.dialect is TODAY else "classic"
     for record in every_instruction().values():
         if page.page in record.pages:
-            floats = float32_operands(record.only.get(dialect, ()))
-            engines = ", ".join(
-                own.value for own in record.engines if own.value != "unknown"
-            )
-            lines.append(f"- instruction {record.name}, on {engines}")
-            for role in record.operands:
-                limit = _IN_FLOAT32 if role.name in floats else ""
-                lines.append(f"  - {role_text(role)}{limit}")
-            lines += [f"  - to {role_text(role)}" for role in record.destinations]
-            lines += [f"  - {SIZES[name]}" for name in SIZES if name in record.asks]
+            lines += _operands(record, dialect)
     return lines
+
+
+def _operands(record: Instruction, dialect: str) -> Iterator[str]:
+    """Yield the lines about the operands and limits of an instruction."""
+    engines = [own.value for own in record.engines if own.value != "unknown"]
+    yield f"- instruction {record.name}, on {', '.join(engines)}"
+    floats = float32_operands(record.only.get(dialect, ()))
+    for role in record.operands:
+        limit = _IN_FLOAT32 if role.name in floats else ""
+        yield f"  - {role_text(role)}{limit}"
+    for role in record.destinations:
+        yield f"  - to {role_text(role)}"
+    for name, text in SIZES.items():
+        if name in record.limits:
+            yield f"  - {text}"
 
 
 def _levels(name: str) -> Iterator[str]:
@@ -91,11 +103,9 @@ def _levels(name: str) -> Iterator[str]:
     called = f"{CALLED.get(module)}.{function}"
     for use, (since, ended, instead) in LIFETIMES.items():
         if use == called or use.startswith((f"{called}(", f"{called} ")):
-            when = (
-                f"until NKI {ended}"
-                if ended
-                else f"since NKI {since} (SDK 2.{RELEASES[since]})"
-            )
+            when = f"since NKI {since} (SDK 2.{RELEASES[since]})"
+            if ended:
+                when = f"until NKI {ended}"
             yield f"- `{use}`: {when}; else {instead}"
 
 
@@ -128,10 +138,10 @@ def explained_dtype(name: str) -> str:
         )
     dialects = "both dialects" if name in NAMES else "`import nki` alone"
     lines.append(f"- of {dialects}")
-    pages = [*documented_names(TODAY), *documented_names(CLASSIC)]
-    page = next((entry for entry in pages if entry.name == name), None)
-    if page is not None:
-        lines.append(f"- more: {page.url}")
+    for page in documented_names(TODAY) + documented_names(CLASSIC):
+        if page.name == name:
+            lines.append(f"- more: {page.url}")
+            break
     return "\n".join(lines)
 
 

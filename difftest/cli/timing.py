@@ -40,7 +40,11 @@ FEW = 12
 _WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
+IN_WORDS = "described in words"
+"""The note of a row whose kernel here is not the measured one."""
 OTHERS = "probes of trn1, others"
+FITTED = "probes of trn1 whose cost is theirs"
+TOTAL = "all of trn2"
 Times = dict[tuple[Any, ...], Mapping[str, Estimate]]
 """The predictions of each launch, by metric."""
 STREAM = "kernels.classic.vector_add:vector_add_stream"
@@ -75,6 +79,27 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     were published in words only, so their kernels here are not the measured ones. Without --all the
     command takes about 20 s.
     """
+    groups, left_out = _selected(keyword, whole)
+    console = table_console(_WIDTH)
+    timelines: dict[str, Schedule] = {}
+    comparisons = _compare_all(groups, timelines)
+    classes = _judged_by_class(comparisons)
+    ours = classes.pop(TOTAL)
+    if not keyword:
+        classes |= _probe_classes()
+    classes[TOTAL] = ours
+    print_table(console, _classes(classes))
+    print_table(console, _table(comparisons, None if each or keyword else FEW))
+    engines = _engines(timelines)
+    if engines.row_count:
+        print_table(console, engines)
+    _print_scale(console, ours)
+    if left_out:
+        console.print(f"Left out: {left_out} slow ones, which --all has.")
+
+
+def _selected(keyword: str, whole: bool) -> tuple[list[tuple[Measurement, ...]], int]:
+    """Return the groups of measurements to compare, and the number of slow groups left out."""
     named = [rows for rows in grouped(measurements()) if keyword in rows[0].counterpart]
     groups = [rows for rows in named if whole or not rows[0].slow]
     if not groups:
@@ -82,45 +107,29 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
         raise click.UsageError(
             f"no measured kernel has {keyword!r} in its name: {slow}"
         )
-    console = table_console(_WIDTH)
+    return groups, len(named) - len(groups)
+
+
+def _probe_classes() -> dict[str, list[CheckedPrediction]]:
+    """Return the predictions of the probes of trn1, by their two classes."""
+    classes: dict[str, list[CheckedPrediction]] = {FITTED: [], OTHERS: []}
+    for probe in probes():
+        title = FITTED if probe.fitted else OTHERS
+        classes[title].append(predict_probe(probe))
+    return classes
+
+
+def _compare_all(
+    groups: Sequence[tuple[Measurement, ...]], timelines: dict[str, Schedule]
+) -> list[Comparison]:
+    """Return the comparison of each group, and keep the schedules of device traces."""
     times: Times = {}
-    timelines: dict[str, Schedule] = {}
     comparisons = []
     with progress("kernels", len(groups)) as advance:
         for group in groups:
             comparisons.append(_compare(group, times, timelines))
             advance()
-    judged = [
-        comparison for comparison in comparisons if comparison.first.kind == "measured"
-    ]
-    ours = [row for row in judged if row.first.machine == MACHINE]
-    classes = {
-        name: [row.judged for row in part] for name, part in _parts(judged).items()
-    }
-    if not keyword:
-        classes |= _probe_classes()
-    classes["all of trn2"] = [row.judged for row in ours]
-    print_table(console, _classes(classes))
-    print_table(console, _table(comparisons, None if each or keyword else FEW))
-    engines = _engines(timelines)
-    if engines.row_count:
-        print_table(console, engines)
-    _print_scale(console, classes["all of trn2"])
-    if len(groups) < len(named):
-        console.print(
-            f"Left out: {len(named) - len(groups)} slow ones, which --all has."
-        )
-
-
-def _probe_classes() -> dict[str, list[CheckedPrediction]]:
-    """Return the predictions of the probes of trn1, by their two classes."""
-    return {
-        name: [predict_probe(probe) for probe in probes() if probe.fitted is fitted]
-        for name, fitted in (
-            ("probes of trn1 whose cost is theirs", True),
-            (OTHERS, False),
-        )
-    }
+    return comparisons
 
 
 def _print_scale(console: Console, judged: Sequence[CheckedPrediction]) -> None:
@@ -156,27 +165,36 @@ def _compare(
     return Comparison(measurements=group, estimates=times[first.run])
 
 
-def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
-    """Return the comparisons, grouped by class."""
-    parts: dict[str, list[Comparison]] = {}
+def _judged_by_class(
+    comparisons: list[Comparison],
+) -> dict[str, list[CheckedPrediction]]:
+    """Return the judged predictions of measured rows by class, and of the machine in all."""
+    classes: dict[str, list[CheckedPrediction]] = {TOTAL: []}
     for comparison in comparisons:
         first = comparison.first
-        if first.machine != MACHINE:
-            title = "said to be trn1 (compared with trn2), in words"
-        elif first.toolchain is Toolchain.TODAY:
-            title = (
-                "tuned products"
-                if first.is_launched
-                else "a product's ladder, in words"
-            )
-        elif LADDER in first.counterpart:
-            title = "convolutions, in words"
-        else:
-            title = f"the same kernels, {first.toolchain.value}"
-        parts.setdefault(title, []).append(comparison)
+        if first.kind != "measured":
+            continue
+        titles = [_class_of(first)]
         if first.notes == "held out":
-            parts.setdefault("products held out of the fit", []).append(comparison)
-    return parts
+            titles.append("products held out of the fit")
+        if first.machine == MACHINE:
+            titles.append(TOTAL)
+        for title in titles:
+            classes.setdefault(title, []).append(comparison.judged)
+    return classes
+
+
+def _class_of(first: Measurement) -> str:
+    """Return the class of a measured kernel."""
+    if first.machine != MACHINE:
+        return "said to be trn1 (compared with trn2), in words"
+    if first.toolchain is Toolchain.SWEEP:
+        return "tuned products" if first.is_launched else "a product's ladder, in words"
+    if LADDER in first.counterpart:
+        return "convolutions, in words"
+    if IN_WORDS in first.notes:
+        return "kernels of all passes, in words"
+    return f"the same kernels, {first.toolchain.value}"
 
 
 def _classes(parts: Mapping[str, Sequence[CheckedPrediction]]) -> Table:

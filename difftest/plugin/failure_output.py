@@ -41,7 +41,7 @@ from difftest.testing.session.options import SESSION
 
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
-_CALLS = {"rejection": "a call to be refused", "calls": "at the edges"}
+_CALLS = {"rejection": "a call to reject", "calls": "at the edges"}
 """Labels of tests without a case, by the name of their argument."""
 
 

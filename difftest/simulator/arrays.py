@@ -80,17 +80,18 @@ class Arguments:
         if dtype is not None:
             return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
-            items = [self.convert(name, item) for item in value]
-            if all(item is old for item, old in zip(items, value, strict=True)):
-                return value
-            return (
-                type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-            )
+            return self._sequence(name, value)
         if isinstance(value, dict):
             return {key: self.convert(name, item) for key, item in value.items()}
-        if is_record(value):
-            return self._record(name, value)
-        return value
+        return self._record(name, value) if is_record(value) else value
+
+    def _sequence(self, name: str, value: Any) -> Any:
+        """Return a list or tuple with its arrays converted; itself if it has none."""
+        items = [self.convert(name, item) for item in value]
+        if all(item is old for item, old in zip(items, value, strict=True)):
+            return value
+        kind = type(value)
+        return kind(*items) if hasattr(value, "_fields") else kind(items)
 
     def _record(self, name: str, value: Any) -> Any:
         """Return a dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""

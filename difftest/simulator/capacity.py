@@ -12,7 +12,7 @@ analyses of the trace (:mod:`difftest.analysis.placement`). A compiler may spill
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
@@ -131,12 +131,10 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
     limit = machine.psum_partition_bytes * machine.partitions
     if sum(occupied_bytes(a, quadrant) for a in allocations) <= limit:
         return
-    used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
-    changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
     live: dict[int, Allocation] = {}
     total = 0
     placed = False
-    for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
+    for begins, allocation in _begins_and_ends(allocations):
         own = 0 if allocation.areas else occupied_bytes(allocation, quadrant)
         if not begins:
             del live[allocation.id]
@@ -151,6 +149,19 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
                 _too_much(machine, needed, allocation, list(live.values()))
             )
             return
+
+
+def _begins_and_ends(
+    allocations: Sequence[Allocation],
+) -> Iterator[tuple[bool, Allocation]]:
+    """Yield when each tensor that is used begins and ends; at one instruction ends come first."""
+    changes = []
+    for allocation in allocations:
+        if allocation.first >= 0 and not allocation.is_temporary:
+            changes.append((allocation.first, True, allocation))
+            changes.append((allocation.last + 1, False, allocation))
+    for _, begins, allocation in sorted(changes, key=lambda change: change[:2]):
+        yield begins, allocation
 
 
 def _too_much(

@@ -161,7 +161,7 @@ class Registers:
     accumulators : the engines' accumulators for reductions (nisa.reduce_cmd), by engine name.
     exact : the accumulators of the exact run.
     unread : engines whose accumulators hold a reduction that no instruction has read.
-    origins : the origins of unwritten data in the accumulators.
+    origins : the origins of undefined data in the accumulators, by engine and kind of marks.
     named : how many scalar registers the trace has named.
     """
 
@@ -169,8 +169,20 @@ class Registers:
         self.accumulators: dict[str, Array] = {}
         self.exact: dict[str, Any] = {}
         self.unread: set[str] = set()
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[tuple[str, int], Origin] = {}
         self.named = 0
+
+    @contextlib.contextmanager
+    def exchanged(self) -> Iterator[None]:
+        """Let the exact run's accumulators be the accumulators within the block."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        self.accumulators, self.exact = self.exact, self.accumulators
 
 
 Result = TypeVar("Result")
@@ -226,7 +238,7 @@ def taped(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]
 
 
 class Core:
-    """One NeuronCore while one kernel runs on it.
+    """A NeuronCore while a kernel runs on it.
 
     Attributes
     ----------
@@ -409,11 +421,7 @@ class Core:
         for body in loops.bodies.running:
             body.append(allocation.id)
         if space.is_hbm:
-            if address is not None:
-                allocation.address = 0, address[0]
-            if self.followers.shadow is not None:
-                self.followers.shadow.contract.may_return(dtype)
-            data = host_array(poison_array, shape, dtype)
+            data = self._hold_in_hbm(allocation, address)
         else:
             key = (space, shape, dtype, partition_axis)
             held = memories.fitting.get(key)
@@ -430,6 +438,17 @@ class Core:
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
         return Storage(allocation, data)
+
+    def _hold_in_hbm(
+        self, allocation: Allocation, address: tuple[int, ...] | None
+    ) -> Array:
+        """Return the data of a new tensor in HBM, and set its address if it has one."""
+        if address is not None:
+            allocation.address = 0, address[0]
+        if self.followers.shadow is not None:
+            self.followers.shadow.contract.may_return(allocation.dtype)
+        data: Array = host_array(poison_array, allocation.shape, allocation.dtype)
+        return data
 
     def _allocate_shared(
         self,

@@ -185,6 +185,9 @@ def _round_tfloat32(values: Array) -> Array:
 
 def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
+    if values.dtype == dtype:
+        return values
+    need_arithmetic(dtype)
     info = np.iinfo(dtype)
     if values.dtype.kind in "iub":
         clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(
@@ -235,9 +238,6 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == BOOL:
         return values if values.dtype == BOOL else values != 0
     if dtype not in _FLOAT_SET:
-        if values.dtype == dtype:
-            return values
-        need_arithmetic(dtype)
         return _round_integer(values, dtype)
     exact = values if values.dtype == FLOAT32 else values.astype(np.float32)
     if dtype == TFLOAT32:

@@ -21,8 +21,11 @@ import numpy as np
 
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PASSED = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)  # a kernel calls them
-_LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
+_PASSED: tuple[str, ...] = (
+    _PACKAGE,
+    os.path.dirname(np.__file__) + os.sep,
+)  # a kernel calls them
+_LAUNCH: tuple[str, ...] = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 
 
@@ -48,6 +51,12 @@ def _known(code: CodeType) -> _Code:
     if entry is None:
         entry = _CODES[id(code)] = _Code(code)
     return entry
+
+
+def pass_through(folder: str) -> None:
+    """Let kernels be called from functions of a folder: their lines are no lines of a kernel."""
+    global _PASSED
+    _PASSED = (*_PASSED, folder + os.sep)
 
 
 def is_inside(code: CodeType) -> bool:

@@ -187,10 +187,11 @@ def expand_ellipsis(
 
     None indices are allowed beside them if ``adds`` is true; otherwise None counts as an index.
     """
-    count = sum(
-        1 for index in items if index is not Ellipsis and not (adds and index is None)
-    )
-    if count > ndim or sum(1 for item in items if item is Ellipsis) > 1:
+    ellipses = [at for at, item in enumerate(items) if item is Ellipsis]
+    count = len(items) - len(ellipses)
+    if adds:
+        count -= sum(item is None for item in items)
+    if count > ndim or len(ellipses) > 1:
         asked = f"[{', '.join(map(spell, items))}]"
         raise ShapeError(
             "there are no more indices than dimensions, and at most one '...'",
@@ -198,7 +199,7 @@ def expand_ellipsis(
             received=f"{asked} on {view!r}",
         )
     fill = (slice(None),) * (ndim - count)
-    for at, item in enumerate(items):
-        if item is Ellipsis:
-            return items[:at] + fill + items[at + 1 :]
-    return items + fill
+    if not ellipses:
+        return items + fill
+    at = ellipses[0]
+    return items[:at] + fill + items[at + 1 :]

@@ -125,9 +125,9 @@ def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
                 count = -(-(end - start) // step)
                 end = start + (count - 1) * step + 1
                 stride *= step
-            if count < 1:
-                raise no_element(item, f"axis {axis} of {tile!r}")
-            if start < 0 or end > sizes[axis]:
+            if not 0 <= start < end <= sizes[axis]:
+                if count < 1:
+                    raise no_element(item, f"axis {axis} of {tile!r}")
                 inside = False
             offset += start * strides[axis]
         counts.append(count)

@@ -26,7 +26,12 @@ from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError, guarded, hazards_reported
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.memories import (
+    FORCES_AUTO_ALLOC,
+    SKIPS_MIDDLE_END,
+    is_marked,
+    note_mixed,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.launchable import (
     Launchable,
@@ -72,10 +77,21 @@ if TYPE_CHECKING:
 
 _TRACE = "difftest_trace"
 """The attribute of an error with the trace of the launch that it ended."""
+_LARGEST_HEAP_BLOCK = 2**25
+"""The limit of glibc's M_MMAP_THRESHOLD on 64-bit systems, in bytes (mallopt(3))."""
+_BLOCK_HEADER = 2**13
+"""More bytes than an allocator adds to a block."""
 
-# This makes glibc keep up to twice this size of freed memory. Fresh pages cost as much as matrix
-# products.
-np.empty(2**25 - 2**13, np.uint8)  # mallopt(3), M_MMAP_THRESHOLD
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Make glibc keep freed memory for later tensors, up to twice its largest heap block.
+
+    Fresh pages cost as much as matrix products. A freed block, which an allocation from the system
+    made, raises the threshold from which glibc returns memory to the system. Other allocators
+    ignore it.
+    """
+    np.empty(_LARGEST_HEAP_BLOCK - _BLOCK_HEADER, np.uint8)
 
 
 class LaunchResult(NamedTuple):
@@ -267,8 +283,10 @@ class Launch(NamedTuple):
         """Run the kernel to its end, before the caller's arrays change."""
         if is_running():
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
+        keep_freed_memory()
         target = as_launchable(self.kernel)
         core = self._core(target)
+        settings = None
         with one_thread(), core.running(), _trace_in_errors(core):
             target.check_target()
             arguments, kernel_call = _arguments(
@@ -278,33 +296,19 @@ class Launch(NamedTuple):
                 from difftest.simulator.tape import recorder
 
                 core.tape = recorder(core, target, arguments)
-            leaves = flatten(_returned(core, kernel_call))
-            if target.dialect == "nki":
-                warn_of_private(leaves)
-            core.loops.bodies.check(leaves)
-            oracle = core.followers.oracle
-            shadow = core.followers.shadow
-            outputs = as_arrays(leaves)
-            given = [tensor for _, tensor in arguments.given]
-            note_outputs(leaves, outputs, given)
-            core.trace.arguments = [tensor._storage.allocation for tensor in given]
-            core.trace.returned = list(map(_as_returned, leaves))
-            kept = [*leaves, *arguments.written]
-            again = shadow and shadow.contract.without_scratch(
-                [tensor.dtype for tensor in kept]
-            )
+            leaves = _outputs(core, kernel_call)
+            finished = FinishedLaunch(core, arguments, as_arrays(leaves), leaves)
+            _note_interface(finished)
             if core.tape is not None:
-                core.tape.end(leaves)
-            if oracle is not None:
-                outputs = oracle.outputs(leaves, outputs)
-                for _, data, tensor in arguments.mutable:
-                    data[...] = oracle.array(tensor)
-            follows = shadow is not None and not again
-            exact = shadow.exact_run(leaves, arguments.mutable) if follows else None
-        if again:
-            return self._replace(exact=again).finished()
+                core.tape.end(finished.leaves)
+            if core.followers.oracle is not None:
+                finished = _with_oracle_outputs(finished)
+            if core.followers.shadow is not None:
+                settings, finished = _with_exact_run(finished)
+        if settings is not None:
+            return self._replace(exact=settings).finished()
         fuse(core)
-        return FinishedLaunch(core, arguments, outputs, leaves, exact)
+        return finished
 
     def _core(self, target: Launchable) -> Core:
         """Return the core for the run."""
@@ -328,17 +332,58 @@ class Launch(NamedTuple):
             followers.append(Oracle())
         core.followers = Followers(*followers, *core.followers.all)
         core.tile = core.kind(tensor)
-        core.memories.auto_alloc = forces_auto_alloc(target.function)
+        core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
+        core.trace.middle_end = target.dialect == "classic" and not is_marked(
+            target.function, SKIPS_MIDDLE_END
+        )
         core.calls = kept_calls(chosen, target.dialect)
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         return core
 
 
-def _as_returned(leaf: Any) -> Returned:
-    return Returned(leaf._storage.allocation, leaf._pattern, leaf.dtype)
+def _outputs(core: Core, kernel_call: Callable[[], Any]) -> list[Any]:
+    """Run the kernel, and return the tensors that it returns."""
+    leaves = flatten(_returned(core, kernel_call))
+    if core.trace.dialect == "nki":
+        warn_of_private(leaves)
+    core.loops.bodies.check(leaves)
+    return leaves
+
+
+def _note_interface(finished: FinishedLaunch) -> None:
+    """Note the kernel's arguments and outputs in the trace."""
+    core, arguments, outputs, leaves, _ = finished
+    given = [tensor for _, tensor in arguments.given]
+    note_outputs(leaves, outputs, given)
+    core.trace.arguments = [tensor._storage.allocation for tensor in given]
+    core.trace.returned = [
+        Returned(leaf._storage.allocation, leaf._pattern, leaf.dtype) for leaf in leaves
+    ]
+
+
+def _with_oracle_outputs(finished: FinishedLaunch) -> FinishedLaunch:
+    """Compare the outputs with the oracle's; return the launch with the oracle's in their place."""
+    oracle = finished.core.followers.oracle
+    outputs = oracle.outputs(finished.leaves, finished.outputs)
+    for _, data, tensor in finished.arguments.mutable:
+        data[...] = oracle.array(tensor)
+    return finished._replace(outputs=outputs)
+
+
+def _with_exact_run(
+    finished: FinishedLaunch,
+) -> tuple[ExactSettings | None, FinishedLaunch]:
+    """Return the launch with its exact run, or settings for a second run that knows the outputs."""
+    shadow = finished.core.followers.shadow
+    kept = (*finished.leaves, *finished.arguments.written)
+    settings = shadow.contract.without_scratch([tensor.dtype for tensor in kept])
+    if settings is not None:
+        return settings, finished
+    exact = shadow.exact_run(finished.leaves, finished.arguments.mutable)
+    return None, finished._replace(exact=exact)
 
 
 def fuse(core: Core) -> None:
@@ -422,14 +467,13 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     ------
     DeadlockError : the programs wait for each other. Any exception of a program ends the launch.
     """
-    cores = [
-        core.beside(program) for program in itertools.product(*map(range, core.grid))
-    ]
-    names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
+    programs = list(itertools.product(*map(range, core.grid)))
+    cores = list(map(core.beside, programs))
+    names = [f"program {', '.join(map(str, program))}" for program in programs]
     order = core.loops.order
-    first = (
-        None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
-    )
+    first = None
+    if not order.loop and order is not FORWARD:
+        first = order.arranged(range(len(cores)))[0]
     scheduler = ProgramScheduler(
         names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held)
     )
@@ -439,14 +483,11 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
         peer.seat.number = seat
         peer.attach(YieldOnShared(peer))
 
-    def instance(own: Core) -> Callable[[], Any]:
-        def run() -> Any:
-            with own.running():
-                return kernel()
+    def run(own: Core) -> Any:
+        with own.running():
+            return kernel()
 
-        return run
-
-    returned = scheduler.run([instance(c) for c in cores])
+    returned = scheduler.run([functools.partial(run, own) for own in cores])
     for peer in cores:
         peer.check_capacity()
     return returned[-1]

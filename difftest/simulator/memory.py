@@ -12,7 +12,7 @@ like any other. After that, both are views of the same bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -246,10 +246,8 @@ class Storage:
         if self.shared:  # other tensors write there too
             return
         codes = gaps.codes
-        assert codes is not None
-        if (
-            not codes[-1] and not codes.view(BOOL).any()
-        ):  # the last code decides for most kernels
+        # the last code decides for most kernels
+        if codes is not None and not codes[-1] and not codes.view(BOOL).any():
             self.validity = None
 
     def mark_whole(self) -> None:
@@ -364,6 +362,11 @@ class SharedBytes:
             np.copyto(own[rows, columns], new, where=codes != UNWRITTEN)
 
 
+def _overlapping(placed: list[Any], area: Area) -> list[Any]:
+    """Return those of placed tensors, or of parts, that overlap an area."""
+    return [one for one in placed if one.area.overlaps(area)]
+
+
 class PlacedMemory:
     """The tensors that a kernel placed in one memory."""
 
@@ -376,29 +379,37 @@ class PlacedMemory:
 
     def place(self, storage: PlacedStorage) -> None:
         """Make a new tensor share bytes with all tensors that it overlaps."""
-        area = storage.area
-        alone = [s for s in self.alone if s.area.overlaps(area)]
-        pieces = [p for p in self.pieces if p.area.overlaps(area)]
-        self.alone = [s for s in self.alone if s not in alone]
+        alone = _overlapping(self.alone, storage.area)
+        pieces = _overlapping(self.pieces, storage.area)
         if not alone and not pieces:
             self.alone.append(storage)
             return
-        areas = [area, *(s.area for s in alone), *(p.area for p in pieces)]
-        ends = list(zip(*areas, strict=True))
-        box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
-        piece = pieces[0] if pieces else None
-        if piece is None or piece.area != box:
-            piece = SharedBytes(box)
-            for old in pieces:
-                piece.take_in(old.area, old.bytes, old.codes)
-                old.merged = piece
-            self.pieces = [p for p in self.pieces if p not in pieces] + [piece]
+        for tensor in alone:
+            self.alone.remove(tensor)
+        areas = [storage.area, *(tensor.area for tensor in alone)]
+        piece = self._piece_around(areas, pieces)
         for tensor in alone:
             piece.take_in(tensor.area, *tensor.held())
             if tensor.exact is not None:
                 self.rounded.append(tensor.area)
         for tensor in (*alone, storage):
             tensor.share(piece)
+
+    def _piece_around(
+        self, areas: list[Area], pieces: list[SharedBytes]
+    ) -> SharedBytes:
+        """Return the shared bytes of areas; they absorb the smaller pieces that they overlap."""
+        ends = list(zip(*areas, *(piece.area for piece in pieces), strict=True))
+        box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
+        if pieces and pieces[0].area == box:
+            return pieces[0]
+        merged = SharedBytes(box)
+        for piece in pieces:
+            merged.take_in(piece.area, piece.bytes, piece.codes)
+            piece.merged = merged
+            self.pieces.remove(piece)
+        self.pieces.append(merged)
+        return merged
 
 
 class PlacedStorage(Storage):

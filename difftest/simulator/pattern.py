@@ -140,12 +140,11 @@ class Pattern(NamedTuple):
         """
         *counts, last = self.shape or (1,)
         *steps, step = self.strides or (1,)
-        if last % parts or (step != 1 and last > 1) or self.offset % parts:
+        if last % parts or (step != 1 and last > 1):
             return None
-        if any(
-            stride % parts and count > 1
-            for count, stride in zip(counts, steps, strict=True)
-        ):
+        walked = zip(counts, steps, strict=True)
+        moves = [stride for count, stride in walked if count > 1]
+        if math.gcd(self.offset, *moves) % parts:
             return None
         strides = [stride // parts for stride in steps]
         return Pattern(self.offset // parts, (*counts, last // parts), (*strides, 1))
@@ -198,11 +197,9 @@ def _repeats(shape: Shape, strides: Shape) -> bool:
     return len(np.unique(offsets)) < len(offsets)
 
 
-@lru_cache(maxsize=4096)
-def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
-    runs: list[
-        tuple[int, int]
-    ] = []  # the axes from the last, joined where one continues another
+def _runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
+    """Return size and stride of the axes from the last, joined where one continues another."""
+    runs: list[tuple[int, int]] = []
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
             continue
@@ -210,6 +207,12 @@ def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
             runs[-1] = (runs[-1][0] * size, runs[-1][1])
         else:
             runs.append((size, stride))
+    return runs
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    runs = _runs(shape, strides)
     left, step = runs.pop(0) if runs else (1, 1)
     steps = []
     for size in reversed(wanted):

@@ -326,25 +326,26 @@ class YieldOnShared(Follower):
 
     def asked(self, issued: Any) -> None:
         seat = self._core.seat
-        order = self._core.loops.order
         seat.scheduler.check()
         seat.steps += 1
         for access in (issued.dst, *issued.operands):
-            storage = getattr(access, "_storage", None)
-            if storage is not None and storage.allocation.space is Space.SHARED_HBM:
-                is_dst = access is issued.dst
-                is_same = (
-                    storage.validity is None
-                    and not storage.allocation.writes
-                    and not is_dst
-                )
-                goes_on = order.serial and (is_dst or seat.number > 0)
-                if is_same or (
-                    order.held and (goes_on or kernel_location() not in order.held)
-                ):
-                    continue
+            if self._yields(access, is_dst=access is issued.dst):
                 seat.scheduler.yield_turn(seat.number, seat.steps)
                 break
+
+    def _yields(self, access: Any, *, is_dst: bool) -> bool:
+        """Return whether programs that are behind run before an access."""
+        storage = getattr(access, "_storage", None)
+        if storage is None or storage.allocation.space is not Space.SHARED_HBM:
+            return False
+        is_written = storage.validity is not None or storage.allocation.writes
+        if not (is_dst or is_written):
+            return False
+        order = self._core.loops.order
+        if not order.held:
+            return True
+        goes_on = order.serial and (is_dst or self._core.seat.number > 0)
+        return not goes_on and kernel_location() in order.held
 
 
 # -- BLAS ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from difftest.simulator.arrays import tree_leaves
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array, dtype_name
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
-from difftest.simulator.frontend.classic.memories import force_auto_alloc
+from difftest.simulator.frontend.classic.memories import FORCES_AUTO_ALLOC, mark
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
 from difftest.simulator.frontend.nki.calls import issue, issue_new
 from difftest.simulator.instructions import effects, gate
@@ -98,6 +98,7 @@ def _function(tape: Tape) -> Callable[..., Any]:
     def replay(*values: Any, **named: Any) -> list[Tile] | None:
         core = current()
         core.trace.divided = tape.divided
+        core.trace.middle_end = tape.middle_end
         program = _Program(core, _inputs(tape, (values, named)))
         mine = [call for call in tape.steps if call.program == core.seat.program]
         for step in mine if core.loops.order.loop is None else _arranged(mine, core):
@@ -107,17 +108,18 @@ def _function(tape: Tape) -> Callable[..., Any]:
 
     replay.__name__ = replay.__qualname__ = tape.kernel
     replay.__signature__ = _signature(tape)  # type: ignore[attr-defined]
-    return force_auto_alloc(replay) if tape.auto_alloc else replay
+    return mark(replay, FORCES_AUTO_ALLOC) if tape.auto_alloc else replay
 
 
 def _signature(tape: Tape) -> inspect.Signature:
     """Return the kernel's signature, which launches use."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     empty = inspect.Parameter.empty
+    kinds: Any = type(inspect.Parameter.VAR_KEYWORD)
     parameters = []
     try:
         for name, number, mutable, _ in tape.parameters:
-            kind = inspect._ParameterKind(number)
+            kind = kinds(number)
             default = empty if kind in several else None
             annotation = "mutable_tensor" if mutable else empty
             parameters.append(
@@ -259,24 +261,18 @@ class _Program:
             raise _no_tape(
                 f"tensor {access.tensor!r:.20}", "tensors that a call made before"
             )
-        pattern = access.pattern
         dtype = storage.dtype
-        axes = access.axes
         if access.dtype != dtype:
             dtype = access.dtype
             storage.hold_bits()
             storage.allocation.viewed = True
+        pattern = access.pattern
         if pattern == storage.whole:
             pattern = storage.whole
-        elif pattern.size > MOST or min(pattern.shape, default=1) < 1:
-            raise _no_tape(f"{pattern}", f"patterns of 1 to {MOST} elements")
-        elif axes is None and not pattern.fits(
-            storage.size * storage.dtype.itemsize // dtype.itemsize
-        ):
-            raise _no_tape(
-                f"{pattern} of {storage.allocation}", "patterns inside their tensors"
-            )
-        view = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
+        else:
+            _check_pattern(access, storage)
+        axis = access.partition_axis
+        view = self.core.tile(storage, pattern, axis, dtype, access.axes)
         if self.core.followers.oracle is not None:
             places = pattern.elements() * dtype.itemsize
             literals = self._literals
@@ -286,6 +282,18 @@ class _Program:
         tile: Tile = view
         self._tiles[access] = tile
         return tile
+
+
+def _check_pattern(access: TileForm, storage: Storage) -> None:
+    """Reject a pattern that no launch can have: of no element, too many, or outside its tensor."""
+    pattern = access.pattern
+    if pattern.size > MOST or min(pattern.shape, default=1) < 1:
+        raise _no_tape(f"{pattern}", f"patterns of 1 to {MOST} elements")
+    size = storage.size * storage.dtype.itemsize // access.dtype.itemsize
+    if access.axes is None and not pattern.fits(size):
+        raise _no_tape(
+            f"{pattern} of {storage.allocation}", "patterns inside their tensors"
+        )
 
 
 def _found(core: Core, tile: Tile, values: Array) -> None:

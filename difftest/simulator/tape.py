@@ -118,6 +118,7 @@ class Tape:
     grid: Shape = ()
     divided: bool = False
     auto_alloc: bool = False
+    middle_end: bool = False
     by_reference: bool = True
     parameters: tuple[TapedParameter, ...] = ()
     inputs: dict[int, tuple[Shape, DType]] = field(default_factory=dict)
@@ -139,6 +140,7 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
         core.level,
         tuple(map(int, core.grid)),
         auto_alloc=core.memories.auto_alloc,
+        middle_end=core.trace.middle_end,
         inputs=inputs,
         parameters=tuple(
             TapedParameter(
@@ -172,21 +174,14 @@ class Recorder:
     ) -> Any:
         """Return a call's result; record the call unless it raised."""
         core = self._core
-        chosen: list[Any] = []
         options = dict(kwargs)
         if args and args[0] is core:
             function = partial(function, core)
             args = args[1:]
-        if mask := options.pop("mask", None):
-
-            def remembered(shape: Shape) -> Any:
-                chosen.append(mask(shape))
-                return chosen[-1]
-
-            kwargs["mask"] = remembered
-        where = options.get("where")
-        dst = options.get("dst")
-        if where is not None and dst is not None and dst._storage.masked:
+        mask = options.pop("mask", None)
+        if mask is not None:
+            mask = kwargs["mask"] = _NotedMask(mask)
+        if _leaves_out(options):
             options["leaves_out"] = True
         stack = core.lines.stack()
         loops = core.loops.turns
@@ -198,11 +193,9 @@ class Recorder:
         form = _Form()
         what = form.of(args)
         how = form.of(options)
-        if chosen:
-            how["mask"] = chosen[-1]
-        storage = getattr(result, "_storage", result)
-        allocation = getattr(storage, "allocation", None)
-        number = result if isinstance(result, int) else allocation and allocation.id
+        if mask is not None and mask.chosen is not None:
+            how["mask"] = mask.chosen
+        number = _number_of(result)
         self._tape.steps.append(
             TapedCall(call, what, how, number, stack, loops, core.seat.program)
         )
@@ -229,6 +222,36 @@ class Recorder:
         tape.divided = self._core.trace.divided
         tape.returned = _Form().of(leaves)
         tapes.append(tape)
+
+
+class _NotedMask:
+    """A mask that keeps the elements that it last chose, in ``chosen``."""
+
+    def __init__(self, mask: Callable[[Shape], Any]) -> None:
+        self._mask = mask
+        self.chosen: Any = None
+
+    def __call__(self, shape: Shape) -> Any:
+        self.chosen = self._mask(shape)
+        return self.chosen
+
+
+def _leaves_out(options: dict[str, Any]) -> bool:
+    """Return whether a call writes a part of a tensor with masked-out elements."""
+    dst = options.get("dst")
+    if dst is None or options.get("where") is None:
+        return False
+    masked: bool = dst._storage.masked
+    return masked
+
+
+def _number_of(result: Any) -> int | None:
+    """Return the number of a call's result: the tensor's, or an effect's number itself."""
+    if isinstance(result, int):
+        return result
+    storage = getattr(result, "_storage", result)
+    allocation = getattr(storage, "allocation", None)
+    return None if allocation is None else allocation.id
 
 
 # -- arguments on a tape ---------------------------------------------------------------------------

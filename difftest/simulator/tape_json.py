@@ -27,7 +27,7 @@ from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, 
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
 FORMAT = "difftest tape"
-VERSION = 2
+VERSION = 3
 MOST_BYTES = 2**25
 """The limit on the bytes of a tape."""
 MOST_ITEMS = 6_000_000
@@ -50,6 +50,7 @@ _HEAD = (
     "grid",
     "divided",
     "auto_alloc",
+    "middle_end",
     "by_reference",
 )
 _BODY = ("parameters", "inputs", "returned")
@@ -98,24 +99,34 @@ def _write(value: Any) -> Any:
         return value
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
-    if kind.__name__ in _ROWS:
-        return {kind.__name__: [_write(item) for item in value]}
     if kind is tuple:
         return [_write(item) for item in value]
-    if kind is dict:
-        return {"dict": [[_write(name), _write(item)] for name, item in value.items()]}
-    if isinstance(value, np.dtype):
-        return {"dtype": dtype_name(value)}
-    if isinstance(value, Location):  # a helper's line
-        return {"Location": list(value)}
-    if isinstance(value, Enum):
-        return {kind.__name__: value.name}
-    if isinstance(value, np.generic):
-        return {"number": [kind.__name__, _write(value.item())]}
+    for written, write in _WRITERS.items():
+        if isinstance(value, written):
+            return write(value)
     assert isinstance(value, np.ndarray), value
+    return _write_array(value)
+
+
+def _write_row(value: Any) -> dict[str, Any]:
+    return {type(value).__name__: list(map(_write, value))}
+
+
+def _write_array(value: Array) -> dict[str, Any]:
     if value.dtype == np.bool_:
         return {"bits": [list(value.shape), _text(np.packbits(value))]}
     return {"array": [dtype_name(value.dtype), list(value.shape), _text(value)]}
+
+
+_WRITERS: dict[Any, Callable[[Any], dict[str, Any]]] = {
+    Location: lambda line: {"Location": list(line)},  # also a helper's line
+    _KINDS: _write_row,
+    dict: lambda members: {"dict": [list(map(_write, row)) for row in members.items()]},
+    np.dtype: lambda dtype: {"dtype": dtype_name(dtype)},
+    Enum: lambda member: {type(member).__name__: member.name},
+    np.generic: lambda one: {"number": [type(one).__name__, _write(one.item())]},
+}
+"""By class, the functions that write a value as an object with one member. Arrays come last."""
 
 
 def _text(array: Array) -> str:
@@ -212,29 +223,57 @@ def _need(value: Any, hint: Any) -> Any:
 @cache
 def _is(hint: Any) -> Callable[[Any], bool]:
     """Return a function that checks whether a value has an annotation's type."""
-    origin = get_origin(hint)
-    parts = get_args(hint)
+    origin = get_origin(hint) or hint
     if hint is Any:
         return lambda value: True
-    if origin in (Union, UnionType):
-        checks = list(map(_is, parts))
-        return lambda value: any(is_it(value) for is_it in checks)
-    if origin is dict:
-        key, held = map(_is, parts)
-        return lambda d: (
-            type(d) is dict and all(key(k) and held(v) for k, v in d.items())
-        )
-    if origin is tuple and parts[1:] == (...,):
-        each = _is(parts[0])
-        return lambda value: type(value) is tuple and all(map(each, value))
-    if origin is tuple:
-        row, size = list(map(_is, parts)), len(parts)
-        fits: Any = lambda t: all(is_it(v) for is_it, v in zip(row, t, strict=True))  # noqa: E731
-        return lambda value: type(value) is tuple and len(value) == size and fits(value)
-    if (origin or hint) is np.dtype:
+    if origin is np.dtype:
         return lambda value: isinstance(value, np.dtype)
+    if origin in _GENERIC:
+        return _GENERIC[origin](*get_args(hint))
     kind = NoneType if hint is None else hint
     return lambda value: type(value) is kind
+
+
+def _is_any_of(*hints: Any) -> Callable[[Any], bool]:
+    checks = list(map(_is, hints))
+    return lambda value: any(is_it(value) for is_it in checks)
+
+
+def _is_dict_of(key: Any, member: Any) -> Callable[[Any], bool]:
+    is_key = _is(key)
+    is_member = _is(member)
+
+    def is_it(value: Any) -> bool:
+        return (
+            type(value) is dict
+            and all(map(is_key, value))
+            and all(map(is_member, value.values()))
+        )
+
+    return is_it
+
+
+def _is_tuple_of(*hints: Any) -> Callable[[Any], bool]:
+    if hints[1:] == (...,):
+        each = _is(hints[0])
+        return lambda value: type(value) is tuple and all(map(each, value))
+    checks = list(map(_is, hints))
+
+    def is_it(value: Any) -> bool:
+        if type(value) is not tuple or len(value) != len(checks):
+            return False
+        return all(check(item) for check, item in zip(checks, value, strict=True))
+
+    return is_it
+
+
+_GENERIC: dict[Any, Callable[..., Callable[[Any], bool]]] = {
+    Union: _is_any_of,
+    UnionType: _is_any_of,
+    dict: _is_dict_of,
+    tuple: _is_tuple_of,
+}
+"""By origin, the functions that make the check of a generic type from its parameters."""
 
 
 def _read(value: Any) -> Any:

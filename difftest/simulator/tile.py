@@ -205,6 +205,17 @@ class Tile(Elements, Patterned):
         if self._axes is not None:
             raise out_of_bounds(self, self._axes)
 
+    def _check_written(self, where: Array | None) -> None:
+        """Report unwritten elements, of those where ``where`` is true."""
+        missing = self._unwritten(UNWRITTEN)
+        if missing is None:
+            return
+        if where is not None:
+            missing = missing & where.reshape(missing.shape)
+        if missing.any():
+            report_undefined(unwritten_error(self, missing))
+            self._storage.poison()
+
     def _read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """Return the elements in memory; raise if some are out of bounds or unwritten.
 
@@ -215,12 +226,7 @@ class Tile(Elements, Patterned):
             self._check_bounds()
         storage = self._storage
         if storage.validity is not None and not unwritten:
-            missing = self._unwritten(UNWRITTEN)
-            if missing is not None and where is not None:
-                missing = missing & where.reshape(missing.shape)
-            if missing is not None and missing.any():
-                report_undefined(unwritten_error(self, missing))
-                storage.poison()
+            self._check_written(where)
         dtype = self.dtype
         array = storage.elements(self._pattern, dtype)
         if not self._strided:

@@ -538,6 +538,10 @@ class Trace:
     """"classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown."""
     divided: bool = False
     """Whether the kernel asked for its program in the grid (``nl.program_id``)."""
+    middle_end: bool = False
+    """Whether the compiler's middle end transforms the kernel: a classic kernel without
+    ``nki.compiler.skip_middle_end_transformations``.
+    """
     allocations: list[Allocation] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     arguments: list[Allocation] = field(default_factory=list)

@@ -44,7 +44,7 @@ from difftest.simulator.trace import (
 )
 
 FORMAT = "difftest trace"
-VERSION = 5
+VERSION = 6
 
 TABLES: dict[str, Any] = {
     "locations": Location,
@@ -57,7 +57,8 @@ TABLES: dict[str, Any] = {
 """The tables of a document. Each table refers to entries of earlier tables, and is written before
 them, because writing it fills them.
 """
-HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided")
+_TABLE_OF = {kind: name for name, kind in TABLES.items()}
+HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided", "middle_end")
 _ROWS = (Iteration, Location)
 """The classes that are written as lists."""
 _NOT_FINITE = ("nan", "inf", "-inf")
@@ -119,9 +120,8 @@ class Form(NamedTuple):
 @cache
 def _form(kind: Any, *, is_entry: bool = False) -> Form:
     """Return the form of an annotation's type, or of an entry of its table."""
-    for name, entry in TABLES.items():
-        if kind == entry and not is_entry:
-            return _entry(name)
+    if kind in _TABLE_OF and not is_entry:
+        return _entry(_TABLE_OF[kind])
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -129,15 +129,22 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     if origin is tuple:
         return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
     if NoneType in parts:
-        form = _form(parts[0])
-        return Form(
-            form.write, lambda at, raw: None if raw is None else form.read(at, raw)
-        )
-    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _or_none(_form(parts[0]))
+    return _SIMPLE.get(origin or kind) or _form_of_class(kind)
+
+
+def _or_none(form: Form) -> Form:
+    """Return the form of a value that may also be None."""
+    return Form(form.write, lambda at, raw: None if raw is None else form.read(at, raw))
+
+
+def _form_of_class(kind: Any) -> Form:
+    """Return the form of a class: of its members, or of its fields as a list or an object."""
+    if issubclass(kind, Enum):
         return _named({member.value: member for member in kind}, attrgetter("value"))
     if kind in _ROWS:
         return _row(lambda values: kind(*values), _hints(kind).values())
-    return _SIMPLE.get(origin or kind) or _record(kind)
+    return _record(kind)
 
 
 def _hints(kind: Any) -> dict[str, Any]:
@@ -227,12 +234,14 @@ def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
     return Form(write, read)
 
 
-def _check_members(value: Any, needed: Collection[str], names: Collection[str]) -> None:
-    """Raise unless ``value`` is an object with all needed members and no unknown ones."""
+def _check_members(
+    value: Any, names: Collection[str], optional: Collection[str] = ()
+) -> None:
+    """Raise unless ``value`` is an object with these members; it may lack optional ones."""
     if type(value) is not dict:
         raise _Refused(value, "an object")
-    for name in needed:
-        if name not in value:
+    for name in names:
+        if name not in value and name not in optional:
             raise _Refused(sorted(value), f"a member {name!r}")
     for name in value:
         if name not in names:
@@ -245,33 +254,22 @@ def _record(kind: Any) -> Form:
     A check of the class sees all fields.
     """
     hints = _hints(kind)
-    needed = []
-    defaults = {}
     forms = {}
+    defaults = {}
     for name, parameter in signature(kind).parameters.items():
         parts = get_args(hints[name])
-        default = parameter.default
         if Places in parts:
             continue
         forms[name] = _form(hints[name])
-        if default is not parameter.empty or NoneType in parts:
-            defaults[name] = None if default is parameter.empty else default
-        else:
-            needed.append(name)
-    ways = [
-        (name, form.write, defaults.get(name, needed)) for name, form in forms.items()
-    ]
-    fetch, check = attrgetter(*forms), _CHECKS.get(kind)
-
-    def write(document: _Document, record: Any) -> dict[str, Any]:
-        return {
-            name: value if form is None else form(document, value)
-            for (name, form, default), value in zip(ways, fetch(record), strict=True)
-            if value is not default and (default is None or value != default)
-        }
+        if parameter.default is not parameter.empty:
+            defaults[name] = parameter.default
+        elif NoneType in parts:
+            defaults[name] = None
+    check = _CHECKS.get(kind)
+    write = _record_writer(forms, defaults)
 
     def read(document: _Document, value: Any) -> Any:
-        _check_members(value, needed, forms)
+        _check_members(value, forms, defaults)
         fields = defaults.copy()
         name = ""
         try:
@@ -284,6 +282,28 @@ def _record(kind: Any) -> Form:
         return kind(**fields)
 
     return Form(write, read)
+
+
+def _record_writer(
+    forms: Mapping[str, Form], defaults: Mapping[str, Any]
+) -> Callable[[_Document, Any], dict[str, Any]]:
+    """Return a function that writes an object without the members that have their defaults."""
+    no_default = object()
+    members = [
+        (name, form.write, defaults.get(name, no_default))
+        for name, form in forms.items()
+    ]
+    fetch = attrgetter(*forms)
+
+    def write(document: _Document, record: Any) -> dict[str, Any]:
+        written = {}
+        for (name, form, default), value in zip(members, fetch(record), strict=True):
+            if value is default or (default is not None and value == default):
+                continue
+            written[name] = value if form is None else form(document, value)
+        return written
+
+    return write
 
 
 # -- values outside the trace's classes ------------------------------------------------------------
@@ -432,7 +452,7 @@ def trace_from_json(text: str) -> Trace:
 def _trace(data: Any) -> Trace:
     _check_version(data)
     members = ("format", "version", *HEAD, *TABLES)
-    _check_members(data, members, members)
+    _check_members(data, members)
     document = _Document()
     trace = Trace()
     hints = _hints(Trace)

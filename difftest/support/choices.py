@@ -12,13 +12,13 @@ RELEASES = {level: 28 + n for n, level in enumerate(("0.2", *LEVELS))}
 STRICTNESSES = ("documented", "seen", "relaxed")  # of the simulator's Strictness
 SIMULATORS = ("auto", "embedded", "plain", "sdk")
 """The backends without a device. The first is the default."""
-PAGES = (
-    ".html",
-    ".htm",
-)  # suffixes of an HTML report; others are Markdown (.md) or JSON
+PAGES = (".html", ".htm")
+"""The suffixes of an HTML report. Other reports are Markdown (.md) or JSON."""
 
 
 def install_hint(module: str, what: str, extra: str) -> str:
     """Return how to install an extra from a path; empty if its module is installed."""
+    if find_spec(module):
+        return ""
     path = f"'/path/to/nki-difftest[{extra}]', the path of a checkout or of a wheel"
-    return "" if find_spec(module) else f"{what} needs {module}: pip install {path}"
+    return f"{what} needs {module}: pip install {path}"

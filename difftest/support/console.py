@@ -30,9 +30,9 @@ _WIDE = 10_000
 def table_console(min_width: int = LEAST) -> Console:
     """Return a console for standard output; without a terminal, the width has a lower limit."""
     console = Console()
-    return (
-        console if console.is_terminal else Console(width=max(console.width, min_width))
-    )
+    if not console.is_terminal:
+        console.width = max(console.width, min_width)
+    return console
 
 
 def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:

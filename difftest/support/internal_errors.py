@@ -27,7 +27,7 @@ class internal_error_scope(
 
             at = extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error}".partition("\n")[0]
-            line = f"{self} broke down at {os.path.basename(at.filename)}:{at.lineno} ({what})"
+            line = f"{self} crashed at {os.path.basename(at.filename)}:{at.lineno} ({what})"
             whose = "this machine" if isinstance(error, OSError) else "nki-difftest"
             _LINES.add(f"{line}: a fault of {whose}, and no verdict on the kernel")
         return isinstance(error, Exception)

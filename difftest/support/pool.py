@@ -14,7 +14,7 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -76,10 +76,13 @@ class PoolWorker:
 
     def allow(self, seconds: float) -> None:
         """Set the deadline in ``seconds``; on Linux, time spent waiting for a core is added."""
-        self.deadline, self._waited = (
-            time.monotonic() + seconds,
-            cpu_wait_seconds(self.process.pid),
-        )
+        self.deadline = time.monotonic() + seconds
+        self._waited = cpu_wait_seconds(self.process.pid)
+
+    @property
+    def last_news(self) -> Any:
+        """The last message of the current task, or None if it sent none."""
+        return self.news[-1] if self.news else None
 
     def is_late(self) -> bool:
         """Return whether the deadline is over."""
@@ -133,38 +136,46 @@ def run_tasks(
     try:
         members += [_start_worker(target) for _ in range(count)]
         while members:
-            first = min(member.deadline for member in members) - time.monotonic()
-            ready = wait(
-                [member.connection for member in members], max(0.0, min(first, 1e6))
-            )
-            for member in list(members):
-                if member.connection not in ready and not member.is_late():
-                    continue
-                message = member.receive(is_ready=member.connection in ready)
-                if message is not None and not member.tasks:
-                    text = (
-                        message
-                        if isinstance(message, str)
-                        else "a process did not start"
-                    )
-                    raise RuntimeError(text)
-                if isinstance(message, (result, LostTask)):
+            for member, message in _messages(members):
+                if isinstance(message, LostTask):
                     yield member.tasks[0], message
-                elif message is not None:
-                    member.news.append(message)
-                if message is None or isinstance(message, result):
-                    member.assign(left)
-                if isinstance(message, LostTask) or not member.tasks:
                     members.remove(member)
                     member.end()
-                    if isinstance(message, LostTask):
-                        members.append(_start_worker(target))
-                member.allow(limit(member.news[-1] if member.news else None))
+                    members.append(_start_worker(target))
+                    continue
+                if isinstance(message, result):
+                    yield member.tasks[0], message
+                if message is None or isinstance(message, result):
+                    member.assign(left)
+                else:
+                    member.news.append(message)
+                if not member.tasks:
+                    members.remove(member)
+                    member.end()
+                member.allow(limit(member.last_news))
     finally:
-        for (
-            member
-        ) in members:  # left over after Ctrl-C or an error: do not wait for them
+        for member in members:  # after Ctrl-C or an error: do not wait for them
             member.end(grace=0.0)
+
+
+def _messages(members: Sequence[PoolWorker]) -> Iterator[tuple[PoolWorker, Any]]:
+    """Wait for the processes; yield each that sent a message, died or is late, with the message.
+
+    Raises
+    ------
+    RuntimeError : a process did not start; the text is its message.
+    """
+    first = min(member.deadline for member in members) - time.monotonic()
+    ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
+    for member in list(members):
+        is_ready = member.connection in ready
+        if not is_ready and not member.is_late():
+            continue
+        message = member.receive(is_ready=is_ready)
+        if message is not None and not member.tasks:
+            is_text = isinstance(message, str)
+            raise RuntimeError(message if is_text else "a process did not start")
+        yield member, message
 
 
 def serve_tasks(connection: Connection, answer: Callable[[Any], Any]) -> None:
@@ -176,9 +187,7 @@ def serve_tasks(connection: Connection, answer: Callable[[Any], Any]) -> None:
 
 
 def _start_worker(serve: Callable[[Connection], None]) -> PoolWorker:
-    before = signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the process inherits the handler
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inherits it
     try:
         member = PoolWorker(serve)
     finally:

@@ -27,10 +27,9 @@ def round_once(values: Array, dtype: np.dtype[Any]) -> Array:
     if values.dtype == dtype:
         return values
     if is_float_dtype(dtype):
+        near = _near(values) if dtype == np.float16 else values
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            narrow: Array = (_near(values) if dtype == np.float16 else values).astype(
-                dtype
-            )
+            narrow: Array = near.astype(dtype)
         return narrow
     if dtype.kind == "b":
         return values.astype(np.bool_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -50,14 +50,23 @@ def distinct_names(names: Sequence[str], *places: Sequence[str]) -> tuple[str, .
         distinguishes them, they are numbered from 1.
     """
     labels = list(names)
-    for name in {name for name in names if names.count(name) > 1}:
-        equal = [index for index, other in enumerate(names) if other == name]
-        suffixes = next(
-            (p for p in places if len({p[n] for n in equal} - {""}) == len(equal)), None
-        )
-        for number, index in enumerate(equal, 1):
-            labels[index] = f"{name} ({suffixes[index] if suffixes else number})"
+    indices: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices.setdefault(name, []).append(index)
+    for name, equal in indices.items():
+        if len(equal) > 1:
+            for index, suffix in zip(equal, _suffixes(equal, places), strict=True):
+                labels[index] = f"{name} ({suffix})"
     return tuple(labels)
+
+
+def _suffixes(indices: Sequence[int], places: Iterable[Sequence[str]]) -> list[str]:
+    """Return different suffixes for functions, from the first of ``places`` that has them."""
+    for place in places:
+        own = [place[index] for index in indices]
+        if len(set(own) - {""}) == len(own):
+            return own
+    return [str(number) for number, _ in enumerate(indices, 1)]
 
 
 def format_signature(function: Callable[..., Any]) -> str:
@@ -117,10 +126,8 @@ def bind_reference(
         call = signature.bind(*named.args, **named.kwargs)
     else:
         for place, name in enumerate(inputs, 1):
-            if name in names and (other := names.index(name) + 1) != place:
-                where = (
-                    f"number {place} of the inputs and number {other} of its parameters"
-                )
-                raise TypeError(f"{name!r} is {where}")
+            if name in names and names.index(name) + 1 != place:
+                other = f"number {names.index(name) + 1} of its parameters"
+                raise TypeError(f"{name!r} is number {place} of the inputs and {other}")
         call = signature.bind(*inputs.values(), **values)
     return call.args, call.kwargs

@@ -97,11 +97,9 @@ class Worker(PoolWorker):
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
             end = self.process.exitcode or 0
-            how = (
-                f"killed by {signal.Signals(-end).name}"
-                if end < 0
-                else f"with exit code {end}"
-            )
+            how = f"with exit code {end}"
+            if end < 0:
+                how = f"killed by {signal.Signals(-end).name}"
             died = WorkerEndedError(f"the process ended in the middle of it, {how}")
             return JobResult(None, died, self._close(began))
         return JobResult(value, error, self._read_log(began))

@@ -14,7 +14,7 @@
 >>> x = np.ones((128, 512), np.float32)
 >>> prediction = predict(launch(double, [x]).trace, TRN2, dge=True)
 >>> round(prediction.get_latency_percentile(50), 1)  # microseconds
-15.8
+14.2
 
 Every number is a prediction from costs that are measured, documented or assumed. Each cost names
 its evidence. A prediction reads the trace only and touches no data.

@@ -2,10 +2,11 @@
 
 There are three models: a likely one for predictions, and two that bound it. If the three
 predictions of a kernel agree, the kernel does not depend on these unknowns. The evidence for each
-answer is in docs/explanation/compiler.md.
+answer is in docs/contributing/compiler.md.
 
 The source of a DMA's descriptors depends on the kind of DMA and on the compiler of the kernel. This
-is data (``data/descriptors.csv``); each row has its evidence and source.
+is data (``data/descriptors.csv``); each row has its evidence and source. Sources that were observed
+are data too (``data/observed-descriptors.csv``): no likely source contradicts them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ ANY = "*"
 KINDS = (
     "none",
     "swdge",
+    "hwdge",
     "register",
     "index",
     "transpose",
     "turned",
     "row",
     "run",
+    "elements",
+    "short rows",
     "rows",
 )
 """Kinds of DMAs, the most specific first; see :func:`~difftest.timing.dma.dma_kind`."""
@@ -61,7 +65,10 @@ class Toolchain(Enum):
     CLASSIC_BENCHMARK = "classic-benchmark"
     """neuronx-cc 2.21 without the flag, as ``nki.benchmark`` runs it."""
     TODAY = "today"
-    """The compiler of the current dialect, neuronx-cc 2.23 and later."""
+    """The compiler of the current dialect, neuronx-cc 2.23 (early 2026) and later."""
+    SWEEP = "today-sweep"
+    """The compiler of a public search of matrix products of the current dialect (2025-11 and
+    2026-06); its flags are unknown."""
 
     @classmethod
     def of(cls, asked: bool | Toolchain | None, dialect: str) -> Toolchain:
@@ -75,12 +82,12 @@ class Toolchain(Enum):
     @property
     def generators(self) -> int:
         """The number of hardware generators that share the DMAs."""
-        return 2 if self is Toolchain.TODAY else 1
+        return 2 if self in (Toolchain.TODAY, Toolchain.SWEEP) else 1
 
     @property
     def words(self) -> str:
         """Return how the toolchain makes most descriptors, in words."""
-        if self is Toolchain.TODAY:
+        if self.generators > 1:
             return (
                 "from two generators or from software, those of one partition laid down"
             )
@@ -88,22 +95,38 @@ class Toolchain(Enum):
         return "laid down before the run" if profiled else "all from one generator"
 
 
+class Answer(Enum):
+    """An answer to a question to the compiler: the likely one, or an end of what is possible."""
+
+    LIKELY = "likely"
+    FASTEST = "fastest"
+    SLOWEST = "slowest"
+
+
+def descriptor_row(toolchain: Toolchain, machine: Machine, kind: str) -> dict[str, str]:
+    """Return the row of ``data/descriptors.csv`` for a kind of DMA: the last one that matches."""
+    asked = {"toolchain": toolchain.value, "machine": machine.name, "kind": kind}
+    matching = [
+        row
+        for row in rows_of("descriptors")
+        if all(row[name] in (ANY, value) for name, value in asked.items())
+    ]
+    return matching[-1]
+
+
 @cache
 def descriptor_sources(
-    toolchain: Toolchain, machine: Machine
+    toolchain: Toolchain, machine: Machine, answer: Answer = Answer.LIKELY
 ) -> dict[str, DescriptorSource]:
-    """Return kind of DMA -> descriptor source: the last row that matches all three."""
-    asked = {"toolchain": toolchain.value, "machine": machine.name}
-    rows = list(rows_of("descriptors"))
-    table: dict[str, DescriptorSource] = {}
-    for kind in KINDS:
-        for row in rows:
-            if all(
-                row[name] in (ANY, value)
-                for name, value in (asked | {"kind": kind}).items()
-            ):
-                table[kind] = DescriptorSource(row["way"])
-    return table
+    """Return kind of DMA -> descriptor source.
+
+    A row with measured ways has no other answers than the likely one.
+    """
+    rows = {kind: descriptor_row(toolchain, machine, kind) for kind in KINDS}
+    return {
+        kind: DescriptorSource(row[answer.value] or row["likely"])
+        for kind, row in rows.items()
+    }
 
 
 class RepeatRule(Enum):
@@ -113,29 +136,31 @@ class RepeatRule(Enum):
     INVARIANT = "invariant"
     """Omit repeats in a loop, if the first is from before their innermost loop of several
     iterations."""
-    OLDER = "older"
-    """As INVARIANT, on trn1 only; its published kernels went through the whole compiler."""
+    OPTIMIZED = "optimized"
+    """Omit repeats where the compiler's middle end runs: of loads all, of transposes as INVARIANT.
+    Published kernels on trn1 went through the whole compiler."""
     REMOVED = "removed"
 
 
 QUESTIONS = {
     "renames": "does a tile that is filled again get another place",
+    "distributes": "does it run loops statement by statement",
     "by_tensor": "do users of one tensor wait for each other",
     "expected": "how much of each latency does it expect when it orders",
     "repeated_copies": "which repeated copies does it leave out",
     "repeated_transposes": "which repeated transposes does it leave out",
     "repeated_loads": "which repeated loads does it leave out",
     "merged_loads": "does it trigger loads into one tile as one",
-    "toolchain": "who makes the descriptors of DMAs",
+    "descriptors": "who makes the descriptors of DMAs",
     "one_table": "are all activation functions in one table",
 }
-"""The question that each field of a compiler answers; see docs/explanation/compiler.md."""
+"""The question that each field of a compiler answers; see docs/contributing/compiler.md."""
 
 
-def parse_answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
+def parse_answer(value: bool | float | RepeatRule | Answer | None) -> str:
     """Return the value of a compiler's field as an answer in words."""
-    if isinstance(value, Toolchain):
-        return value.words
+    if isinstance(value, Answer):
+        return f"the {value.value} way"
     if isinstance(value, RepeatRule):
         parts = {RepeatRule.KEPT: "none", RepeatRule.REMOVED: "all"}
         return parts.get(value, "what no loop changes")
@@ -148,6 +173,8 @@ class Compiler(NamedTuple):
     """The compilation of a kernel: the answers to ``QUESTIONS``."""
 
     renames: bool
+    distributes: bool
+    """Whether the middle end distributes loops (:mod:`difftest.timing.middle_end`)."""
     by_tensor: bool
     expected: float | None
     """None: it knows when each will be ready (:mod:`difftest.timing.schedule`)."""
@@ -155,20 +182,21 @@ class Compiler(NamedTuple):
     repeated_transposes: RepeatRule
     repeated_loads: RepeatRule
     merged_loads: bool
-    toolchain: Toolchain | None
-    """None: the toolchain of the prediction."""
+    descriptors: Answer
+    """Which of the possible ways to make a DMA's descriptors the toolchain takes."""
     one_table: bool
 
 
 LIKELY = Compiler(
     renames=True,
+    distributes=True,
     by_tensor=True,
     expected=1.0,
     repeated_copies=RepeatRule.INVARIANT,
-    repeated_transposes=RepeatRule.OLDER,
-    repeated_loads=RepeatRule.KEPT,
+    repeated_transposes=RepeatRule.OPTIMIZED,
+    repeated_loads=RepeatRule.OPTIMIZED,
     merged_loads=False,
-    toolchain=None,
+    descriptors=Answer.LIKELY,
     one_table=False,
 )
 """The compiler of predictions."""
@@ -179,15 +207,17 @@ FASTEST = LIKELY._replace(
     repeated_transposes=RepeatRule.INVARIANT,
     repeated_loads=RepeatRule.REMOVED,
     merged_loads=True,
-    toolchain=Toolchain.CLASSIC_PROFILE,
+    descriptors=Answer.FASTEST,
     one_table=True,
 )
 SLOWEST = LIKELY._replace(
     renames=False,
+    distributes=False,
     expected=0.5,
     repeated_copies=RepeatRule.KEPT,
     repeated_transposes=RepeatRule.KEPT,
-    toolchain=Toolchain.CLASSIC_BENCHMARK,
+    repeated_loads=RepeatRule.KEPT,
+    descriptors=Answer.SLOWEST,
 )
 
 

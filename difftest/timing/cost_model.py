@@ -6,7 +6,7 @@ The module also reports the classes of evidence behind these costs.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from difftest.analysis.footprint import footprint
@@ -56,6 +56,36 @@ class InstructionCost(NamedTuple):
     transfer: Transfer | None = None
     modelled: Evidence = Evidence.ASSUMED
     """Evidence for the time of the rows of a matmul or transfer on this machine."""
+
+
+def merged_cost(costs: list[InstructionCost]) -> InstructionCost:
+    """Return the cost of one instruction that does the work of several: one start-up for all."""
+    first = costs[0]
+    count = len(costs)
+    if count == 1:
+        return first
+    moved = first.transfer
+    if moved is not None:
+        moved = moved._replace(
+            rows=moved.rows * count,
+            busy=tuple((engine, rows * count) for engine, rows in moved.busy),
+        )
+    times = {engine: _repeated(timed, count) for engine, timed in first.times.items()}
+    return first._replace(times=times, transfer=moved)
+
+
+def _repeated(timed: EngineCost, count: int) -> EngineCost:
+    """Return the cost of ``count`` times the elements."""
+    start = timed.cost.interval_ns if timed.cost else 0.0
+    more = (count - 1) * (timed.interval - start)
+    return replace(
+        timed,
+        interval=timed.interval + more,
+        latency=timed.latency + more,
+        elements=timed.elements * count,
+        cycles=max(timed.cycles, timed.interval - start + more),
+        planned=timed.planned + more,
+    )
 
 
 class CostModel:

@@ -213,6 +213,12 @@ def _moved(event: Event) -> str:
     return "2-byte sbuf apart" if apart and space == "sbuf" else f"2-byte {space}"
 
 
+def _scaled(event: Event) -> str:
+    """Return the kind of operands; a column of operands is read first (TRACE23)."""
+    moved = _moved(event)
+    return f"{moved} by operand" if len(event.reads) > 1 else moved
+
+
 def _combined(event: Event) -> str:
     """Return the kind of two inputs; one of them may be in PSUM without extra cost (ISA)."""
     dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
@@ -247,7 +253,7 @@ def _register(event: Event) -> str:
 _VARIANTS = {
     Purpose.REGISTER: _register,
     Purpose.COPY: _copy,
-    Purpose.SCALE: _moved,
+    Purpose.SCALE: _scaled,
     Purpose.PICK: _space,
     Purpose.COMBINE: _combined,
     Purpose.FILL: _filled,

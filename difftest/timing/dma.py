@@ -23,6 +23,10 @@ TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 """Rows, and a divisor of the columns, of transposes with hardware-generated descriptors (DMA)."""
 JOINED_ROWS, JOINED_BYTES = 8, 4096
 """The most rows, and bytes, that software joins in one descriptor (TODAY)."""
+SHORT_ROW = 512
+"""Rows of fewer bytes, apart from each other, are short: their descriptors have another source.
+Rows of 256 bytes were counted as software's (PROFILES), of 1 KiB fit the hardware (SWEEP); this is
+the middle of the two."""
 INDIRECT = (Purpose.GATHER, Purpose.SCATTER)
 IN_SOFTWARE = frozenset({"swdge", "register", "index"})
 """Kinds of DMAs whose descriptors software makes with every compiler."""
@@ -81,7 +85,8 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     rows = max(1, small.elements // run)
     if purpose is Purpose.SUM:  # two sources reach half a copy's rate (ARCH4)
         rows *= len(event.reads)
-    adjacent = 0
+    adjacent = 1
+    follows = False
     if on_chip is None:
         first = 0
         last = 1
@@ -93,14 +98,19 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         last = occupied.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
         hbm = target if on_chip is source else source
-        if purpose not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
-            adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
+        if purpose not in INDIRECT:
+            joined = contiguous_run(hbm, hbm)
+            follows = joined == hbm.elements
+            limits = JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize), joined // run
+            adjacent = max(1, min(limits))
     kind = dma_kind(event, source)
-    if kind == "rows" and on_chip is not None:
-        if last - first == 1:
-            kind = "row"
-        elif adjacent:
-            kind = "run"
+    if kind == "rows":
+        kind = _kind_of_rows(
+            run * itemsize,
+            partitions=last - first if on_chip else 0,
+            follows=follows,
+            clockwork=clockwork,
+        )
     return Transfer(
         row_bytes=run * itemsize,
         rows=rows,
@@ -110,7 +120,7 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         writes_hbm=target.allocation.space.is_hbm,
         transposes=purpose is Purpose.TRANSPOSE,
         kind=kind,
-        adjacent=max(1, adjacent),
+        adjacent=adjacent,
     )
 
 
@@ -139,7 +149,7 @@ def dma_kind(event: Event, source: Region) -> str:
     if mode in ("none", "swdge"):
         return mode
     if purpose is not Purpose.TRANSPOSE:
-        return "rows"
+        return "hwdge" if mode == "hwdge" else "rows"
     whole = (
         source.shape[0] == TRANSPOSED_ROWS
         and source.shape[-1] % TRANSPOSED_COLUMNS == 0
@@ -149,6 +159,25 @@ def dma_kind(event: Event, source: Region) -> str:
         if source.whole and whole and source.dtype.itemsize == 2
         else "turned"
     )
+
+
+def _kind_of_rows(
+    row_bytes: int, *, partitions: int, follows: bool, clockwork: TimingParameters
+) -> str:
+    """Return the kind of a DMA by its rows.
+
+    Parameters
+    ----------
+    partitions : on-chip partitions; 0 between HBM and HBM.
+    follows : whether the rows follow each other in HBM without a gap.
+    """
+    if partitions == 1:
+        return "row"
+    if follows:
+        return "run"
+    if row_bytes <= clockwork.element_bytes:
+        return "elements"
+    return "short rows" if partitions and row_bytes < SHORT_ROW else "rows"
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,10 @@ docs/reference/timing-costs.md name their sources by these keys:
 - TRACE: public device traces of 44 kernels on one core of a trn2.3xlarge (neuronx-cc 2.21.18209,
   ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals
   agree with the profiler's own
+- TRACE23: public profiles of classic attention kernels on trn2 by AWS's own profiler (neuronx-cc
+  2.23.6484, all passes of the compiler): allenkchau/trainium-kernel-fusion at d709ddf
+- PROFILES: packets by the maker of their descriptors, of attention kernels of the current
+  dialect: KevGomes1403/nki-moe-megakernel at 4c06b5e, ``kernels/attn_tkg/PROFILING.md``
 - TODAY: public traces of kernels of the current dialect on one core of trn2 (neuronx-cc
   2.23.6484), decoded; instructions and DMAs agree with the profiler's own where it had any
 - SWEEP: tuned products of a public search on trn2, see data/measurements-trn2.csv

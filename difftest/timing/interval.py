@@ -5,7 +5,7 @@ A range is a bet of nine to one, before any comparison with a device, that the t
 a range of their own (``data/ranges.csv``), each with a reason; every assumed row has one.
 
 The interval of a kernel's time follows from the ranges that contribute to it. It is widened by the
-result of comparing whole kernels with devices (docs/explanation/intervals.md).
+result of comparing whole kernels with devices (docs/explanation/timing-model.md).
 :mod:`difftest.timing.calibration` counts the published latencies that are inside when the scale
 comes from the other kernels only.
 """
@@ -18,7 +18,7 @@ from functools import cache
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine, Purpose
-from difftest.timing.compiler import ON_DEVICE, descriptor_sources
+from difftest.timing.compiler import ON_DEVICE
 from difftest.timing.cost_table import Cost
 from difftest.timing.dma import Transfer
 from difftest.timing.evidence import Evidence, rows_of
@@ -311,10 +311,7 @@ def _transfer(
             basis.value, step.opcode
         ), DOCUMENTED if documented else ASSUMED
     within = range_of_evidence(step.modelled, machine)
-    if (
-        descriptor_sources(schedule.toolchain, schedule.program.machine)[moved.kind]
-        in ON_DEVICE
-    ):
+    if schedule.descriptor_sources[moved.kind] in ON_DEVICE:
         least = schedule.program.parameters.element_bytes
         subject = "DMAs with generated descriptors"
         within = within.with_all_of(GENERATED)

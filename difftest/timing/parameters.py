@@ -52,6 +52,10 @@ class TimingParameters:
     """Profile time before the kernel's first instruction."""
     postamble: Figure
     """Profile time after the kernel's last instruction."""
+    generated_preamble: Figure
+    """``preamble`` of a classic kernel whose descriptors are generated on the device."""
+    generated_postamble: Figure
+    """``postamble`` of such a kernel, at any length."""
     long_postamble: Figure
     """Postamble of a kernel whose own part is at least ``long_kernel``."""
     long_kernel: Figure

@@ -29,9 +29,16 @@ from difftest.simulator.trace import (
 )
 from difftest.timing.buffers import Buffers
 from difftest.timing.compiler import LIKELY, TODAYS, Compiler, cores_of
-from difftest.timing.cost_model import PRODUCTS, CostModel, EngineCost
+from difftest.timing.cost_model import (
+    PRODUCTS,
+    CostModel,
+    EngineCost,
+    InstructionCost,
+    merged_cost,
+)
 from difftest.timing.dma import IN_SOFTWARE, Transfer
 from difftest.timing.evidence import Evidence
+from difftest.timing.middle_end import Group, optimized
 from difftest.timing.parameters import TimingParameters, timing_parameters
 from difftest.timing.renaming import Renaming, RepeatedWork, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
@@ -40,6 +47,7 @@ _LOAD = EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
 _DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """The barrier around each iteration of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
+Regions = tuple[Region, ...]
 
 MODELLED = (
     *PRODUCTS,
@@ -198,6 +206,11 @@ class Program:
         return DependenceGraph(self)
 
     @cached_property
+    def dma_kinds(self) -> set[str]:
+        """The kinds of its DMAs, which decide their descriptor sources."""
+        return {step.transfer.kind for step in self.instructions if step.transfer}
+
+    @cached_property
     def unknown(self) -> list[LoweredInstruction]:
         """The instructions with an unknown cost."""
         return [
@@ -240,15 +253,20 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         else refills(trace, compiler)
     )
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    if decisions == earlier and (
-        compiler.by_tensor == assumed.by_tensor or not program.widened
+    same_order = compiler.distributes == assumed.distributes or not trace.middle_end
+    if (
+        same_order
+        and decisions == earlier
+        and (compiler.by_tensor == assumed.by_tensor or not program.widened)
     ):
         instructions = program.instructions
         if compiler.merged_loads != assumed.merged_loads:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
     lowered = {
-        step.event.number: step for step in program.instructions if not step.implied
+        step.event.number: step
+        for step in program.instructions
+        if not (step.implied or trace.middle_end)
     }
     return _ProgramBuilder(program.machine, compiler, trace, decisions, lowered).build(
         None
@@ -308,6 +326,7 @@ class _ProgramBuilder:
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
+        self.optimizes = trace.middle_end and compiler.distributes
         self.renames = bool(decisions.begins or decisions.twins)
         """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
@@ -334,6 +353,7 @@ class _ProgramBuilder:
         repeated = self.decisions.repeated
         loops: tuple[Iteration, ...] = ()
         turn: Turn = ()
+        optimized_events: list[Event] = []
         self._load_identities()
         for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
@@ -351,7 +371,13 @@ class _ProgramBuilder:
                 turn = tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
             if turn != self.turns.get(core, ()):
                 self._drain(core, turn)
-            self._add(event, core)
+            reads, writes = self._within_their_tiles(event)
+            if self.optimizes:
+                optimized_events.append(replace(event, reads=reads, writes=writes))
+            else:
+                self._add(event, core, reads, writes)
+        for group in optimized(optimized_events, self.machine):
+            self._add_group(group)
         for allocation, index in self.last.items():
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
@@ -388,7 +414,7 @@ class _ProgramBuilder:
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[core, dtype.name] = sbuf
             load = Event(-1, _LOAD, (_whole(sbuf),), (_whole(hbm),), event.stack)
-            self._add(load, core, implied=True)
+            self._add(load, core, load.reads, load.writes, implied=True)
 
     def _drain(self, core: int, turn: Turn) -> None:
         """Add a barrier before or after an iteration of a loop that runs on the device.
@@ -403,20 +429,40 @@ class _ProgramBuilder:
             return
         place = around[-1].loop.location
         event = Event(-1, _DRAIN, (), (), (place,) if place else ())
-        self._add(event, core, implied=True)
+        self._add(event, core, (), (), implied=True)
         barrier = self.instructions[-1]
         barrier.order = (self.dependences.join(before),)
         self.barriers[core] = barrier.index
 
-    def _add(self, event: Event, core: int, *, implied: bool = False) -> None:
+    def _within_their_tiles(self, event: Event) -> tuple[Regions, Regions]:
+        """Return what an event reads and writes, within the tiles that the compiler gives it."""
+        if not self.renames:
+            return event.reads, event.writes
+        reads = in_other_tiles(self.renaming.renamed(event.reads), self.decisions.twins)
+        return reads, self.renaming.renamed(event.writes)
+
+    def _add_group(self, group: Group) -> None:
+        """Add the instruction that does the work of several events."""
+        first = group[0]
+        reads = tuple(region for event in group for region in event.reads)
+        writes = tuple(region for event in group for region in event.writes)
+        whole = first if len(group) == 1 else replace(first, reads=reads, writes=writes)
+        costs = merged_cost([self.costing.of(event) for event in group])
+        self._add(whole, self._core(first), reads, writes, costs=costs)
+
+    def _add(
+        self,
+        event: Event,
+        core: int,
+        reads: Regions,
+        writes: Regions,
+        *,
+        implied: bool = False,
+        costs: InstructionCost | None = None,
+    ) -> None:
         index = len(self.instructions)
         engine = trigger = event.engine
-        reads = event.reads
-        writes = event.writes
-        if self.renames and not implied:
-            reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
-            writes = self.renaming.renamed(writes)
-        work = self.lowered.get(event.number) or self.costing.of(event)
+        work = costs or self.lowered.get(event.number) or self.costing.of(event)
         product = work.matmul
         moved = work.transfer
         if moved is not None:

@@ -9,7 +9,7 @@ This compiler behaviour is inferred. Convolutions with such tiles take as long o
 convolutions that make a tile in each iteration: three to ten times less than in sequence. Tensors
 with an address stay where the kernel put them. In the current dialect all tensors stay: published
 probes show that its compiler lets the users of one tensor wait for each other
-(docs/explanation/compiler.md).
+(docs/contributing/compiler.md).
 
 The compiler also omits some copies, loads and transposes that repeat earlier ones. A copy repeats
 an earlier copy under three conditions. Both read the same elements of a tensor, with no write in
@@ -210,10 +210,14 @@ class RepeatedWork:
         self._trace = trace
         self._machine = machine
         self._cores = cores_of(trace)
+        loads = compiler.repeated_loads
         turns = compiler.repeated_transposes
-        if turns is RepeatRule.OLDER:
-            turns = RepeatRule.INVARIANT if machine.nc_version < 3 else RepeatRule.KEPT
-        self._rules = {Engine.DMA: compiler.repeated_loads, Engine.TENSOR: turns}
+        if loads is RepeatRule.OPTIMIZED:
+            loads = RepeatRule.REMOVED if trace.middle_end else RepeatRule.KEPT
+        if turns is RepeatRule.OPTIMIZED:
+            whole = trace.middle_end or machine.nc_version < 3
+            turns = RepeatRule.INVARIANT if whole else RepeatRule.KEPT
+        self._rules = {Engine.DMA: loads, Engine.TENSOR: turns}
         self._copies = compiler.repeated_copies
         if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
             self._rooms: dict[int, int] = {}

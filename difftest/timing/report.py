@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import group_by
 from difftest.simulator.trace import Allocation, Engine, Region, Space
-from difftest.timing.compiler import DescriptorSource, descriptor_sources
+from difftest.timing.compiler import DescriptorSource
 from difftest.timing.dma import Transfer, software_transfer
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
@@ -257,7 +257,7 @@ class Report:
     ) -> Counter[DescriptorSource]:
         """Return the rows of the transfers, by the source of their descriptors."""
         schedule = self.prediction.schedule
-        sources = descriptor_sources(schedule.toolchain, schedule.program.machine)
+        sources = schedule.descriptor_sources
         rows = Counter[DescriptorSource]()
         for transfer in transfers:
             source = sources[transfer.kind]

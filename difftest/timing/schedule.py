@@ -20,7 +20,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
-from difftest.timing.compiler import ON_DEVICE, Toolchain, descriptor_sources
+from difftest.timing.compiler import (
+    ON_DEVICE,
+    Answer,
+    DescriptorSource,
+    Toolchain,
+    descriptor_sources,
+)
 from difftest.timing.program import LoweredInstruction, Program, Progress
 from difftest.timing.scheduler import Order, Scheduler, Timeline
 from difftest.timing.units import Unit
@@ -161,7 +167,7 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
-        if not self._has_the_ways_of(other.compiler.toolchain or self.toolchain):
+        if not self._has_the_ways_of(other.compiler.descriptors):
             return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
@@ -171,19 +177,18 @@ class Schedule:
             )
         return order == self.order
 
-    def _has_the_ways_of(self, toolchain: Toolchain) -> bool:
-        """Return whether a toolchain has the same descriptor sources and as many final waits."""
-        if toolchain is self.toolchain:
-            return True
-        machine = self.program.machine
-        instructions = self.program.instructions
-        few = (
-            sum(step.is_store for step in instructions)
-            <= self.program.parameters.outstanding
-        )
-        return few and descriptor_sources(toolchain, machine) == descriptor_sources(
-            self.toolchain, machine
-        )
+    @cached_property
+    def descriptor_sources(self) -> dict[str, DescriptorSource]:
+        """Kind of DMA -> the source of its descriptors."""
+        program = self.program
+        answer = program.compiler.descriptors
+        return descriptor_sources(self.toolchain, program.machine, answer)
+
+    def _has_the_ways_of(self, answer: Answer) -> bool:
+        """Return whether the program's DMAs have the same descriptor sources with an answer."""
+        mine = self.descriptor_sources
+        other = descriptor_sources(self.toolchain, self.program.machine, answer)
+        return all(mine[kind] is other[kind] for kind in self.program.dma_kinds)
 
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:
@@ -251,8 +256,8 @@ def schedule(
     Parameters
     ----------
     program : the program to run.
-    dge : who makes descriptors, if the program's compiler does not say: a toolchain, or whether a
-        classic toolchain generates them on the device.
+    dge : who makes descriptors: a toolchain, or whether a classic toolchain generates them on the
+        device.
     phase : the part of a throttle window that had passed when the kernel began, 0 to 1.
     order : the compiler's order for the Tensor Engines, if you have it.
     progress : called at intervals.

@@ -112,8 +112,10 @@ class Scheduler:
         self.program = program
         self.instructions = program.instructions
         self.clockwork = program.parameters
-        self.toolchain = program.compiler.toolchain or Toolchain.of(dge, "")
-        self.ways = descriptor_sources(self.toolchain, program.machine)
+        self.toolchain = Toolchain.of(dge, "")
+        self.ways = descriptor_sources(
+            self.toolchain, program.machine, program.compiler.descriptors
+        )
         self.progress = progress
         hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
         self.cores = [

@@ -1,4 +1,4 @@
-"""DMAs through indices that did on a device what no simulator does: re-created, and found.
+"""DMAs through indices that behaved differently on a device and on every simulator.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, or a fact in the published
 notes on NKI 0.6 and of KevGomes1403/nki-moe-megakernel (trn2).
@@ -25,7 +25,7 @@ def tile_of(x):
 
 @nki.jit
 def transposed_rows(table, rows):
-    """The rows that indices name, transposed; those that are out of bounds are skipped."""
+    """Return the rows that indices name, transposed; rows out of bounds are skipped."""
     out = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.shared_hbm)
     at = tile_of(rows)
     tile = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.sbuf)

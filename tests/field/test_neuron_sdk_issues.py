@@ -1,4 +1,4 @@
-"""What went wrong for people, as regression tests: each named by its public issue.
+"""Public issues of users as regression tests, each named by its issue.
 
 The issues are in the repository aws-neuron/aws-neuron-sdk. On the device the kernels gave wrong
 values, or the compiler gave an error that nobody could read; the simulator computes what the
@@ -345,7 +345,7 @@ def test_issue_1301_a_transpose_of_128_by_128_by_dma():
 
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
 def test_issue_1354_a_loop_on_the_device_inside_one_that_is_unrolled():
-    """What the inner loop wrote last is copied: the compiler gave an error without a text."""
+    """Copy the last write of the inner loop: the compiler gave an error without a text."""
 
     def kernel(x):
         out = nl32.ndarray((2, 2), x.dtype, buffer=nl32.shared_hbm)

@@ -1,4 +1,4 @@
-"""What AWS had to correct in `nki.simulate`, release by release, is right in this simulator.
+"""Faults of `nki.simulate` that AWS corrected, release by release: this simulator is right.
 
 Source: the public release notes of NKI 0.4, 0.5 and 0.6 (Neuron SDK 2.30 to 2.32), "Bug Fixes" and
 what they call improvements of the simulator. `test_simulator_releases.py` has the same for the

@@ -28,7 +28,7 @@ def on_trn3(kernel, *arrays):
 
 
 def integers(*shape):
-    """Small integers, which every scale keeps exact, with the same largest one in each group."""
+    """Return small integers that every scale keeps exact, with equal maxima in all groups."""
     values = RNG.integers(-3, 4, shape)
     values[..., ::4] = 4
     return values.astype(ml_dtypes.bfloat16)
@@ -87,7 +87,7 @@ def test_0_4_a_product_of_packed_operands():
 
 
 def test_0_4_dma_compute_has_no_scale_but_one():
-    """AWS's simulator had an additive mode of scales that no hardware has."""
+    """AWS's simulator had an additive mode of scales that the hardware lacks."""
 
     def compute(x):
         nisa.dma_compute(tile((4, 8)), [x, x], nl.add, scales=[1.0, 2.0])
@@ -145,7 +145,7 @@ def test_0_6_scales_in_a_slice_of_a_common_tile():
 
 
 def test_0_6_double_row_has_the_result_s_own_shape():
-    """Where the mode was missed, the result was too large."""
+    """Where the simulator missed the mode, the result was too large."""
     left = RNG.integers(-4, 5, (64, 2, 16)).astype(ml_dtypes.float8_e4m3)
     right = RNG.integers(-4, 5, (64, 2, 40)).astype(ml_dtypes.float8_e4m3)
 

@@ -1,4 +1,4 @@
-"""What went wrong on devices because a run in order hid it: re-created, and found.
+"""Kernels that went wrong on devices because a run in order hid the fault: the detectors find it.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, a test of
 aws-neuron/nki-library, a fact in published notes on NKI 0.6 (trn1 and trn2), or in

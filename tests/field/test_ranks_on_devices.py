@@ -1,4 +1,4 @@
-"""What went wrong between ranks and between the halves of a split, re-created and found.
+"""Faults between ranks and between the halves of a split: the detectors find them.
 
 Each test names its public record: aws-samples/sample-spectral-dns-on-aws-neuron
 (docs/neuron-rules.md, inf2 with SDK 2.32), or published notes on NKI 0.6 (trn2).

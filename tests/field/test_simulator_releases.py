@@ -1,7 +1,7 @@
-"""What AWS had to correct in its own simulator, release by release, is right in this one.
+"""Faults of AWS's own simulator that it corrected, release by release: this one is right.
 
 Source: the public release notes of NKI for the Neuron SDK 2.30, 2.31 and 2.32. Some of the entries
-are about arguments of the newer dialect; here is what they mean in the classic one.
+are about arguments of the newer dialect; the tests show their meaning in the classic one.
 """
 
 from __future__ import annotations

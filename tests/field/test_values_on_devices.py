@@ -1,4 +1,4 @@
-"""What values did on devices that they do not do on a simulator, re-created and found.
+"""Values that differed between a device and a simulator: the detectors find the cause.
 
 Each test names its public record: an issue of aws-neuron/aws-neuron-sdk, or a fact in the published
 notes on NKI 0.6 (trn1 and trn2).
@@ -169,7 +169,7 @@ def ring(slots, tiles):
 
 @every("slots, tiles, found", [(3, 3, 0), (2, 3, 1)])
 def test_a_ring_of_buffers_that_is_too_shallow(slots, tiles, found):
-    """trn1: correct for many heads, and for fewer than three it read what was written over."""
+    """On trn1 it was correct for many heads. For fewer than three it read overwritten data."""
     got = findings_in(ring(slots, tiles), [normal(tiles, 128, 16)])
     assert [one.id for one in got] == ["address-alias"] * found
 

@@ -55,7 +55,7 @@ WAITING = frozenset({"core_barrier", "sendrecv"})
 
 @dataclass(frozen=True)
 class Dialect:
-    """The modules of a dialect and how one of its kernels is launched."""
+    """The modules of a dialect, and the launch of one of its kernels."""
 
     name: str
     nl: Any
@@ -163,7 +163,7 @@ class Drawer:
         )
 
     def odd(self) -> Any:
-        """Draw an object that no argument accepts."""
+        """Draw an object that every argument rejects."""
         values: tuple[Any, ...] = (
             *(
                 None,

@@ -26,7 +26,7 @@ MODES = {
     "exact": {"exact": ExactSettings(dtypes=("float8_e5m2",), losses=True)},
     "plain": {"plain": True},
 }
-"""The exact run beside the fast mode may change no bit of it; all dtypes are its contract."""
+"""The exact run beside the fast mode changes no bit of its result, in any dtype."""
 
 
 class Disagreement(AssertionError):
@@ -52,7 +52,7 @@ class Outcome:
     refusal: NkiError | None = None
     crash: BaseException | None = None
     place: str = ""
-    """Where a crash came from; known while the kernel's lines are."""
+    """Return the place of a crash; it is known while the kernel's lines are."""
 
     def __str__(self) -> str:
         if self.result is not None:
@@ -89,7 +89,7 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
     Raises
     ------
     Disagreement : the modes differ in a value, in the written elements or in a rejection; or an
-        error of Python or NumPy ended one of them.
+        error of Python or NumPy ended a kernel.
     """
     outcomes: list[Outcome] = []
     for mode in modes:
@@ -131,7 +131,7 @@ def _compare_exact(program: Program, outcome: Outcome) -> None:
         hole = holes[number]
         if hole is not None:
             close |= hole
-        # An overflow is no rounding, and told: what comes of one, such as 1/inf, has no bound.
+        # An overflow is no rounding and is reported: its consequences, such as 1/inf, lack a bound.
         if not (close.all() or any(loss.overflow for loss in run.losses)):
             raise Disagreement(
                 program,

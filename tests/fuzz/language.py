@@ -1,4 +1,4 @@
-"""What ``nl`` has beside instructions: arithmetic, functions, reductions, loads and stores."""
+"""The parts of ``nl`` besides instructions: arithmetic, functions, reductions, loads, stores."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ UNARY = (
     *("gelu_apprx_tanh", "gelu_apprx_sigmoid", "floor", "ceil", "trunc", "invert"),
 )
 RANGED = ("sqrt", "rsqrt", "log", "sin", "arctan", "cos")
-"""Of a limited range: they get values inside it."""
+"""Functions of a limited range get values inside it."""
 REDUCTIONS = ("sum", "max", "min", "mean", "var", "softmax", "prod", "all")
 
 
@@ -84,7 +84,7 @@ def _more(
 
 
 def binary(scene: Scene) -> None:
-    """``nl.add(x, y)`` and kin, or Python's operator."""
+    """``nl.add(x, y)`` and similar functions, or Python's operator."""
     choices = scene.choices
     op = choices.pick((*ARITHMETIC, *COMPARISONS, *LOGICAL, *BITS))
     dtypes = [dtype for dtype in DTYPES if integers_of(dtype)] if op in BITS else None
@@ -292,7 +292,7 @@ def constant(scene: Scene) -> None:
 
 
 def dense_index(scene: Scene) -> None:
-    """``e[i.p, p] = t[i.p, 2 * p]``: a dense index beside an integer names one free element."""
+    """``e[i.p, p] = t[i.p, 2 * p]``: a dense index with an integer names one free element."""
     choices = scene.choices
     found = [
         value

@@ -42,7 +42,7 @@ SPECIALS = (
 )
 LARGEST = {"float8_e4m3": 240, "float8_e5m2": 240, "float16": 65504}
 FILL = "fill"
-"""What wrote to a tensor that no drawn statement has written to: it is not given back."""
+"""Note the writers of a tensor without a drawn write: the tensor is not given back."""
 ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
@@ -81,7 +81,7 @@ def filled(
     kind = named(dtype)
     made = f"{name} = nl.ndarray({shape}, nl.{kind}, buffer=nl.{space.value})"
     if dtype in NEWER_DTYPES:
-        scale = kind.startswith("float8_e8m0")  # which has no zero: NaN
+        scale = kind.startswith("float8_e8m0")  # it lacks a zero: NaN
         number = scene.choices.pick((1, 0.5, 0)) if scale else 0
         scene.emit(made, "nl.ndarray")
         scene.emit(f"nisa.memset({name}, {number})", "nisa.memset")
@@ -112,7 +112,7 @@ def filled(
 
 
 def blocked(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space) -> Value:
-    """Draw a new tensor of zeros or ones with a block dimension before its partitions."""
+    """Draw a new tensor of zeros, or of ones, with a block dimension before its partitions."""
     name = scene.fresh("t")
     sizes = f"{shape[0]}, nl.par_dim({shape[1]}), {', '.join(map(str, shape[2:]))}"
     number = scene.choices.pick((0, 1))
@@ -146,7 +146,7 @@ def operand(
 ) -> Access:
     """Draw a tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
 
-    ``plain`` if it may have no odd values.
+    ``plain`` if odd values are excluded.
     """
     made = _any_operand(scene, shape, spaces, dtypes)
     if plain and made.value.is_odd:

@@ -34,7 +34,7 @@ import nki.isa as nisa
 import nki.language as nl
 """,
 }
-"""The same for each dialect; the classic one is ``neuronxcc``'s."""
+"""One text for each dialect; the classic one is ``neuronxcc``'s."""
 
 DRAWN = "<drawn kernel"
 """The beginning of a compiled kernel's file name."""
@@ -61,7 +61,7 @@ class Input:
 
     @property
     def parameter(self) -> str:
-        """As the classic dialect spells it; in today's every parameter may be written."""
+        """The spelling of the classic dialect; the current one may write every parameter."""
         return f"{self.name}: nt.mutable_tensor" if self.mutable else self.name
 
     def array(self) -> np.ndarray[Any, Any]:

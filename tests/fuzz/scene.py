@@ -132,7 +132,7 @@ class Scene:
         self.kept: list[Value] = []
         self.grid: Shape = ()
         self.padded = False
-        """Whether tiles may have unwritten parts; then a part of each result is returned."""
+        """Tiles may have unwritten parts; then a part of each result is returned."""
         self._numbers = itertools.count(1)
 
     # -- lines -------------------------------------------------------------------------------
@@ -224,11 +224,11 @@ class Scene:
         return value
 
     def access(self, text: str, value: Value) -> Access:
-        """Return a view of a value; end the kernel if the view has no elements."""
+        """Return a view of a value; end the kernel if the view is empty."""
         tensor = self._run(eval, Line(text, "view"))
         if (
             0 in tensor.shape
-        ):  # today's tensors in HBM: of 2 elements [-1:1] is such a slice
+        ):  # tensors of the current dialect in HBM: for 2 elements [-1:1] is such a slice
             raise EndedError
         return Access(text, value, tensor)
 

@@ -31,7 +31,7 @@ def sink(scene: Scene, text: str, shape: Shape, opcode: str) -> None:
 
 
 def _update(scene: Scene, text: str, shape: Shape) -> None:
-    """``target += value`` and kin; inside a loop perhaps ``nl.loop_reduce``."""
+    """``target += value`` and similar; inside a loop perhaps ``nl.loop_reduce``."""
     choices = scene.choices
     target = destination(scene, shape, choices.pick(DTYPES), fill=True)
     operator = choices.pick(tuple(UPDATES))

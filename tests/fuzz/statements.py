@@ -54,7 +54,7 @@ def examples_of(dialect: str) -> tuple[str, ...]:
 
 
 class SceneDrawing(Drawing):
-    """Draws a call's parts from what a kernel has; ``texts`` are the tiles' by role."""
+    """Draws the parts of a call from a kernel's tensors; ``texts`` are the tiles' by role."""
 
     def __init__(self, example: str, scene: Scene) -> None:
         record = INSTRUCTIONS[FORMS.get(example, example)]
@@ -183,7 +183,7 @@ def call(scene: Scene, example: str) -> None:
         if isinstance(o, Accumulate) and o is not Accumulate.IDLE
     ]
     if sums and (drawn.close or example == "exponential"):
-        return  # the registers would keep what is only close for others
+        return  # the registers would keep values that are only close for others
     for name, tensor in drawn.beside.items():
         text = f"np.array({np.asarray(tensor.values).reshape(-1).tolist()})"
         value = filled(scene, np.shape(tensor.values), tensor.dtype, expression=text)

@@ -26,7 +26,7 @@ TRIES = 3
 
 
 def statement(scene: Scene) -> None:
-    """Draw one statement: a call of an instruction, what ``nl`` has besides, or a loop."""
+    """Draw a statement: a call of an instruction, another part of ``nl``, or a loop."""
     choices = scene.choices
     nested = len(scene.integers) - len(scene.grid)
     if nested < (2 if scene.dialect == "classic" else 1) and choices.chance(10):
@@ -100,7 +100,7 @@ def program(choices: Choices, dialect: str, longest: int) -> Program:
     with (
         warnings.catch_warnings(),
         contextlib.suppress(NkiError),
-    ):  # of all of it: it has no room
+    ):  # of the whole tensor: it lacks room
         warnings.simplefilter("ignore")
         launch(
             decorated,

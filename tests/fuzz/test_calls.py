@@ -34,7 +34,7 @@ def test_every_function_of_the_classic_dialect_is_called():
 
 
 def test_a_crash_is_found(monkeypatch):
-    """Of a function that trips over one kind of argument."""
+    """A function that trips over one kind of argument."""
 
     def trips(x, y=None):
         return x.shape if y is None else x + len(y)

@@ -23,14 +23,14 @@ NIGHTLY = settings.get_current_profile_name() == "nightly"
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_drawn_kernels_agree(dialect: str) -> None:
-    """The same programs every time: Hypothesis draws them from a seed and keeps no database."""
+    """Draw equal programs every time: Hypothesis draws them from a seed without a database."""
     failure = Campaign(dialect=dialect).search(seed=sys.version_info.minor, count=30)
     assert failure is None, failure
 
 
 def test_a_view_without_elements_ends_a_kernel() -> None:
-    """Of two elements of HBM [-1:1] is such a slice, and the fuzzer died of it."""
-    scene = Scene(None, "nki", lawful=True)  # nothing is drawn
+    """For two elements of HBM [-1:1] is such a slice, and the fuzzer died of it."""
+    scene = Scene(None, "nki", lawful=True)  # it draws nothing
     scene.names["a"] = np.zeros(2)
     with pytest.raises(EndedError):
         scene.access("a[-1:1]", None)

@@ -110,7 +110,7 @@ def shifted(view: Any) -> Any:
 
 
 def first_is_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of equal values the first takes the first place."""
+    """The first of equal values takes the first place."""
     ranks = search.ranks_of
     monkeypatch.setattr(
         search, "ranks_of", lambda vals, backwards: ranks(vals, backwards=not backwards)

@@ -111,7 +111,7 @@ def moved_by_one(scene: Scene) -> None:
 
 
 def device_loop(scene: Scene) -> None:
-    """Number of columns that a loop on the device moves, one in each iteration."""
+    """Number of columns that a loop on the device moves, a column in each iteration."""
     choices = scene.choices
     value = filled(scene, (4, 6), choices.pick(DTYPES), HBM[0])
     rows, width = value.shape

@@ -17,7 +17,7 @@ AXES = "pxyzw"
 
 @dataclass(frozen=True)
 class Walk:
-    """How one axis of a tensor is walked: ``start + step * i`` for ``count`` values of i."""
+    """The walk along one axis of a tensor: ``start + step * i`` for ``count`` values of i."""
 
     size: int
     start: str
@@ -49,7 +49,7 @@ class Walk:
 def walk(
     scene: Scene, size: int, count: int | None = None, *, negative: bool = False
 ) -> Walk:
-    """A walk inside an axis of ``size``; ``count`` values of it, or as many as are drawn."""
+    """Draw a walk inside an axis of ``size``; its length is ``count``, or drawn."""
     choices = scene.choices
     if count is None:
         count = size if choices.chance(50) else choices.integer(1, size)

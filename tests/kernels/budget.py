@@ -1,4 +1,4 @@
-"""How much the kernels' tests draw and run, by the profile of Hypothesis: see tests/README.md."""
+"""The budget of the kernels' tests, by the profile of Hypothesis: see tests/README.md."""
 
 import itertools
 import sys
@@ -9,16 +9,16 @@ from difftest import Case, Random
 
 CASES = settings.default.max_examples
 IN_CI = CASES >= 50
-"""Whether what takes a second runs: ``ci`` and ``nightly``."""
+"""True if tests that take a second run: in ``ci`` and ``nightly``."""
 NIGHTLY = CASES >= 1000
-"""Whether what takes minutes runs, and what its neighbours test too."""
+"""True if tests run that take minutes, or that repeat their neighbours' checks."""
 
 large_cases = settings(
     max_examples=CASES // 10 if NIGHTLY else 3 if IN_CI else min(CASES, 10)
 )
 """For a kernel whose drawn cases take a tenth of a second each."""
 middling_cases = settings(max_examples=CASES // 4 if NIGHTLY else min(CASES, 12))
-"""For one whose cases take some hundredths."""
+"""For a test whose cases take some hundredths of a second."""
 
 
 def half(values):

@@ -17,18 +17,18 @@ PARAMETERS = ("pool_size",)
 BANK = 512
 """float32 of a PSUM bank: the longest row of an output, and the largest tile."""
 MOST_WEIGHTS = 384 * 256
-"""Of a tap: with 7 x 7 taps so many fit SBUF in float32."""
+"""Channels of a tap: with 7 x 7 taps so many fit SBUF in float32."""
 ROW = 200_000
-"""Bytes of an SBUF partition that a row of windows in float32 may take, of which there are two."""
+"""Bytes of an SBUF partition for each of the two rows of windows in float32."""
 CHANNELS = (128,) * 6 + (256, 384)
 FILTERS = (1, 1, 2, 2, 2, 2, 3, 3, 5, 7)
 POOLS = (1, 1, 1, 2, 2, 2, 3, 4, 7, 22)
 BATCHES = (1,) * 6 + (2, 3, 4)
-"""From the smallest, to which a failure shrinks; what most layers have is there several times."""
+"""From the smallest, to which a failure shrinks; common values are listed several times."""
 
 
 def roundings(c_in, filter_size):
-    """Of an element: one for each product that is added, and one for the bias."""
+    """Roundings of an element: one for each added product, and one for the bias."""
     return c_in * filter_size * filter_size + 1
 
 
@@ -42,10 +42,10 @@ def at_most(sizes, most):
 
 @st.composite
 def beyond(draw, starts, most):
-    """From one of the starts to ``most``; shrinks to the least of all, through all between."""
+    """Draw from one of the starts up to ``most``; shrinks to the least start, step by step."""
     start = draw(st.sampled_from(starts))
     if start == most:
-        draw(st.integers(0, 1))  # to draw less is no way to a smaller layer
+        draw(st.integers(0, 1))  # fewer draws would not make a smaller layer
         return most
     return draw(st.integers(start, most))
 

@@ -1,7 +1,10 @@
-from difftest import Input, Rejection, Uniform, kernel_test, seeded, sizes
+import numpy as np
+
+from difftest import Input, Rejection, Uniform, kernel_test, multiples, seeded, sizes
+from kernels.classic import attention as classic
 from kernels.nki.attention import attention_heads
 from reference.attention import attention
-from tests.kernels.budget import NIGHTLY, middling_cases
+from tests.kernels.budget import NIGHTLY, large_cases, middling_cases
 from tests.kernels.layers import DTYPES
 
 HEADS = {"q": "H Sq D", "k": "G Sk D", "v": "G Sk D"}
@@ -85,9 +88,41 @@ def test_attention_heads(case):
     edges=False,
 )
 def test_attention_heads_sees_the_right_keys(case):
-    """Of small scores, held to a bound of its own.
+    """Draw small scores, held to a bound of their own.
 
-    A query from which a wrong mask hides all keys has scores of -1e30. No digit of what follows is
-    sure then, so that the exact run can tell nothing of it.
+    A query from which a wrong mask hides all keys has scores of -1e30. Then every digit of the
+    result is unsure, so that the exact run decides nothing.
     """
+    case.check()
+
+
+def attention_of_columns(q, k, v):
+    """Attention of one head whose queries, keys and values are columns, without a scale."""
+    q, k, v = (np.asarray(array, np.float64).T[None] for array in (q, k, v))
+    return attention(q * np.sqrt(q.shape[2]), k, v)[0]
+
+
+COLUMNS = seeded(Uniform, low=-1.0, high=1.0)
+
+
+@large_cases
+@kernel_test(
+    kernels=(classic.attention_in_phases, classic.fused_attention),
+    reference=attention_of_columns,
+    domain={"S": multiples(512, at_most=1024)},
+    inputs={name: Input("128 S", data=COLUMNS) for name in ("q", "k", "v")},
+    dtypes=DTYPES,
+    rejects=[
+        Rejection({"S": 500}, match="a multiple of 512: got 500"),
+        Rejection(
+            {"S": 512}, match="q, k and v have one shape", shapes={"v": (128, 5)}
+        ),
+        Rejection(
+            {"S": 512},
+            match="a query has 128 elements: got 64",
+            shapes=dict.fromkeys("qkv", (64, 512)),
+        ),
+    ],
+)
+def test_attention_of_columns(case):
     case.check()

@@ -162,7 +162,7 @@ def test_fused_conv2d_maxpool_in_small_tiles(case):
         {
             "cores": 2,
             **layer(height=3, width=3),
-        },  # one row: nothing is left for the second core
+        },  # one row: the second core gets none
         {"cores": 2, **layer(height=15, width=9)},  # 13 rows: 7 and 6
         {
             "cores": 2,

@@ -35,7 +35,7 @@ EXAMPLES = [
 
 
 def rung(place):
-    """What a rung is tested with: the first two of the examples and one more, every night all."""
+    """The layers for a rung: the first two of the examples and a further one, every night all."""
     chosen = EXAMPLES if NIGHTLY else (*EXAMPLES[:2], EXAMPLES[2 + place % 3])
     dtypes = DTYPES[place % 3 :] + DTYPES[: place % 3]
     return {**LAYERS, "examples": in_turn(dtypes, INPUTS, *chosen)}

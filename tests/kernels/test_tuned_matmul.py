@@ -15,7 +15,7 @@ SIZES = {
 
 
 def turned(lhs, rhs, TURNED):
-    """The product of operands neither of which is transposed; lhs is where TURNED is False."""
+    """Multiply operands that are not transposed; lhs is transposed unless TURNED is False."""
     return matmul(lhs.T if TURNED else lhs, rhs)
 
 

@@ -39,7 +39,7 @@ BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 25
         ),
     ],
     examples=in_turn(DTYPES, OPERANDS, THREE_OF_EACH),
-    edges=NIGHTLY,  # those of test_matmul are filled
+    edges=NIGHTLY,  # the calls of test_matmul are filled
 )
 def test_matmul_hoisted(case):
     case.check()

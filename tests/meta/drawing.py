@@ -43,7 +43,7 @@ def drawn(
     seed: int = 0,
     ends: Callable[[Case], bool] = lambda case: False,
 ) -> list[Case]:
-    """Return the cases of a kernel test with ``count`` examples, up to one that ``ends`` them."""
+    """Return the cases of a test with ``count`` examples, up to the first that ``ends`` them."""
     found: list[Case] = []
     ended = False
 

@@ -1,6 +1,6 @@
 """Ten bugs that are planted by hand: what their author sees without this package, and with it.
 
-``python -m tests.meta.ten_bugs`` writes docs/explanation/ten-bugs.md.
+``python -m tests.meta.ten_bugs`` writes docs/contributing/ten-bugs.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ with embedded():
     from tests.meta import ten_kernels
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/explanation/ten-bugs.md"
+PAGE = ROOT / "docs/contributing/ten-bugs.md"
 RTOL, ATOL = 1e-2, 1e-4
-"""Of ``np.testing.assert_allclose``: what examples of NKI take."""
+"""Tolerances of ``np.testing.assert_allclose`` in examples of NKI."""
 
 DOUBLED = KernelSpec(
     kernel=ten_kernels.doubled,
@@ -143,13 +143,13 @@ BUGS = (
         "The rows after the last whole tile",
         *(DOUBLED, "range(0, rows, 128)", "range(0, rows // 128 * 128, 128)", EXAMPLE),
         (ONE, "float32"),
-        "One row is the fewest there can be, and is no whole tile.",
+        "One row is the minimum, and less than a whole tile.",
     ),
     Bug(
         "A tile of more than 128 partitions",
         *(DOUBLED, "min(128, rows - first)", "rows - first", {"M": 128, "N": 512}),
         ({"M": 129, "N": 1}, "float32"),
-        "Up to 128 rows the minimum is the other number.",
+        "With up to 128 rows, `min` returns the number of rows anyway.",
     ),
     Bug(
         "Each tile is written where the first one belongs",
@@ -180,7 +180,7 @@ BUGS = (
         "Every case that is not float32 shows it.",
     ),
     Bug(
-        "One row's number is taken for all",
+        "The first row's bias is used for all rows",
         *(
             DOUBLED,
             "src=bias[here, :]",
@@ -199,20 +199,20 @@ BUGS = (
         ),
         {"M": 128, "N": 512},
         ({"M": 1, "N": 513}, "float32"),
-        "Up to 512 columns there is one part, which is the total.",
+        "With up to 512 columns there is only one part, and it is the total.",
     ),
     Bug(
-        "An end that is one short",
+        "The last column is left out",
         *(SUMS, "dst=tile, src=x[:, first : first + count]"),
         *(
             "dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]",
             EXAMPLE | {"M": 128},
         ),
         (ONE, "float32"),
-        "The only column is left out.",
+        "The kernel loads all columns but the last, and there is only one.",
     ),
     Bug(
-        "Each product begins anew",
+        "Each product overwrites the total",
         *(
             PRODUCT,
             "accumulate=first > 0",
@@ -220,7 +220,7 @@ BUGS = (
             {"K": 128, "M": 128, "N": 512},
         ),
         ({"K": 129, "M": 1, "N": 1}, "float32"),
-        "Up to 128 terms there is one product.",
+        "With up to 128 terms there is only one product.",
     ),
     Bug(
         "Operands of a product are swapped",
@@ -251,9 +251,9 @@ def page() -> str:
 
 HEAD = f"""# Ten bugs, before and after
 
-Ten things that people get wrong in kernels, each planted in a right kernel of a few lines. *Before* is what an example shows: one shape, random float32, `np.testing.assert_allclose` with rtol={RTOL} and atol={ATOL} on the simulator's output. Below it is what a kernel test reports: the smallest case, and why none is smaller.
+This page plants ten common mistakes, each in a correct kernel of a few lines. *Before* is the result of an example: one shape, random float32, `np.testing.assert_allclose` with rtol={RTOL} and atol={ATOL} on the simulator's output. Below it is the report of a kernel test: the smallest case. The last line explains why no smaller case fails.
 
-`python -m tests.meta.ten_bugs` writes this page, and a test holds it.
+`python -m tests.meta.ten_bugs` writes this page, and a test compares it.
 """  # noqa: E501
 
 

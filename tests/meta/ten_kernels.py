@@ -1,4 +1,4 @@
-"""Four correct kernels, in which :mod:`tests.meta.ten_bugs` plants common errors."""
+"""Four correct kernels: :mod:`tests.meta.ten_bugs` plants common errors in them."""
 
 import nki
 import nki.isa as nisa

@@ -144,7 +144,7 @@ TWENTY_FOUR = {
         lambda n: 2 * n + filter_size - 1
     ),
 }
-"""Columns of an output, of which a PSUM tile has 20 rows."""
+"""Columns of an output whose PSUM tile has 20 rows."""
 LAST_BLOCK = "(0, out_height, block_rows)"
 ROWS = "image, first, rows + halo"
 NARROW_BETWEEN_BLOCKS = {
@@ -227,7 +227,7 @@ OF_THE_LADDER = {
         "transposed_tap(filters, t)": "transposed_tap(filters, taps - 1 - t)"
     },
 }
-if NIGHTLY:  # the same bugs in rungs beside these
+if NIGHTLY:  # also plant these bugs in the other rungs
     OF_THE_LADDER |= {
         "baseline: all taps see the first row": {
             "slice(y + i, y + i + 1)": "slice(y, y + 1)"
@@ -248,7 +248,7 @@ if NIGHTLY:  # the same bugs in rungs beside these
 
 
 def test_the_kernel_itself_passes_in_small_tiles():
-    """So what is found below is the bug."""
+    """The tests pass without a bug, so a failure below is the bug's."""
     spec = spec_of(planted(SMALL_TILES))
     data = {"X": Random(0), "W": Random(1), "bias": Random(2)}
     for sides in (
@@ -267,7 +267,7 @@ def test_a_change_that_fits_nowhere_is_an_error():
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name):
-    """The one that leaves rows unwritten shrinks in every run, for all of these."""
+    """The bug that leaves rows unwritten shrinks in every run, as an example."""
     bug = BUGS[name]
     failure = bug.shrunk() if bug.kind == "unwritten" else bug.found()
     assert getattr(failure.verdicts["embedded"], "kind", "rejected") in bug.kind

@@ -28,7 +28,7 @@ def is_drawn(spec, need):
 
 @every("name", list(filter(is_another, SPECS))[:: 1 if NIGHTLY else 4])
 def test_cases_differ_and_are_random_in_at_least_half(name):
-    counts = counted(drawn(SPECS[name], 20))  # as many as a person's run draws
+    counts = counted(drawn(SPECS[name], 20))  # the number of a user's run
     assert counts.distinct == counts.cases >= 19
     assert counts.telling >= 13
     assert counts.random >= 10
@@ -54,7 +54,7 @@ def test_layers_need_several_of_everything():
 def test_the_ladders_layers_need_a_second_tile():
     assert is_drawn(
         SPECS["test_conv2d_row_tiles"], lambda needs: needs.tiles
-    )  # one in 200
+    )  # once in 200 cases
 
 
 @pytest.mark.parametrize(("name", "least"), [("pool_size", 2), ("width", 249)])

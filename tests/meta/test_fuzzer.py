@@ -1,4 +1,4 @@
-"""The fuzzer finds planted bugs of the fast mode, many of which the simulator once had.
+"""The fuzzer finds planted bugs of the fast mode; the simulator once had many of them.
 
 The two modes are compared on drawn kernels, in the same order each time, until they disagree. The
 failure is a few lines and names the statement.

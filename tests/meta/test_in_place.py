@@ -157,7 +157,7 @@ def checked(spec, *, cases=15, backend=None):
 
 
 def hazards_of(runner):
-    """Return the hazards of a test, without the one for a kernel that returns nothing by intent."""
+    """Return the hazards of a test, except for a kernel that returns nothing by intent."""
     found = {finding.id for *_, finding in runner.hazards.values()}
     return found - {"argument-not-returned"}
 
@@ -469,7 +469,7 @@ def test_a_dma_adds_to_an_argument():
 
 
 def test_one_array_for_two_arguments():
-    """What is written to one of them is not read from the other, and the caller's array has it."""
+    """A write to one argument is not read from the other, and the caller's array has it."""
     total = np.float32([[1, 2], [3, 4]])
     result = launch(sets_two, [total, total])
     assert total.tolist() == [[2, 4], [6, 8]]
@@ -477,7 +477,7 @@ def test_one_array_for_two_arguments():
 
 
 def test_integers_and_a_dtype_of_its_own():
-    """What holds poison shows in integers too, and an argument keeps its dtype."""
+    """Poison shows in integers too, and an argument keeps its dtype."""
     spec = KernelSpec(
         kernel=todays.running_sum,
         reference=lambda total, x: total.astype(np.int64) + x,

@@ -17,7 +17,7 @@ with embedded():
     from tests.kernels import test_conv2d, test_tutorial_matmul, test_vector_add
 
 WORK = -(-50 * edges.WORK_OF_A_CASE // settings.default.max_examples)
-"""As much as the profile of 50 cases has: one of fewer fills nothing that takes so long."""
+"""The work of the profile with 50 cases: a profile of fewer cases leaves out such long fills."""
 
 
 @pytest.mark.parametrize(

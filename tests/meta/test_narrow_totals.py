@@ -99,7 +99,7 @@ def in_sbuf(dtype):
 
 
 def product_of_rounded(lhsT, rhs):
-    """Rounds what the second product takes, as it must."""
+    """Round the operand of the second product, as it must."""
     scores = in_psum(cl.float32)(lhsT, rhs)
     square = cl.copy(scores[:, 0:64], dtype=cl.bfloat16)
     return classic_isa.nc_matmul(square, square)
@@ -132,7 +132,7 @@ def powers(dtype):
 
 
 def normalized(lhsT, rhs):
-    """One subtraction, one product and one addition in bfloat16: nothing is added to again."""
+    """One subtraction, one product and one addition in bfloat16: nothing accumulates."""
     tile = cl.load(lhsT[0:128])
     mean = cl.mean(tile, axis=1, keepdims=True)
     centred = cl.subtract(tile, mean, dtype=cl.bfloat16)

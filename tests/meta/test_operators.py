@@ -30,8 +30,8 @@ PLANTED = [
 def has_huge_scores(case):
     """Return whether an operand's products keep no digit after the point.
 
-    A score is then unsure by more than 1, and so is, as far as bounds know, the largest score less
-    itself: they do not know that it is the same number.
+    A score is then unsure by more than 1. By the bounds, so is the largest score less
+    itself: they do not relate the two numbers.
     """
     recipes = case.data.values()
     sizes = [
@@ -53,7 +53,7 @@ def has_huge_scores(case):
 def test_a_correct_kernel_is_never_red(name):
     findings = examined(OPERATORS[name].spec(), CASES)
     assert findings.first is None, findings.first[2]
-    # Where scores are very large, no digit of a softmax of them is sure. Of a variance in float16,
+    # Where scores are very large, every digit of their softmax is unsure. In float16's variance,
     # an eighth of the cases overflow.
     huge = sum(map(has_huge_scores, findings.unsure))
     assert huge <= (

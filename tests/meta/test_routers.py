@@ -51,7 +51,7 @@ def equal_experts(tokens, gate, *, last):
 
 
 def test_a_reference_may_break_ties_otherwise():
-    """Each expert is as good as any other: nothing is red, and the weights are compared."""
+    """All experts are equally good: the test is green, and the weights are compared."""
     for last, dtype in itertools.product((False, True), ("float32", "bfloat16")):
         spec = spec_of(
             reference=lambda tokens, gate, last=last: equal_experts(

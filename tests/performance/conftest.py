@@ -16,7 +16,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def is_named(config):
-    """Whether the command line names this folder, or something in it."""
+    """Return whether the command line names this folder, or a test in it."""
     named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
     return any(one == HERE or HERE in one.parents for one in named)
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config, items):
     stage = [item for item in items if HERE in item.path.parents]
     if stage and len(stage) < len(items):
         raise pytest.UsageError(
-            "the hardware stage runs alone: name no other tests beside it"
+            "the hardware stage runs alone: do not name other tests with it"
         )
     if stage and not config.stash[SESSION].request.device:
         raise pytest.UsageError("the hardware stage needs a device: --device")
@@ -55,7 +55,7 @@ def report(request):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Each result with what was measured and demanded."""
+    """Each result, with its measurement and its limit."""
     lines = config.stash.get(LINES, [])
     if lines:
         terminalreporter.section("latency thresholds")

@@ -13,7 +13,7 @@ FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
 
 
 def folder_for(sdk):
-    """The kernels that the SDK runs on a device: today's, where it takes no classic ones."""
+    """The kernels that the SDK runs on a device: classic ones, or else the current dialect's."""
     lacks = missing_support(sdk)
     return FOLDERS[NEWER if lacks[CLASSIC] and not lacks[NEWER] else CLASSIC]
 
@@ -27,7 +27,7 @@ def kernel_of(test):
 
 @pytest.fixture(scope="session")
 def timer():
-    """Of the device, once the kernel whose result is known came out right."""
+    """Return the device's kernel, once the kernel with a known result was right."""
     with open_timer(lambda: kernel_of(TRANSPOSE)) as opened:
         yield opened
 

@@ -210,5 +210,7 @@ def in_process(request, pytester, monkeypatch):
 @pytest.fixture
 def project(pytester, in_process, monkeypatch):
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
-        monkeypatch.delenv(name)  # a run in a test is no worker, though this one may be
+        monkeypatch.delenv(
+            name
+        )  # a run in a test is not a worker, though this process may be
     return Project(pytester)

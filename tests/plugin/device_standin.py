@@ -1,7 +1,7 @@
 """An early plugin for runs of pytest itself: a computer with one Neuron device, and other cores.
 
 Loaded with ``-p``, it takes the driver's folder from the environment before the session starts.
-No run of the embedded simulator stands beside those on the device: each is a process.
+The embedded simulator does not run next to the device's runs: each is a process.
 """
 
 import os

@@ -47,9 +47,7 @@ def test_checks_that_break_down(project, broken_rules):
         "the detector planted",
         *(f"the rule {id}*" for id in broken_rules.values()),
     ):
-        result.stdout.fnmatch_lines(
-            [f"{name} broke down at test_breakdowns.py:* {END}"]
-        )
+        result.stdout.fnmatch_lines([f"{name} crashed at test_breakdowns.py:* {END}"])
 
 
 def test_a_report_that_breaks_down(project, monkeypatch):
@@ -62,12 +60,12 @@ def test_a_report_that_breaks_down(project, monkeypatch):
     )
     result.assert_outcomes(passed=1, failed=1)
     for line in (
-        f"the report of test_add broke down at test_breakdowns.py:* {END}",
+        f"the report of test_add crashed at test_breakdowns.py:* {END}",
         "*subtract disagrees with its reference",
-        f"--difftest-save broke down at test_breakdowns.py:* {END}",
+        f"--difftest-save crashed at test_breakdowns.py:* {END}",
     ):
         result.stdout.fnmatch_lines([line])
-    result.stdout.no_fnmatch_line("--difftest-report broke down*")
+    result.stdout.no_fnmatch_line("--difftest-report crashed*")
     assert "test_add" in (project.pytester.path / "report.html").read_text()
 
 
@@ -78,7 +76,7 @@ def test_a_prediction_that_breaks_down_leaves_the_rest_of_the_report(
     project.add_test()
     result = project.run("--simulate", "--difftest-report=report.html")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"the predicted time of add broke down at * {END}"])
+    result.stdout.fnmatch_lines([f"the predicted time of add crashed at * {END}"])
     assert "test_add" in (project.pytester.path / "report.html").read_text()
 
 
@@ -91,7 +89,7 @@ def test_a_report_that_cannot_be_written(project, monkeypatch):
         "what was asked for is not there"
     )
     result.stdout.fnmatch_lines(
-        [f"--difftest-report broke down at test_breakdowns.py:* {END}"]
+        [f"--difftest-report crashed at test_breakdowns.py:* {END}"]
     )
 
 
@@ -132,7 +130,7 @@ def test_files_that_cannot_be_written(project, monkeypatch):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*subtract disagrees with its reference"])
     told = "a fault of this machine, and no verdict on the kernel"
-    result.stdout.fnmatch_lines([f"--difftest-save broke down at *saved*: {told}"])
+    result.stdout.fnmatch_lines([f"--difftest-save crashed at *saved*: {told}"])
     result.stdout.fnmatch_lines([REPORT_LOST])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not list(project.pytester.path.glob("*r.html"))

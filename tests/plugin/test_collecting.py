@@ -19,9 +19,7 @@ def test_the_other_tests_of_a_module_are_collected_without_a_backend(project):
         + "\n\ndef test_reference():\n    assert reference is not None\n"
         + "\n\nclass TestMore:\n    def test_more(self): ...\n"
     )
-    before = (
-        "neuronxcc" in sys.modules
-    )  # of this session, if it was asked for a simulator
+    before = "neuronxcc" in sys.modules  # of this session, if it requested a simulator
     (file.parent / "one").mkdir()
     (file.parent / "one" / "test_one.py").write_text(file.read_text())
     result = project.run("one")  # pytest asks for the files of the folder above, too
@@ -48,9 +46,7 @@ def test_with_nothing_else_no_test_is_collected(project):
 
 def test_a_session_without_kernel_tests_says_nothing_of_kernels(project):
     project.pytester.makepyfile(test_other="def test_other(): ...")
-    result = project.run(
-        "--hypothesis-profile=nightly"
-    )  # which is known without a backend
+    result = project.run("--hypothesis-profile=nightly")  # known without a backend
     result.assert_outcomes(passed=1)
     assert "kernels against" not in result.stdout.str()
     assert "difftest:" not in result.stdout.str()
@@ -148,7 +144,7 @@ def test_marks_and_parametrization_hold_for_them_too(project):
 
 
 def test_a_test_or_a_spec_that_cannot_be_is_an_error_with_its_text(project):
-    """Of its module's alone."""
+    """The options of its own module only."""
     project.add_test()
     project.add_test(name="test_method")
     with open(project.pytester.path / "test_method.py", "a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The branches and loops of a kernel's own code that no case took."""
+"""Coverage of the branches and loops in a kernel's own code."""
 
 import json
 import re
@@ -71,7 +71,7 @@ DOMAINS = {
     "both": (BOTH, 4, "(4,)"),
     "wrong": (TODAYS, 128, "(4, 8)"),
 }
-"""Each name has kernels of its own, and those of `wrong` fail: their cases end with the failure."""
+"""Each name has its own kernels. The kernels of `wrong` fail: their cases end with the failure."""
 NARROW = [
     "narrow_kernels.py:10: never true (narrow)",
     "narrow_kernels.py:30: never a third iteration (narrow)",
@@ -119,7 +119,7 @@ def run(project, whole_profiles):
 
 
 def test_what_no_case_took_is_said(run, project):
-    """Nothing of a wide domain, and nothing of a kernel that fails; a shared function once."""
+    """A wide domain and a failing kernel have no lines; a shared function has its lines once."""
     assert run(DOMAINS, "-v", "--difftest-report=out.json") == [
         "both_kernels.py:10: never true (both, both_classic)",
         "both_kernels.py:19: never a second iteration (both_classic)",

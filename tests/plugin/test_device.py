@@ -1,4 +1,4 @@
-"""``pytest --device`` from end to end, against packages that stand in for the SDK."""
+"""``pytest --device`` from end to end, against replacements of the SDK's packages."""
 
 import pytest
 
@@ -67,7 +67,7 @@ PACKAGES = {"classic": "neuronxcc.nki", "newer": "nki"}
 
 @pytest.fixture
 def beside():
-    """For a test in which each run on the device has one of the embedded simulator beside it."""
+    """For a test whose runs on the device each have a run of the embedded simulator."""
 
 
 @pytest.fixture(params=["classic"])
@@ -154,7 +154,7 @@ def test_an_argument_that_is_updated_is_compared_on_the_device_and_on_the_simula
 
 
 def calls_of_failures(machine):
-    """How many runs on the device had three rows or more: the kernel is wrong there."""
+    """The number of runs on the device with three rows or more: the kernel is wrong there."""
     lines = (machine.path / "count").read_text().splitlines()
     rows = [
         line.split()[3] for line in lines if line.startswith("wrong_from_three_rows ")

@@ -1,4 +1,4 @@
-"""Tests of both dialects' kernels with an SDK that has one of them, or both."""
+"""Tests of both dialects' kernels with an SDK of one dialect, or of both."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def lines_of(package, count=ONE):
 def test_each_kernel_runs_that_has_its_dialect_and_the_others_are_counted(
     computer, situation, missing
 ):
-    """The test of both kernels runs one; that of the missing one is told to be left out."""
+    """The test of both kernels runs one; the summary says that the other is left out."""
     machine = computer(situation)
     for dialects in (("classic",), ("newer",), ("classic", "newer"), ("either",)):
         machine.add_test(*dialects)
@@ -178,7 +178,7 @@ def test_workers_tell_the_kernels_that_they_leave_out(computer):
 def test_a_backend_that_runs_no_kernel_is_a_usage_error(
     computer, situation, kernel, package
 ):
-    """Nothing that was asked for would run: that is never a green session."""
+    """A session that runs nothing of the request is never green."""
     machine = computer(situation)
     machine.add_test(kernel)
     workers = ["-n", "1"] if situation == "classic" else []
@@ -195,7 +195,7 @@ def test_a_backend_that_runs_no_kernel_is_a_usage_error(
 
 
 def test_what_a_file_tries_first_is_not_pretended(computer):
-    """A kernel that takes the dialect that is there runs, beside one that is left out."""
+    """A kernel of the installed dialect runs, and the other kernel is left out."""
     machine = computer("classic")
     machine.add_test("either", "newer")
     (machine.folder / "test_first.py").write_text(
@@ -238,7 +238,7 @@ def test_another_import_error_stays_one(computer):
 
 @pytest.mark.parametrize("situation", WRITERS)
 def test_this_repositorys_own_tests_run_on_each_sdk(situation, tmp_path):
-    """Vector additions have a kernel of each dialect, the softmax has today's alone."""
+    """Vector additions have a kernel of each dialect, the softmax the current dialect's only."""
     for write in WRITERS[situation]:
         write(tmp_path)
     named = {

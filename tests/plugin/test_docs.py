@@ -1,4 +1,4 @@
-"""The pages under docs/: each is listed, short, linked to what is there, and shows what happens."""
+"""The pages under docs/: listed, short, with links that exist, and commands that print as shown."""
 
 import doctest
 import html
@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from subprocess import PIPE, STDOUT
@@ -49,7 +50,7 @@ CHARACTERS = 13_000
 GENERATED = 1_700
 BLOCK = re.compile(r"^```(\w*)( [a-z ]+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", re.DOTALL)
-"""A command with the lines that it goes on in, and what it prints."""
+"""A command with its continuation lines, and its output."""
 FILE = re.compile(r"# (\w+\.py)\n")
 """The first line of a snippet that is a file of its own."""
 TUTORIAL = DOCS / "tutorial"
@@ -68,7 +69,7 @@ def blocks(page, language="python"):
 
 
 def links(page):
-    """Where a page leads to, by (file, name of a place in it), addresses of the web left out."""
+    """Return the targets of a page's links, by (file, place in it), without web addresses."""
     prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text_of(page)))
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if "://" not in target:
@@ -123,8 +124,26 @@ def test_snippets_need_the_installed_package_alone():
     ] == []
 
 
+def test_what_pages_import_of_the_package_is_there():
+    """In each block of code, whether it is run."""
+    imports = re.compile(
+        r"^ *from (difftest[\w.]*) import (\((?:[^)]*)\)|.+)$", re.MULTILINE
+    )
+    found = {
+        (page.name, module, name.strip())
+        for page in {*READ, *LINKED}
+        for *_, code in BLOCK.findall(text_of(page))
+        for module, names in imports.findall(code)
+        for name in names.strip("()").split(",")
+        if name.strip()
+    }
+    assert len(found) > 20
+    lost = [each for each in found if not hasattr(import_module(each[1]), each[2])]
+    assert lost == []
+
+
 def test_snippets_run(tmp_path, monkeypatch):
-    """A snippet that names no file is run; those of a page share their names, as in a notebook."""
+    """A snippet without a file name is run; snippets of a page share names, as in a notebook."""
     run = []
     for page in READ:
         loose = [code for code in blocks(page) if not FILE.match(code)]
@@ -183,7 +202,7 @@ def test_the_tutorial_profiles_as_it_says(tmp_path, monkeypatch):
     shown = [
         line for code in plain if "difftest " not in code for line in code.splitlines()
     ]
-    assert len(shown) == 7 + 1 + 2
+    assert len(shown) == 6 + 1 + 2
     assert [line for line in shown if line not in said] == []
 
 
@@ -202,10 +221,10 @@ def test_the_page_of_checks_shows_the_error_as_it_is(tmp_path):
 
 
 class Session(NamedTuple):
-    """A command of a page, and what it is said to print: ```console, ```console nightly varies.
+    """A command of a page, and its expected output: ```console, ```console nightly varies.
 
     What is ``nightly`` takes more than two seconds. Of what ``varies`` neither numbers are compared
-    nor which kernel has a row: that is by what was drawn.
+    nor which kernel has a row: both depend on the drawn cases.
     """
 
     page: Path
@@ -261,7 +280,7 @@ def sessions(nightly):
 
 
 def files_of(page, folder):
-    """What a page's commands find in their folder."""
+    """The files that a page's commands find in their folder."""
     if (FILES / page.stem).is_dir():
         shutil.copytree(FILES / page.stem, folder, dirs_exist_ok=True)
     for code in blocks(page):
@@ -270,7 +289,7 @@ def files_of(page, folder):
 
 
 def printed(one, folder):
-    """What a command prints: in this process, or by the shell, in a copy of the repository."""
+    """Return a command's output: in this process, or by the shell in a copy of the repository."""
     if "nightly" not in one.marks:
         result = CliRunner().invoke(main, shlex.split(one.command)[1:])
         assert result.exit_code in (0, 1), result.output
@@ -409,7 +428,7 @@ def test_the_picture_of_the_folders_shows_what_they_import():
 
 
 def test_the_cases_on_the_page_of_arguments_are_of_its_spec():
-    """Each row of what was drawn: sizes that the domain has, shapes, bounds and dtypes."""
+    """Each row of drawn values: sizes that the domain has, shapes, bounds and dtypes."""
     page = DOCS / "reference" / "kernel-test.md"
     (code,) = blocks(page)
     exec(code, found := {})

@@ -1,4 +1,4 @@
-"""What a campaign finds: kept once, replayed by whoever shares its database, closed when clean."""
+"""Findings of a campaign: kept once, replayed by all who share its database, closed when clean."""
 
 import atexit
 import json
@@ -60,7 +60,7 @@ def test_twice(case):
 
 
 class Machines:
-    """Checkouts of the tests that share Hypothesis's database and nothing else."""
+    """Checkouts of the tests that share only Hypothesis's database."""
 
     def __init__(self, project, monkeypatch):
         self.project = project
@@ -91,7 +91,7 @@ class Machines:
         )
 
     def campaign(self, most=400, seed=0, turns=1):
-        """A worker of HypoFuzz, until it has found something: what it knows of the test then.
+        """Run a worker of HypoFuzz until it has found something, and return its state of the test.
 
         Where it has several tests, each has its turn again and again.
         """
@@ -125,7 +125,7 @@ class Machines:
 
     @property
     def found(self):
-        """What the files on this machine say, by id."""
+        """The contents of the files on this machine, by id."""
         files = sorted((self.home / "difftest-findings").glob("*.json"))
         return {file.stem: json.loads(file.read_text()) for file in files}
 
@@ -137,7 +137,7 @@ def machines(project, monkeypatch):
 
 def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, capfd):
     corpus = machines.campaign().corpus
-    assert len(corpus.fingerprints) > 3  # what a case does it does again
+    assert len(corpus.fingerprints) > 3  # a case repeats its behaviour
     known = {str(one) for one in corpus.behavior_counts}
     assert {
         one for one in known if "site-packages" in one or "/simulator/" in one
@@ -273,7 +273,7 @@ def test_a_database_that_is_gone_is_one_line(project, left):
     result = project.run("--simulate", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
     (line,) = (line for line in result.outlines if "hung up" in line)
-    assert line.startswith("Hypothesis's database broke down at ")
+    assert line.startswith("Hypothesis's database crashed at ")
     assert (
         "(ConnectionError: the other machine hung up 1 times; it is left alone" in line
     )

@@ -52,7 +52,7 @@ def hazard(project):
 
 
 def test_the_whole_text_of_a_hazard(hazard):
-    """What is proven wrong fails; each line but the case's, which Hypothesis draws."""
+    """A proven error fails; each line is compared but the case's, which Hypothesis draws."""
     result = hazard(LOOP).run("--simulate")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
@@ -87,7 +87,7 @@ def test_the_whole_text_of_a_hazard(hazard):
 
 
 def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
-    """So does what the compiler would refuse."""
+    """So does code that the compiler would reject."""
     project = hazard(SUM)
     test = (
         (project.pytester.path / "test_add.py")
@@ -113,7 +113,7 @@ def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
 def test_a_line_of_a_kernel_warns_once_a_session(hazard, workers):
-    """In each test that runs it, with its own shapes and dtypes, and on each worker."""
+    """In each test that runs the kernel, with its own shapes and dtypes, and on each worker."""
     project = hazard(SUM)
     test = (project.pytester.path / "test_add.py").read_text()
     narrow = test.replace("sizes(1, 8)", "sizes(9, 12)").replace(

@@ -1,6 +1,6 @@
 """Kernels and references that loop, eat memory, fork or leave something behind.
 
-Each has a verdict that names it, the run goes on, and no later case is affected.
+Each has a verdict that names it, the run continues, and later cases are not affected.
 """
 
 import contextlib
@@ -157,7 +157,7 @@ def test_own_mutes(case):
     k.mutes()
 """
 
-BROKE = "* the kernel broke down: {}"
+BROKE = "* the kernel crashed: {}"
 DEFECT = "*cannot be judged: the reference reference {}"
 TOLD = {
     "kernel_recurses": BROKE.format("RecursionError: *"),
@@ -171,12 +171,12 @@ TOLD = {
     "kernel_nothing": "* the kernel returned no arrays, the reference 1",
     "kernel_same_input": "* the kernel returns its input a itself, to which it wrote nothing",
     "kernel_own_input": "*KernelError: an instruction was to write to a parameter",
-    "reference_recurses": DEFECT.format("broke down"),
+    "reference_recurses": DEFECT.format("crashed"),
     "reference_eats": "  remedy:      raise the limit, or let the reference need less",
-    "reference_exits": DEFECT.format("broke down"),
-    "reference_quits": DEFECT.format("broke down"),
+    "reference_exits": DEFECT.format("crashed"),
+    "reference_quits": DEFECT.format("crashed"),
     "reference_forks": DEFECT.format("forked, *"),
-    "reference_mutes": "* the reference alone refuses: Mute: its text raises KeyError",
+    "reference_mutes": "* only the reference rejects the case: Mute: its text raises KeyError",
     "reference_twice": "* the kernel returned 1 array, the reference 2",
     "reference_nothing": DEFECT.format("returned no array of real numbers"),
     "reference_first_row": "* the kernel's shape is (4, 4), the reference's (4,)",
@@ -189,7 +189,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
     """Modules that end the program, too: the others run."""
     monkeypatch.setenv(
         "HYPOTHESIS_NO_PLUGINS", "1"
-    )  # whatever is installed; half a second
+    )  # whichever plugins are installed; half a second
     project.pytester.makepyfile(
         kernels=KERNELS,
         test_hostile=TESTS,
@@ -332,9 +332,9 @@ def test_where_no_case_has_the_memory_the_remedy_is_not_to_mend_anything(project
     result.assert_outcomes(failed=3)
     text = result.stdout.str()
     assert text.count(ATE) > 3
-    assert "mend the reference" not in text
+    assert "fix the reference" not in text
     assert "Flaky" not in text
-    assert "broke down" not in text
+    assert "crashed" not in text
     assert "run fewer processes at once, or give the domain smaller sizes" in text
 
 
@@ -528,6 +528,6 @@ def test_an_error_that_refuses_its_traceback_is_named(project):
     text = result.stdout.str()
     for error in ("Frozen", "Refuses"):
         said = f"{error}: mine (an error that refuses its __traceback__)"
-        assert f"the kernel broke down: OpaqueError: {said}" in text
+        assert f"the kernel crashed: OpaqueError: {said}" in text
         assert f"received:    OpaqueError: {said}" in text
         assert f"E       difftest.simulator.errors.OpaqueError: {said}" in text

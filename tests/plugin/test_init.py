@@ -1,4 +1,4 @@
-"""What ``difftest init`` writes runs green with the README's command, and says what broke it."""
+"""The files of ``difftest init`` run green with the README's command, and name a breakage."""
 
 import pytest
 from click.testing import CliRunner

@@ -11,7 +11,7 @@ from difftest.testing.backends import selection
 
 @pytest.fixture
 def no_modules(monkeypatch):
-    """This process as one that was asked for no simulator."""
+    """Make this process look like a session without a simulator."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "neuronxcc"]:
         monkeypatch.delitem(sys.modules, name)
 
@@ -175,7 +175,7 @@ def test_help_shows_the_options_that_are_ours(project):
 
 
 def test_ini_keys_stand_in_for_the_options_of_a_conftest(project):
-    """What they say can be overridden; the line that runs a case again gives it by its key."""
+    """An option overrides its key; the line that runs a case again gives the option by its key."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
     project.pytester.makeini(

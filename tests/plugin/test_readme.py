@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its kernel, its test, and the failure it prints."""
+"""The README's kernel and test run, and their failure is printed as shown."""
 
 import html
 import re
@@ -76,7 +76,7 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
     )
     assert (now ^ before).difference(drawn) == set(), (
         STALE
-    )  # what is loaded has a say in the data
+    )  # the loaded modules influence the data
 
 
 def test_the_tutorials_timelines_are_of_the_times_that_it_prints():
@@ -94,7 +94,7 @@ def test_the_tutorials_timelines_are_of_the_times_that_it_prints():
 
 
 def text_of(picture: str, key: str) -> str:
-    """What a PNG says of itself under a key."""
+    """Return the text of a PNG under a key."""
     raw = (PICTURES / picture).read_bytes()
     head = f"tEXt{key}\0".encode()
     start = raw.index(head)

@@ -92,7 +92,7 @@ def test_a_page_and_a_github_summary(project, monkeypatch):
     summary = project.pytester.path / "summary"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    # What is drawn may be zeros and ones, which look like nothing.
+    # Drawn data may be zeros and ones, which show no pattern.
     project.add_test("subtract", 'examples=[{"m": 4, "n": 3}],')
     project.add_test(name="test_well")
     result = project.run("--simulate=embedded", "--difftest-report=page.html")
@@ -147,7 +147,7 @@ def test_a_failure_is_saved_and_replayed(project):
 
 
 def test_a_call_at_the_edges_fails_as_any_other(project, report):
-    """Of a shape that no spec can say: it has a line, a saved file, and runs again."""
+    """A call of a shape that a spec cannot express has a line, a saved file, and runs again."""
     project.pytester.makepyfile(
         kernel=KERNEL.replace(
             'len(a.shape) == 2, "add takes matrices"', "len(a.shape) == 2"
@@ -174,7 +174,7 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
 
 
 def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
-    """As Tyche reads it, and nothing of it where nobody asks."""
+    """As Tyche reads it; without observability nothing is written."""
     monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
     monkeypatch.setattr(
         observability, "OBSERVABILITY_COLLECT_COVERAGE", False

@@ -36,7 +36,9 @@ def test_the_summary_counts_what_was_compared(project):
     assert 0 < row["bit for bit"] < 52
     assert row["rejections"] == 1
     assert {"both reject", "inconclusive"}.isdisjoint(row)
-    assert gc.isenabled()  # as it was: nothing is collected while modules are loaded
+    assert (
+        gc.isenabled()
+    )  # as before: garbage is not collected while modules are loaded
 
 
 def test_a_backend_without_kernel_tests_says_so(project):
@@ -44,11 +46,11 @@ def test_a_backend_without_kernel_tests_says_so(project):
     result = project.run("--simulate")
     result.stdout.fnmatch_lines(["no kernel test ran"])
     collected = project.run("--simulate", "--collect-only", "-q").stdout
-    collected.no_fnmatch_line("*kernel*")  # nothing was to run
+    collected.no_fnmatch_line("*kernel*")  # the session has no tests to run
 
 
 def test_the_printed_line_runs_exactly_the_failing_case(project):
-    """From another folder, too; and what is printed does not show the harness."""
+    """From another folder, too; and the output does not show the harness."""
     folder = project.pytester.mkdir("deep")
     project.add_test("subtract")
     (project.pytester.path / "test_add.py").rename(folder / "test_deep.py")
@@ -82,7 +84,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "  case:        m=1, n=1, float32",
             "  also wrong:  3 other cases (float32, float16, at the edges)",
             "  run again:   pytest --simulate test_add.py::test_add --case *",
-            "subtract must refuse m=3, n=2",
+            "subtract must reject m=3, n=2",
             "  embedded:    accepted it",
         ]
     )
@@ -153,7 +155,7 @@ SAID = {
     "refused": [
         "the kernel test compared nothing: no case ran to a comparison, of add on embedded"
     ],
-    "example": ["*the kernel alone refuses: LimitError*"],
+    "example": ["*only the kernel rejects the case: LimitError*"],
     "place": [
         "add cannot be judged: the reference relu_sum wrote to its argument a",
         "*where:*def relu_sum(a, b):",
@@ -161,7 +163,7 @@ SAID = {
     ],
     "idle": ["the test of add compared nothing: *"],
 }
-"""What is printed of those that fail."""
+"""The output for kernels that fail."""
 
 
 def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
@@ -229,7 +231,7 @@ def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
     shrunk = "Case(values={'n': 1}, dtype='float32', data={'a': Zeros(), 'b': Ones()})"
     most = (
         2 + 1
-    )  # Hypothesis replays it, and plainer data that may fail alike are tried once
+    )  # Hypothesis replays it, and simpler data that may fail alike are tried once
     assert any(f"SEEN {count} {shrunk}" in again for count in range(1, most + 1))
 
 

@@ -1,4 +1,4 @@
-"""What a run prints, line by line: nothing else stands between the lines that are named."""
+"""The output of a run, line by line: other lines between the named ones fail the test."""
 
 import json
 
@@ -12,7 +12,7 @@ FAR = "nl.multiply(nl.multiply(nl.add(nl.load(a), nl.load(b)), 3e38), 3e38)"
 
 
 def test_the_whole_text_of_a_failure(project):
-    """Nothing but the report, what was compared, and one last line that carries the message."""
+    """Print the report, the comparisons, and one last line with the message, and nothing more."""
     project.add_test("subtract", edges=True)
     coloured = project.run("--simulate", "--hypothesis-seed=1", "--color=yes", *FILES)
     assert "\x1b[34m  case:\x1b[0m        m=1, n=1, float32" in coloured.stdout.str()
@@ -86,7 +86,8 @@ def test_the_whole_text_of_a_refusal(project):
             "  case:        m=200, n=1, float32",
             "  a:           (200, 1) Random(seed=0, spread=0)",
             "  b:           (200, 1) Random(seed=1, spread=0)",
-            "  embedded:    the kernel alone refuses: LimitError: a tile has 200 partitions",
+            "  embedded:    only the kernel rejects the case: LimitError: a tile has 200 "
+            "partitions",
             "                 rule:     the partition size of a tile is at most 128",
             "                 received: tensor 3 [[]200, 1[]] float32 in sbuf: 200 partitions",
             "                 limit:    128 partitions (trn2, nl.tile_size.pmax)",
@@ -107,7 +108,7 @@ def test_the_whole_text_of_a_refusal(project):
 
 
 def test_the_whole_text_of_refusals_that_do_not_come(project):
-    """Each is a call that no case says: the line that runs one again names its test."""
+    """A case cannot express these calls: the line that runs a call again names its test."""
     refusals = (f'Rejection({{"m": {m}, "n": 2}}, match="small")' for m in (1, 2))
     project.add_test(more=f"rejects=[{', '.join(refusals)}],")
     result = project.run(
@@ -117,10 +118,10 @@ def test_the_whole_text_of_refusals_that_do_not_come(project):
     result.stdout.fnmatch_lines(
         [
             "_* test_add[[]rejects-m=1-n=2[]] _*",
-            "add must refuse m=1, n=2",
+            "add must reject m=1, n=2",
             "  accepted:    an error of the kernel's contract whose text matches 'small'",
             "  embedded:    accepted it",
-            "  also wrong:  1 other case (a call to be refused)",
+            "  also wrong:  1 other case (a call to reject)",
             f"  run again:   {again}",
             "=* kernels against their references =*",
         ],
@@ -133,7 +134,7 @@ def test_the_whole_text_of_refusals_that_do_not_come(project):
 
 
 def test_a_terminal_of_few_characters_has_a_line_for_each(project, monkeypatch):
-    """pytest writes what it lacks as an escape, and with it an end of a line in the same text."""
+    """pytest writes characters that it lacks as escapes, and so a line break in that text."""
     path = project.pytester.path / "kernel.py"
     text = path.read_text("utf-8").replace("def subtract", "def größer")
     path.write_text(
@@ -156,7 +157,7 @@ def test_a_terminal_of_few_characters_has_a_line_for_each(project, monkeypatch):
 
 
 def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
-    """Hypothesis's words do not stand beside it, nor a group of errors beside a wrong kernel."""
+    """Hypothesis's own words are left out, and so is a group of errors next to a wrong kernel."""
     project.add_test("subtract")
     wrong = project.pytester.path / "test_wrong.py"
     path = project.pytester.path / "test_add.py"
@@ -210,7 +211,7 @@ def test_pytest_fail_is_told_as_an_assertion_is(project):
 
 
 def test_the_whole_text_of_a_spec_that_decides_nothing(project):
-    """The reason that most cases gave, and the remedy; what the table counts says the same."""
+    """The reason of most cases, and the remedy; the counts of the table agree."""
     far = KERNEL.replace("nisa.tensor_tensor(left, right, op=nl.add)", FAR)
     beyond = REFERENCE.replace("return a", "return 9e76 * a").replace(
         "+ b", "+ 9e76 * b"

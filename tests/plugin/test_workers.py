@@ -31,7 +31,7 @@ BRANCHES = """
     if a.shape[1] > 9000:
         a = b
     assert len(a.shape)"""
-"""Of what the tests have, one example alone takes the first, and none the second."""
+"""One example of the tests takes the first kind, and none the second."""
 WIDE = 'rejects=[Rejection({"m": 129, "n": 2}, match="partition")], examples=[{"m": 2, "n": 2048}],'
 
 
@@ -53,7 +53,7 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
     )
     alone = project.run_apart(
         *arguments
-    )  # what is drawn depends on the modules of a process
+    )  # the drawn data depend on the modules of a process
     spread = project.run(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)
@@ -110,7 +110,7 @@ def add(a, b):
 
 
 def test_a_reference_has_one_blas_thread_too(project):
-    """On two cores two threads take as long as one, and twice the processor time."""
+    """On two cores two threads take as long as a single one, and twice the processor time."""
     project.add_test()
     project.pytester.makepyfile(reference_add=COUNTING)
     with threadpool_limits(2, "blas"):

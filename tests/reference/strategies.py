@@ -1,4 +1,4 @@
-"""What Hypothesis draws for the references: windows that fit, and arrays of every real kind."""
+"""Hypothesis's strategies for the references: windows that fit, and arrays of every real kind."""
 
 from __future__ import annotations
 

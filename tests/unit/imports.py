@@ -27,7 +27,7 @@ class Import:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def within(self, *packages: str) -> bool:
-        """Return whether the name is one of `packages` or inside one."""
+        """Return whether the name is a package of `packages` or inside such a package."""
         return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
 
     def of_standard_library(self) -> bool:

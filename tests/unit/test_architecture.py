@@ -114,7 +114,10 @@ CONFORMANCE = Rule(
         ),
         *(
             "difftest.tools.lint",
-            "difftest.tools.verdict.language",
+            "difftest.tools.verdict.sources",
+            "difftest.tools.verdict.world",
+            "difftest.simulator.entry.install",
+            "difftest.simulator.frontend.launchable",
             "difftest.analysis.inspection",
             "difftest.simulator.launch_listeners",
             "jsonschema",

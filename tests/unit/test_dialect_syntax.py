@@ -10,7 +10,7 @@ from tests.unit.imports import planted
 from tests.unit.test_architecture import ROOT
 
 # How a dialect spells its indices and shapes. Below the frontends there are patterns, walks and
-# indirect accesses, whoever wrote them and however.
+# indirect accesses, in any spelling.
 SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice)\b")
 
 ABOVE = (

@@ -152,6 +152,12 @@ class Artifacts(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.traces or self.profiles)
 
+    def without(self, left: list[Path]) -> Artifacts:
+        """Return the artifacts that are not among ``left``."""
+        traces = tuple(path for path in self.traces if path not in left)
+        profiles = tuple(path for path in self.profiles if path not in left)
+        return Artifacts(traces, profiles, self.folders)
+
     def write(
         self, trace: Trace, profile: Callable[[], Mapping[str, object]] | None
     ) -> None:
@@ -217,32 +223,36 @@ def artifacts_of(
     paths = {name: _path(where, name, value) for name, value in named.items()}
     if not paths:
         return Artifacts()
-    folder = paths.get(FOLDER)
+    wanted = _named_files(paths)
+    replace_own = FOLDER not in paths or bool(options.get("overwrite"))
+    files = wanted.traces + wanted.profiles
+    left = [path for path in files if _stays(path, replace_own)]
+    if not predicts:
+        left = list(dict.fromkeys((*left, *wanted.profiles)))
+    _say(where, named, left, predicts)
+    return wanted.without(left)
+
+
+def _named_files(paths: Mapping[str, Path]) -> Artifacts:
+    """Return the files that options name; a folder has default names for its files."""
+    names = dict(paths)
     traces = []
     profiles = []
     folders = []
-    if folder is not None:
-        folders.append(folder)
-        paths.setdefault(NEFF, Path("file.neff"))
-        paths.setdefault(PROFILE, Path("profile.ntff"))
-    base = Path() if folder is None else folder
-    if NEFF in paths:
-        traces.append(base / paths[NEFF])
-    if PROFILE in paths:
-        profiles.append(base / paths[PROFILE])
-    if ARTIFACTS in paths:
-        folders.append(paths[ARTIFACTS])
-        traces.append(paths[ARTIFACTS] / "trace.json")
-    replace_own = FOLDER not in paths or bool(options.get("overwrite"))
-    left = [path for path in (*traces, *profiles) if _stays(path, replace_own)]
-    if not predicts:
-        left += [path for path in profiles if path not in left]
-    _say(where, named, left, predicts)
-    return Artifacts(
-        tuple(path for path in traces if path not in left),
-        tuple(path for path in profiles if path not in left),
-        tuple(folders),
-    )
+    base = Path()
+    if FOLDER in names:
+        base = names[FOLDER]
+        folders.append(base)
+        names.setdefault(NEFF, Path("file.neff"))
+        names.setdefault(PROFILE, Path("profile.ntff"))
+    if NEFF in names:
+        traces.append(base / names[NEFF])
+    if PROFILE in names:
+        profiles.append(base / names[PROFILE])
+    if ARTIFACTS in names:
+        folders.append(names[ARTIFACTS])
+        traces.append(names[ARTIFACTS] / "trace.json")
+    return Artifacts(tuple(traces), tuple(profiles), tuple(folders))
 
 
 def _path(where: str, name: str, value: object) -> Path:

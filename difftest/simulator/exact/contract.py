@@ -65,8 +65,11 @@ class Chain(NamedTuple):
     narrowed: frozenset[Stack] = frozenset()
     finest: float = math.inf
 
-    def loops(self, line: Location | None, *, adds: bool) -> bool:
-        """Return whether a line adds to its own rounded result, or multiplies it."""
+    def loops(self, *, adds: bool) -> bool:
+        """Return whether the kernel's line adds to its own rounded result, or multiplies it."""
+        if not self.lines and not self.products:
+            return False
+        line = kernel_location()
         return (adds and line in self.lines) or (
             self.multiplies and line in self.products
         )
@@ -77,15 +80,21 @@ NO_CHAIN = Chain((), wide=False)
 
 def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
     """Return an instruction's chain of running sums and products."""
-    tiles = [operand for operand in operands if isinstance(operand, Tile)]
-    held = [tile._storage.exact for tile in tiles if tile._storage.exact is not None]
-    lines = [exact.line for exact in held if exact.line is not None]
+    lines: list[Location] = []
+    products: list[Location] = []
+    wide = False
+    for tile in operands:
+        if not isinstance(tile, Tile):
+            continue
+        wide = wide or tile.dtype == FLOAT32
+        exact = tile._storage.exact
+        if exact is not None and exact.line is not None:
+            lines.append(exact.line)
+        if exact is not None and exact.product is not None:
+            products.append(exact.product)
     if not (lines or multiplies):
         return NO_CHAIN
-    products = tuple(exact.product for exact in held if exact.product is not None)
-    return Chain(
-        tuple(lines), any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies
-    )
+    return Chain(tuple(lines), wide, tuple(products), multiplies)
 
 
 def narrowed_of(operands: Sequence[Any]) -> frozenset[Stack]:
@@ -153,6 +162,11 @@ class ExactSettings(NamedTuple):
     random: bool = False
     losses: bool = False
     unexcused: frozenset[Stack] = frozenset()
+
+
+def _is_held(numbers: Bounded, dtype: DType) -> bool:
+    """Return whether a dtype holds numbers that are exact."""
+    return numbers.error is None and representable(numbers.value, dtype)
 
 
 def _rounding_of(dtype: DType) -> Rounding:
@@ -244,32 +258,33 @@ class Contract:
         rounding = ROUNDINGS[dtype]
         if dtype == FLOAT32 and not numbers.adds and numbers.sums < 256:
             return into(numbers, dtype, rounding)
-        narrow = rounding.unit > UNIT
-        adds = narrow and numbers.adds
-        sums = min(numbers.sums + adds, 255)
-        loops = (
-            narrow
-            and chain is not NO_CHAIN
-            and chain.loops(kernel_location(), adds=adds)
-        )
-        if loops and adds and chain.wide:
-            sums = max(
-                sums, FREE_SUMS + 1
-            )  # a loop that adds up partial sums of float32
-        if narrow and dtype != numbers.dtype:
-            limit = self._coarsest if sums <= FREE_SUMS else self.sums
-            if loops or numbers.partial:
-                limit = min(limit, self._again)
-            exact = numbers.error is None and representable(numbers.value, dtype)
-            if not exact:
-                rounding = self._counted(dtype, limit, chain, name)
+        adds = False
+        sums = min(numbers.sums, 255)
+        if rounding.unit > UNIT:
+            adds = numbers.adds
+            rounding, sums = self._narrow(numbers, dtype, chain, name)
         result = into(numbers, dtype, rounding)
         partial = adds or numbers.partial
-        if result.sums != sums or result.adds or result.partial != partial:
-            result = Bounded(
-                result.value, result.error, result.dtype, sums, partial=partial
-            )
-        return result
+        if (result.sums, result.adds, result.partial) == (sums, False, partial):
+            return result
+        return Bounded(result.value, result.error, result.dtype, sums, partial=partial)
+
+    def _narrow(
+        self, numbers: Bounded, dtype: DType, chain: Chain, name: str
+    ) -> tuple[Rounding, int]:
+        """Return how a rounding into a narrow dtype counts, and the roundings of its sum."""
+        adds = numbers.adds
+        loops = chain.loops(adds=adds)
+        sums = min(numbers.sums + adds, 255)
+        if loops and adds and chain.wide:
+            # a loop that adds up partial sums of float32
+            sums = max(sums, FREE_SUMS + 1)
+        if dtype == numbers.dtype or _is_held(numbers, dtype):
+            return ROUNDINGS[dtype], sums
+        limit = self._coarsest if sums <= FREE_SUMS else self.sums
+        if loops or numbers.partial:
+            limit = min(limit, self._again)
+        return self._counted(dtype, limit, chain, name), sums
 
     def _counted(self, dtype: DType, limit: float, chain: Chain, name: str) -> Rounding:
         """Return how a rounding into a narrow dtype counts: no coarser than ``limit``."""

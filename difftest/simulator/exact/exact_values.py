@@ -7,6 +7,7 @@ rounded value there, or says that the machine's own bits are exact.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,25 +110,22 @@ def holding(
 
     ``first`` is the id of the tensor's first element, if its elements get ids of their own.
     """
-    error = np.zeros(()) if numbers.error is None else element_bounds(numbers)
-    planes = [
-        p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)
-    ]
     if where is not None or not tile._is_whole():
         before = tile._storage.exact
-        ids = numbers.ids
-        held = _in_part(tile, (*planes, numbers.sums), where, (numbers.partial, lines))
-        if isinstance(ids, np.ndarray) or isinstance(before and before.ids, np.ndarray):
-            return held._replace(ids=_ids_in_part(tile, before, ids, where))
+        held = _in_part(tile, numbers, where, lines)
+        if _has_ids(numbers) or (before is not None and _has_ids(before)):
+            return held._replace(ids=_ids_in_part(tile, before, numbers.ids, where))
         return held._replace(ids=first)
     shape = tile._storage.allocation.shape
     sums = None
-    owned = [_own(plane, tile.shape) for plane in planes]
-    value, error = owned if tile.shape == shape else [p.reshape(shape) for p in owned]
+    value, error = [_own(plane, tile.shape) for plane in _planes(tile, numbers)]
+    if tile.shape != shape:
+        value = value.reshape(shape)
+        error = error.reshape(shape)
     if numbers.sums:
         sums = np.full(shape, numbers.sums, np.uint8)
     own: Any = first
-    if isinstance(numbers.ids, np.ndarray):
+    if _has_ids(numbers):
         own = _own_ids(numbers.ids, tile).reshape(shape)
     return ExactValues(
         value,
@@ -141,10 +139,52 @@ def holding(
     )
 
 
+def _planes(tile: Tile, numbers: Bounded) -> list[Float64]:
+    """Return the values and the bounds of numbers in the shape of a tile."""
+    error = np.zeros(()) if numbers.error is None else element_bounds(numbers)
+    return [
+        p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)
+    ]
+
+
+def _has_ids(numbers: Bounded | ExactValues) -> bool:
+    """Return whether each element has an id of its own."""
+    return isinstance(numbers.ids, np.ndarray)
+
+
 def ids_of(tile: Tile, held: ExactValues) -> Array:
     """Return the ids of a tile's numbers from the exact values of its tensor."""
     gathered: Array = tile._gather(_ids_plane(held))
     return gathered
+
+
+def numbers_of(tile: Tile, exact: ExactValues, own: Array | None) -> Bounded:
+    """Return a tile's numbers from the exact values of its tensor.
+
+    ``own`` marks the elements that have these; elsewhere the machine is exact. None for all.
+    """
+    planes: Any = exact[:2]
+    if tile._strided and tile._pattern is tile._storage.whole:  # as most tiles are
+        value, error = [plane[...] for plane in planes]
+    else:
+        value, error = map(tile._gather, planes)
+    sums = 0 if exact.sums is None else int(tile._gather(exact.sums).max())
+    if own is not None and not own.all():
+        value = np.where(own, value, raw_values(tile))
+        error = np.where(own, error, 0.0)
+    if not _has_bound(error):
+        return Bounded(value, None, tile.dtype, sums, partial=exact.partial)
+    ids: Any = None
+    if own is None:
+        ids = functools.partial(ids_of, tile, exact)
+        if _has_ids(exact):
+            ids = ids()
+    return Bounded(value, error, tile.dtype, sums, partial=exact.partial, ids=ids)
+
+
+def _has_bound(error: Float64) -> bool:
+    """Return whether a bound is not 0; the first element decides for most tiles."""
+    return bool(error.size and error.item(0)) or bool(error.any())
 
 
 def _ids_plane(held: ExactValues) -> Array:
@@ -174,25 +214,30 @@ def _ids_in_part(
     return plane
 
 
-def _in_part(tile: Tile, parts: Any, where: Array | None, last: Any) -> ExactValues:
+def _in_part(
+    tile: Tile, numbers: Bounded, where: Array | None, lines: RoundingSites
+) -> ExactValues:
+    """Return the exact values of a tile's tensor after a write to a part of it."""
+    parts: Any = (*_planes(tile, numbers), numbers.sums)
     storage = tile._storage
-    sums = parts[2]
     exact = storage.exact
     if exact is None:
         filled = np.ascontiguousarray(raw_values(Tile._whole(storage)), np.float64)
         exact = ExactValues(filled, np.zeros(filled.shape), None)
     planes = exact[:3]
-    if sums and exact.sums is None:
+    if numbers.sums and exact.sums is None:
         planes = (*planes[:2], np.zeros(exact.value.shape, np.uint8))
     if where is not None and where.size == tile.size:
         where = where.reshape(tile.shape)
     for plane, part in zip(planes, parts, strict=True):
         if plane is not None:
             tile._scatter(plane, part, where)
-    partial, lines = last
-    narrowed = lines.narrowed | exact.narrowed
     return ExactValues(
-        *planes, lines.sum or exact.line, lines.product, partial, narrowed=narrowed
+        *planes,
+        lines.sum or exact.line,
+        lines.product,
+        numbers.partial,
+        narrowed=lines.narrowed | exact.narrowed,
     )
 
 

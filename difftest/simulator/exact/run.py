@@ -51,7 +51,7 @@ from difftest.simulator.exact.exact_values import (
     ByteOwners,
     RoundingSites,
     holding,
-    ids_of,
+    numbers_of,
     raw_values,
 )
 from difftest.simulator.exact.losses import Loss, Losses
@@ -169,7 +169,6 @@ class Shadow(Follower):
         """Compute an instruction's results before the machine overwrites its operands."""
         dst = issued.dst
         operands = issued.operands
-        others = issued.others
         where = issued.where
         plan = call.plan
         if plan is None:
@@ -179,13 +178,7 @@ class Shadow(Follower):
         if plan.copies and _is_plain(call, operands[0], dst):
             return
         values = [self._read(plan, call, operand, where) for operand in operands]
-        if not plan.in_place:
-            self._note_operands(plan, operands, values)
-        if self.contract.follows:
-            self._note_narrowed(plan, call, issued)
         results = self._compute(plan, call, values, issued)
-        if call.reads_dst and isinstance(dst, Tile):
-            results = self._add_to_dst(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
             first, where = self._resolve_indices(
@@ -194,31 +187,40 @@ class Shadow(Follower):
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
-        if others:
-            rows = zip_longest(others, rest)
-            self._pending += [
-                _pending(tile, part, None) for tile, part in rows if tile is not None
-            ]
+        for tile, part in zip_longest(issued.others, rest):
+            if tile is not None:
+                self._pending.append(_pending(tile, part, None))
 
     def _note_operands(
-        self, plan: Plan, operands: Sequence[Any], values: list[Any]
+        self,
+        plan: Plan,
+        call: CheckedCall,
+        issued: InstructionUse,
+        values: list[Any],
     ) -> None:
-        """Note the operands for the losses, and the running sums and products among them."""
-        if self.losses is not None:
+        """Note the operands for the losses, and the roundings that they depend on."""
+        if self.losses is not None and not plan.in_place:
             self.losses.take([value for value in values if isinstance(value, Bounded)])
-        if self._sums or plan.multiplies:
-            self._chain = chain_of(operands, plan.multiplies)
+        if (self._sums or plan.multiplies) and not plan.in_place:
+            self._chain = chain_of(issued.operands, plan.multiplies)
+        if self.contract.follows:
+            self._note_narrowed(plan, call, issued)
 
     def _compute(
         self, plan: Plan, call: CheckedCall, values: list[Any], issued: InstructionUse
     ) -> Any:
         """Return the results of an instruction; None for bit patterns, which stay the machine's."""
+        self._note_operands(plan, call, issued, values)
+        results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
-            return None
-        if plan.rule is not None:
-            return plan.rule(self, call, *values)
-        return self._run_meaning(call, values, issued)
+        elif plan.rule is not None:
+            results = plan.rule(self, call, *values)
+        else:
+            results = self._run_meaning(call, values, issued)
+        if call.reads_dst and isinstance(issued.dst, Tile):
+            return self._add_to_dst(call, results, issued.dst)
+        return results
 
     def _note_narrowed(
         self, plan: Plan, call: CheckedCall, issued: InstructionUse
@@ -249,33 +251,25 @@ class Shadow(Follower):
         compute = instruction.moves if instruction.in_place else instruction.meaning
         if inner is not None:
             compute = functools.partial(meaning_by_dependence, inner)
-        operands = [
-            Numbers(self, value if type(value) is Bounded else number(value))
-            if isinstance(value, (Bounded, int, float, np.generic))
-            else value
-            for value in values
-        ]
-        registers = current().registers if call.reduces else None
-        if registers is not None:
-            registers.accumulators, registers.exact = (
-                registers.exact,
-                registers.accumulators,
-            )
-        try:
+        operands = list(map(self._lifted, values))
+        if call.reduces:
+            with current().registers.exchanged():
+                results = compute(call, *operands)
+        else:
             results = compute(call, *operands)
-        finally:
-            if registers is not None:
-                registers.accumulators, registers.exact = (
-                    registers.exact,
-                    registers.accumulators,
-                )
         if type(results) is MaskedValues:
             return self._masked(results, issued.dst)
-        return (
-            tuple(map(_held_numbers, results))
-            if type(results) is tuple
-            else _held_numbers(results)
-        )
+        if type(results) is tuple:
+            return tuple(map(_held_numbers, results))
+        return _held_numbers(results)
+
+    def _lifted(self, value: Any) -> Any:
+        """Return numbers as an array-like on which a meaning runs; other operands unchanged."""
+        if type(value) is Bounded:
+            return Numbers(self, value)
+        if isinstance(value, (int, float, np.generic)):
+            return Numbers(self, number(value))
+        return value
 
     def _masked(self, result: MaskedValues, dst: Any) -> MaskedValues:
         """Return a result of chosen elements; where the choice is open, the bound holds both."""
@@ -413,38 +407,24 @@ class Shadow(Follower):
         storage = tile._storage
         if tile._axes is not None:
             tile._check_bounds()
-        own = self.owners.own(tile) if storage.shared else None
-        if isinstance(own, str):
-            self.doubt(own, lost=True)
-            return None
+        own: Array | None = None
+        if storage.shared:
+            owned = self.owners.own(tile)
+            if isinstance(owned, str):
+                self.doubt(owned, lost=True)
+                return None
+            own = owned
+            if not own.any():
+                return None
         exact = storage.exact
-        if exact is None or (own is not None and not own.any()):
+        if exact is None:
             return None
         if tile.dtype != storage.dtype:
             self.doubt(
                 "the bits of rounded values are read as another dtype", lost=True
             )
             return None
-        planes: Any = exact[:2]
-        if tile._strided and tile._pattern is storage.whole:  # as most tiles are
-            value, error = [plane[...] for plane in planes]
-        else:
-            value, error = map(tile._gather, planes)
-        sums = 0 if exact.sums is None else int(tile._gather(exact.sums).max())
-        if own is not None and not own.all():
-            value = np.where(own, value, raw_values(tile))
-            error = np.where(own, error, 0.0)
-        # the first element decides for most tiles
-        if not ((error.size and error.item(0)) or error.any()):
-            error = None
-        result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
-        if error is not None and own is None:
-            is_known = isinstance(exact.ids, np.ndarray)
-            result.ids = (
-                ids_of(tile, exact)
-                if is_known
-                else functools.partial(ids_of, tile, exact)
-            )
+        result = numbers_of(tile, exact, own)
         if self.losses is not None:
             self.losses.read(raw_values(tile), result)
         return result
@@ -454,22 +434,7 @@ class Shadow(Follower):
     def put(self, tile: Any, numbers: Bounded | None, where: Array | None) -> None:
         """Store one :data:`Pending` write, which the machine has just made."""
         storage = tile._storage
-        line = product = None
-        narrowed = self._chain.narrowed
-        self.contract.rounded = frozenset()
-        if numbers is not None:
-            adds = numbers.adds
-            numbers = self.written(numbers, tile.dtype)
-            narrowed |= self.contract.rounded
-            if self._chain.multiplies and is_float(tile.dtype):
-                product = (
-                    kernel_location() if ROUNDINGS[tile.dtype].unit > UNIT else None
-                )
-            if numbers is not None and numbers.sums:
-                self._sums = True
-                line = (
-                    kernel_location() if adds else next(iter(self._chain.lines), None)
-                )
+        numbers, sites = self._rounded(numbers, tile.dtype)
         clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
@@ -481,16 +446,45 @@ class Shadow(Follower):
             )
             storage.exact = None
             return
-        if clean and where is None and tile._is_whole():
+        if clean and _covers(tile, where):
             storage.exact = None
             return
+        self._hold(tile, numbers, where, sites)
+
+    def _hold(
+        self,
+        tile: Any,
+        numbers: Bounded | None,
+        where: Array | None,
+        sites: RoundingSites,
+    ) -> None:
+        """Store numbers as the exact values of a tile; None for the machine's values."""
         if numbers is None:
             numbers = Bounded(raw_values(tile).astype(np.float64))
-        lines = RoundingSites(line, product, narrowed)
-        storage.exact = holding(tile, numbers, where, lines, self._next_id)
-        self._next_id += storage.exact.value.size
+        exact = holding(tile, numbers, where, sites, self._next_id)
+        tile._storage.exact = exact
+        self._next_id += exact.value.size
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), numbers, where)
+
+    def _rounded(
+        self, numbers: Bounded | None, dtype: DType
+    ) -> tuple[Bounded | None, RoundingSites]:
+        """Return :meth:`written` numbers, and the lines and calls that rounded them."""
+        self.contract.rounded = frozenset()
+        if numbers is None:
+            return None, RoundingSites(narrowed=self._chain.narrowed)
+        written = self.written(numbers, dtype)
+        narrowed = self._chain.narrowed | self.contract.rounded
+        line = product = None
+        if self._chain.multiplies and is_float(dtype) and ROUNDINGS[dtype].unit > UNIT:
+            product = kernel_location()
+        if written is not None and written.sums:
+            self._sums = True
+            line = next(iter(self._chain.lines), None)
+            if numbers.adds:
+                line = kernel_location()
+        return written, RoundingSites(line, product, narrowed)
 
     def written(self, numbers: Bounded, dtype: DType) -> Bounded | None:
         """Return numbers as a tensor of ``dtype`` holds them; None if the machine's are exact."""
@@ -552,6 +546,11 @@ def _is_plain(
     ours = src._storage
     theirs = dst._storage
     return ours.exact is theirs.exact is None and not (ours.shared or theirs.shared)
+
+
+def _covers(tile: Any, where: Array | None) -> bool:
+    """Return whether a write replaces a whole tensor."""
+    return where is None and tile._is_whole()
 
 
 def _may_differ(numbers: Sequence[Bounded]) -> bool:

@@ -52,17 +52,17 @@ def _names_mutable(text: str, names: dict[str, Any]) -> bool:
         parsed = ast.parse(text, mode="eval")
     except SyntaxError:
         return False
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if _names_mutable(node.value, names):
-                return True
-        elif isinstance(node, ast.Attribute):
-            if node.attr in _MUTABLE:
-                return True
-        elif isinstance(node, ast.Name):
-            if node.id in names:
-                if is_mutable(names[node.id], names):
-                    return True
-            elif node.id in _MUTABLE:
-                return True
-    return False
+    return any(_is_mutable_part(node, names) for node in ast.walk(parsed))
+
+
+def _is_mutable_part(node: ast.AST, names: dict[str, Any]) -> bool:
+    """Return whether a part of an annotation's syntax names a mutable type."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return _names_mutable(node.value, names)
+    if isinstance(node, ast.Attribute):
+        return node.attr in _MUTABLE
+    if not isinstance(node, ast.Name):
+        return False
+    if node.id in names:
+        return is_mutable(names[node.id], names)
+    return node.id in _MUTABLE

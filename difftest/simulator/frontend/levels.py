@@ -374,21 +374,29 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
                 check_level(row)
         return run(*args, **kwargs)
 
-    def refit(error: TypeError, args: Arguments, kwargs: dict[str, Any]) -> Any:
-        signature = inspect.signature(function)
-        if fits(signature, args, kwargs):
-            raise error
-        options = _current_arguments(name, args, kwargs)
-        if options is None:
-            raise _misfit(function.__name__, signature, error, args, kwargs) from None
-        return args, options
-
-    wrapper = functools.wraps(function)(
-        entering(leveled if rows else run, refit, "nki")
-    )
+    called = leveled if rows else run
+    refit = functools.partial(_refit, name, function)
+    wrapper = functools.wraps(function)(entering(called, refit, "nki"))
     if of_module:
         API[module][own] = wrapper
     return cast(Function, wrapper)
+
+
+def _refit(
+    name: str,
+    function: Callable[..., Any],
+    error: TypeError,
+    args: Arguments,
+    kwargs: dict[str, Any],
+) -> Any:
+    """Return current arguments for ended ones of the function ``name``; raise for others."""
+    signature = inspect.signature(function)
+    if fits(signature, args, kwargs):
+        raise error
+    options = _current_arguments(name, args, kwargs)
+    if options is None:
+        raise _misfit(function.__name__, signature, error, args, kwargs) from None
+    return args, options
 
 
 def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:

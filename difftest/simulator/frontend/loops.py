@@ -209,12 +209,20 @@ def _step(step: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
         container = stack.pop()
         stack.append(_item(container, key))
     else:
-        compute = _ARITHMETIC.get(name) or _ARITHMETIC.get(step.argrepr)
-        if compute is None or not all(type(number) is int for number in stack[-2:]):
-            raise _CallsSomethingError
+        compute = _arithmetic_of(step)
         right = stack.pop()
         left = stack.pop()
+        if not type(left) is type(right) is int:
+            raise _CallsSomethingError
         stack.append(compute(left, right))
+
+
+def _arithmetic_of(step: dis.Instruction) -> Callable[[int, int], int]:
+    """Return the function of an instruction that computes with integers."""
+    compute = _ARITHMETIC.get(step.opname) or _ARITHMETIC.get(step.argrepr)
+    if compute is None:
+        raise _CallsSomethingError
+    return compute
 
 
 def _item(container: Any, key: Any) -> Any:
@@ -258,17 +266,23 @@ def carried_by(code: CodeType, at: int) -> tuple[tuple[str, ...], tuple[str, ...
     bound: set[str] = set()
     for step in instructions_of(code):
         if ends and at < step.offset < ends[0]:
-            names = _names(step)
-            is_both = step.opname == "STORE_FAST_LOAD_FAST"
-            if step.opname.startswith(_STORES):
-                bound.update(names[:1] if is_both else names)
-            # A comprehension saves a name's value by clearing it.
-            is_read = (
-                step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR"
-            )
-            if is_read or is_both:
-                read.update(name for name in names[is_both:] if name not in bound)
+            binds, reads = _bound_and_read(step)
+            bound.update(binds)
+            read.update(set(reads) - bound)
     return tuple(sorted(read & bound)), tuple(sorted(read - bound))
+
+
+def _bound_and_read(step: dis.Instruction) -> tuple[Iterable[str], Iterable[str]]:
+    """Return the names that an instruction binds, and those that it then reads."""
+    names = _names(step)
+    if step.opname == "STORE_FAST_LOAD_FAST":
+        return names[:1], names[1:]
+    if step.opname.startswith(_STORES):
+        return names, ()
+    # A comprehension saves a name's value by clearing it.
+    if step.opname.startswith(_LOADS) and step.opname != "LOAD_FAST_AND_CLEAR":
+        return (), names
+    return (), ()
 
 
 def numbers_of(
@@ -376,24 +390,30 @@ def iterate(kind: LoopKind, values: Iterable[int], body: Any = None) -> Iterator
         # in the current dialect it is an alias of range
         if claims_none and loops.order.loop == loop.location:
             turns = loops.order.arranged(list(turns))
-        once, frame = is_traced_once(kind, core), kernel_frame()
+        once = is_traced_once(kind, core)
+        frame = kernel_frame()
         names, others = carried_by(frame.f_code, frame.f_lasti)
-        anew, counts = carried + names, loops.made_by_lines.copy()
+        anew = carried + names
+        counts = loops.made_by_lines.copy()
         first = numbers_of(names, others, frame, body) if once else {}
         for number, value in turns:
             loops.turns = (*outer, _make(Iteration, (loop, number, value)))
             if once:
                 loops.made_by_lines = counts.copy()
-            now = numbers_of(names, others, frame, body) if first else {}
-            if moved := [
-                f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)
-            ]:
-                report_violation(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
+            if first:
+                _check_numbers(first, numbers_of(names, others, frame, body))
             yield value
             loops.carried = anew
         loops.carried = carried  # skipped after an error: explained() reads it
     finally:
         loops.turns = outer
+
+
+def _check_numbers(first: dict[str, Any], now: dict[str, Any]) -> None:
+    """Report numbers that an iteration finds changed, in a loop that is traced once."""
+    moved = [f"{at} = {n}" for at, n in now.items() if first.get(at, n) not in (n,)]
+    if moved:
+        report_violation(NUMBER_OF_TURN_BEFORE(", ".join(moved)))
 
 
 def is_traced_once(kind: LoopKind, core: Core) -> bool:

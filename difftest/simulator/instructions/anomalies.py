@@ -72,7 +72,10 @@ class Observer(Follower):
         """Look for new NaN and infinities in results, and for rounded integers."""
         if self.alarm and issued.inner is None:
             self.alarm = False
-            _find_new(current(), issued, results, in_place=call.instruction.in_place)
+            if call.instruction.in_place:
+                _find_new_in_place(current(), issued)
+            else:
+                _find_new(current(), issued, results)
         if (
             call.counts
             and issued.undefined is None
@@ -147,24 +150,30 @@ def record_anomaly(
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def _find_new(
-    core: Core, issued: InstructionUse, results: Any, *, in_place: bool
-) -> None:
-    """Look, after an alarm, for NaN and infinities in the results but not in the operands.
+def _values_read(issued: InstructionUse) -> list[Array]:
+    """Return the values of the operands that are tiles."""
+    return [
+        tile._engine_values(unwritten=True)
+        for tile in issued.operands
+        if isinstance(tile, Tile)
+    ]
 
-    If the result is already written (``in_place``), it is checked only if all operands are finite.
-    """
-    tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
-    read = [tile._engine_values(unwritten=True) for tile in tiles]
-    if in_place:
-        finite = all(np.isfinite(held).all() for held in read)
-        if isinstance(issued.dst, Tile) and is_float(issued.dst.dtype) and finite:
-            _record_new(core, issued.dst._values(unwritten=True), [])
-        return
-    first = results[0] if type(results) is tuple else results
-    values = first.values if type(first) is MaskedValues else first
+
+def _find_new(core: Core, issued: InstructionUse, results: Any) -> None:
+    """Look, after an alarm, for NaN and infinities in the results but not in the operands."""
+    values = _plain_outputs(results)[0]
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        _record_new(core, values, [held for held in read if held.dtype.kind == "f"])
+        read = [held for held in _values_read(issued) if held.dtype.kind == "f"]
+        _record_new(core, values, read)
+
+
+def _find_new_in_place(core: Core, issued: InstructionUse) -> None:
+    """Look, after an alarm, for NaN and infinities in ``dst``, if all operands are finite."""
+    dst = issued.dst
+    if not isinstance(dst, Tile) or not is_float(dst.dtype):
+        return
+    if all(np.isfinite(held).all() for held in _values_read(issued)):
+        _record_new(core, dst._values(unwritten=True), [])
 
 
 def overflowed(values: Array, rounded: Array) -> None:
@@ -327,17 +336,21 @@ def counts(call: CheckedCall) -> bool:
 
 def is_rounded(results: Any) -> bool:
     """Return whether numbers in float32 exceed the range of its exact integers."""
-    outputs = results if type(results) is tuple else (results,)
-    values = [
-        output.values if type(output) is MaskedValues else output for output in outputs
-    ]
     return any(
         isinstance(value, np.ndarray)
         and value.dtype == np.float32
         and value.size
         and not np.abs(value).max() < EXACT_INTEGER  # NaN may hide others
-        for value in values
+        for value in _plain_outputs(results)
     )
+
+
+def _plain_outputs(results: Any) -> list[Any]:
+    """Return an instruction's results, by destination, without their masks."""
+    outputs = results if type(results) is tuple else (results,)
+    return [
+        output.values if type(output) is MaskedValues else output for output in outputs
+    ]
 
 
 # -- indices ---------------------------------------------------------------------------------------
@@ -443,26 +456,19 @@ def look_for_rounding(
     exactly = _results_in_float64(core, call, issued)
     sights = core.followers.observer.anomalies
     harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
-    both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
-    for role, *pair in zip(call.instruction.destinations, *both, strict=False):
-        result, exact = (
-            side.values if type(side) is MaskedValues else side for side in pair
+    both = _plain_outputs(results), _plain_outputs(exactly)
+    for role, result, exact in zip(call.instruction.destinations, *both, strict=False):
+        if not isinstance(result, np.ndarray) or result.dtype != np.float32:
+            continue
+        if (np.rint(result) != np.rint(exact)).any():
+            harmless = []
+        whole = (
+            np.isfinite(result)
+            & (exact == np.rint(exact))
+            & (np.abs(exact) <= LARGEST_INTEGER)
         )
-        if isinstance(result, np.ndarray) and result.dtype == np.float32:
-            if (np.rint(result) != np.rint(exact)).any():
-                harmless = []
-            whole = (
-                np.isfinite(result)
-                & (exact == np.rint(exact))
-                & (np.abs(exact) <= LARGEST_INTEGER)
-            )
-            record_anomaly(
-                core,
-                AnomalyKind.INTEGER_ROUNDED,
-                role.name,
-                whole & (exact != result),
-                exact,
-            )
+        lost = whole & (exact != result)
+        record_anomaly(core, AnomalyKind.INTEGER_ROUNDED, role.name, lost, exact)
     for sight in harmless:
         sights.remove(sight)
 

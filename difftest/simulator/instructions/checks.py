@@ -138,6 +138,8 @@ _NUMBERS = (
     OperandKind.TILE_OR_NUMBER,
 )
 _KINDS: dict[OperandKind, Any] = {
+    OperandKind.NUMBER: (),
+    OperandKind.INDEX: Index,
     OperandKind.INDIRECT: IndirectTile,
     OperandKind.TILE_OR_INDIRECT: (Tile, IndirectTile),
 }
@@ -157,21 +159,17 @@ def check_call(
     """
     instruction = issued.instruction
     operands = list(zip(instruction.operands, issued.operands, strict=True))
-    targets = list(
-        zip(instruction.destinations, (issued.dst, *issued.others), strict=False)
-    )
-    targets = [(role, tile) for role, tile in targets if tile is not None]
+    dsts = zip(instruction.destinations, (issued.dst, *issued.others), strict=False)
+    targets = [(role, tile) for role, tile in dsts if tile is not None]
     # a call that differs in shapes may have read from HBM
     is_new = alike is None or alike.from_hbm
     from_hbm = _roles_from_hbm(core, instruction, operands, is_new=is_new)
     if alike is None:
         for role, tile in targets:
             _check_operand(instruction, role, tile)
-    sides = [
-        {r.name: _descriptor_of(r, tile) for r, tile in side}
-        for side in (operands, targets)
-    ]
-    call = _new_call(core, issued, *sides) if alike is None else alike.alike(*sides)
+        call = _new_call(core, issued, _descriptors(operands), _descriptors(targets))
+    else:
+        call = alike.alike(_descriptors(operands), _descriptors(targets))
     call.from_hbm = bool(from_hbm)
     for role in from_hbm:
         call.remark(functools.partial(_from_hbm, call, role), report_undefined)
@@ -271,17 +269,14 @@ def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
     call.is_indirect = any(
         isinstance(tile, IndirectTile) for tile in (issued.dst, *operands)
     )
-    further = any(other is not None for other in issued.others)
-    call.is_simple = not (call.is_indirect or further)
+    call.is_simple = not call.is_indirect and _writes_once(issued)
     call.are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
     roles = [role.name for role in call.instruction.operands]
-    names = issued.sources or list(compress(roles, call.are_tiles))
-    call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
-    places = [
-        k
-        for k, value in enumerate(operands)
-        if is_number(value) or isinstance(value, Index)
-    ]
+    names = list(issued.sources or compress(roles, call.are_tiles))
+    if call.reads_dst:
+        names.append("dst")
+    call.roles = ("dst", *names)
+    places = [k for k, value in enumerate(operands) if _is_event_number(value)]
     call.numbers = _number_getter(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
@@ -290,6 +285,16 @@ def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
     call.kind = EventKind(
         opcode, call.engine, attributes, traced_options(call.options), numbers, purpose
     )
+
+
+def _writes_once(issued: InstructionUse) -> bool:
+    """Return whether an instruction has ``dst`` as its only destination."""
+    return all(other is None for other in issued.others)
+
+
+def _is_event_number(operand: Any) -> bool:
+    """Return whether an event names an operand's value: a number, or an index pattern."""
+    return is_number(operand) or isinstance(operand, Index)
 
 
 def _number_getter(
@@ -342,16 +347,12 @@ def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
     name = role.name
     if operand is None and role.optional:
         return
-    if role.takes is OperandKind.INDEX and isinstance(operand, Index):
-        return
     if role.takes in _NUMBERS and is_number(operand):
         return
-    kind = _KINDS.get(role.takes, Tile)
-    if not isinstance(operand, kind) or role.takes in (
-        OperandKind.NUMBER,
-        OperandKind.INDEX,
-    ):
+    if not isinstance(operand, _KINDS.get(role.takes, Tile)):
         raise _wrong_operand(where, role, operand)
+    if role.takes is OperandKind.INDEX:
+        return
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
@@ -373,6 +374,11 @@ def _wrong_operand(where: str, role: Role, operand: object) -> NkiError:
     remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
     received = f"{type(operand).__name__} {operand!r:.80}"
     return call_error(where, rule, did, received, remedy=remedy)
+
+
+def _descriptors(accesses: Sequence[tuple[Role, Any]]) -> dict[str, Any]:
+    """Return the descriptors of operands or destinations by role."""
+    return {role.name: _descriptor_of(role, operand) for role, operand in accesses}
 
 
 def _descriptor_of(role: Role, operand: Any) -> Any:

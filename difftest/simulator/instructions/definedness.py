@@ -22,7 +22,7 @@ import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.dtypes import Array, is_float
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
@@ -44,18 +44,19 @@ from difftest.simulator.instructions.taint import (
     taint_bits,
 )
 from difftest.simulator.lifted import broadcast_mask, over
-from difftest.simulator.memory import FROM_MASKED, FROM_UNWRITTEN, poison_array
-from difftest.simulator.memory import MASKED_OUT as LEFT_OUT
-from difftest.simulator.memory import UNWRITTEN as NOT_WRITTEN
+from difftest.simulator.memory import (
+    FROM_MASKED,
+    FROM_UNWRITTEN,
+    MASKED_OUT,
+    UNWRITTEN,
+    poison_array,
+)
 from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import AnomalyKind, Origin
 
-UNWRITTEN = "unwritten"
-UNDEFINED = "undefined"
-"""Kinds of undefined elements, as the reduction registers' origins name them."""
-KINDS = {UNDEFINED: MASKED_BITS, UNWRITTEN: UNWRITTEN_BITS}
-"""The marks of each kind."""
+_KINDS = (MASKED_BITS, UNWRITTEN_BITS)
+"""The marks of each kind of undefined elements."""
 _MARKS_SUFFIX = " marks"
 """The suffix of an engine's name for its registers' marks."""
 _NO_VALUE = np.float32(0)
@@ -70,47 +71,50 @@ class UndefinedOperands:
         self.call = call
         self.issued = issued
         self.where = issued.where
-        dst = issued.dst
-        operands = issued.operands
-        self.accesses = (*operands, dst)
+        self.accesses = (*issued.operands, issued.dst)
         """By place: the operands, then ``dst``."""
         self.never: dict[int, Array] = {}
         """By place: the unwritten elements, in the tile shape."""
         self.left: dict[int, Array] = {}
         """By place: the masked-out elements, in the tile shape."""
-        self.named = self.decided = 0
+        self.named = 0
+        self.decided = 0
         self.planes: list[Any] = []
         """The marks of each destination's new elements."""
-        self.origins: dict[str, Origin | None] = {UNDEFINED: None, UNWRITTEN: None}
+        self.origins: dict[int, Origin | None] = dict.fromkeys(_KINDS)
+        self._find_undefined()
+
+    def _find_undefined(self) -> None:
+        """Find the undefined elements of the operands, and of ``dst`` if the call reads it."""
+        dst = self.issued.dst
+        operands = self.issued.operands
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
-                resolve(access, call, self.where)
+                resolve(access, self.call, self.where)
         for place, operand in enumerate(operands):
-            if isinstance(operand, IndirectTile):
-                index_tiles = operand._index_tiles
-                self._add_masked(
-                    place, undefined_places(operand), operand._base, *index_tiles
-                )
-            if (
-                isinstance(operand, (Tile, IndirectTile))
-                and operand._storage.validity is not None
-            ):
-                operand._check_bounds()
-                never = self._kept(place, operand._unwritten(NOT_WRITTEN))
-                if never is not None:
-                    self.never[place] = never
-                self._add_masked(
-                    place, operand._unwritten(FROM_MASKED, LEFT_OUT), operand
-                )
-        if call.reads_dst and isinstance(dst, Tile):
-            self._add_masked(
-                len(operands), dst._unwritten(FROM_MASKED, FROM_MASKED), dst
-            )
-        for masks in (self.never, self.left):
-            for place, mask in masks.items():
-                access = self.accesses[place]
-                if isinstance(access, Tile) and not access._in_hbm:
-                    masks[place] = mask.reshape(access._tile_shape())
+            if isinstance(operand, (Tile, IndirectTile)):
+                self._find_in_operand(place, operand)
+        if self.call.reads_dst and isinstance(dst, Tile):
+            masked = dst._unwritten(FROM_MASKED, FROM_MASKED)
+            self._add_masked(len(operands), masked, dst)
+
+    def _find_in_operand(self, place: int, operand: Tile | IndirectTile) -> None:
+        if isinstance(operand, IndirectTile):
+            tiles = (operand._base, *operand._index_tiles)
+            self._add_masked(place, undefined_places(operand), *tiles)
+        if operand._storage.validity is None:
+            return
+        operand._check_bounds()
+        never = self._kept(place, operand._unwritten(UNWRITTEN))
+        if never is not None:
+            self.never[place] = self._in_tile_shape(place, never)
+        self._add_masked(place, operand._unwritten(FROM_MASKED, MASKED_OUT), operand)
+
+    def _in_tile_shape(self, place: int, mask: Array) -> Array:
+        access = self.accesses[place]
+        if isinstance(access, Tile) and not access._in_hbm:
+            return mask.reshape(access._tile_shape())
+        return mask
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """Return the missing elements that a non-box mask keeps; None for none."""
@@ -129,10 +133,10 @@ class UndefinedOperands:
     ) -> None:
         left = self._kept(place, left)
         if left is not None and left.any():
+            left = self._in_tile_shape(place, left)
             self.left[place] = left | self.left.get(place, False)
-            self.origins[UNDEFINED] = self.origins[UNDEFINED] or origin_of(
-                self.call, *tiles
-            )
+            origin = self.origins[MASKED_BITS] or origin_of(self.call, *tiles)
+            self.origins[MASKED_BITS] = origin
 
     def _marked(self, place: int, values: Any) -> Any:
         """Return an operand's values with marks on its undefined elements."""
@@ -159,45 +163,67 @@ class UndefinedOperands:
         UnwrittenError : no element of an operand was written, or all unmasked results depend on
             unwritten elements, or the instruction does not propagate marks.
         """
+        values = self._all_values()
+        while self._reads_undefined():
+            if self._are_written():
+                computed = self._marked_results(compute, values)
+                if computed is not None:
+                    return computed if len(computed) > 1 else computed[0]
+            values = self._all_values()  # unwritten elements count as written now
+        return compute(self.call, *values)
+
+    def _all_values(self) -> list[Any]:
+        """Return the operands' values, in which all elements seem written."""
         values = list(map(self._values, range(len(self.issued.operands))))
         if not self.call.instruction.carries:
             self.never = {}
+        return values
+
+    def _reads_undefined(self) -> bool:
+        origins = self.call.reduces and self.core.registers.origins
+        return bool(self.never or self.left or origins)
+
+    def _marked_results(
+        self, compute: Callable[..., Any], values: list[Any]
+    ) -> tuple[Any, ...] | None:
+        """Return the results for marked values, and keep the results' marks.
+
+        None if unwritten elements may not propagate, and count as written from now on. The
+        registers and the observer's anomalies are then as before.
+        """
         registers = self.core.registers
-        observer = self.core.followers.observer
-        if not (self.never or self.left or (registers.origins and self.call.reduces)):
-            return compute(self.call, *values)
-        if not self._are_written():
-            return self.results(compute)
         before = {name: held.copy() for name, held in registers.accumulators.items()}
-        sights = observer and len(observer.anomalies)
+        observer = self.core.followers.observer
+        anomalies = [] if observer is None else observer.anomalies
+        noted = len(anomalies)
         done = False
         try:
             self._mark_registers()
-            try:
-                outcome = compute(
-                    self.call, *map(self._marked, range(len(values)), values)
-                )
-            except (
-                OutOfBoundsError
-            ):  # unwritten elements are the fault if they are indices
-                if not self.named & UNWRITTEN_BITS:
-                    raise
-                outcome = None
-            apart = list(
-                map(_split_marks, outcome if type(outcome) is tuple else (outcome,))
-            )
-            self.planes = [plane for _, plane in apart]
+            results = self._run_marked(compute, values)
             done = self._may_propagate()
         finally:
             if not done:
                 registers.accumulators = before
         if not done:
-            if observer is not None:
-                del observer.anomalies[sights:]
-            return self.results(compute)
+            del anomalies[noted:]
+            return None
         self._unmark_registers()
-        results = tuple([plain for plain, _ in apart])
-        return results if type(outcome) is tuple else results[0]
+        return results
+
+    def _run_marked(
+        self, compute: Callable[..., Any], values: list[Any]
+    ) -> tuple[Any, ...]:
+        marked = list(map(self._marked, range(len(values)), values))
+        try:
+            outcome = compute(self.call, *marked)
+        except OutOfBoundsError:
+            if not self.named & UNWRITTEN_BITS:
+                raise
+            outcome = None  # unwritten indices are the fault
+        results = outcome if type(outcome) is tuple else (outcome,)
+        apart = list(map(_split_marks, results))
+        self.planes = [plane for _, plane in apart]
+        return tuple([plain for plain, _ in apart])
 
     def _values(self, place: int) -> Any:
         operand = self.accesses[place]
@@ -220,27 +246,40 @@ class UndefinedOperands:
         UnwrittenError : as :meth:`results`, or if an unwritten element goes to an array of the
         host.
         """
-        call = self.call
-        dst = self.issued.dst
-        if not call.instruction.carries:
+        if not self.call.instruction.carries:
             self.never = {}
-        old = dst._unwritten(FROM_UNWRITTEN) if call.reads_dst else None
-        if old is not None and call.options.get("accumulate", True) is None:
-            # it adds only where a matmul wrote
-            old = old & (False if dst._storage.products is None else dst._in_product())
+        summands = self._undefined_summands()
         self._are_written()
         self._mark_moves()
         if not self._may_propagate():
             self._mark_moves()
         own = len(self.issued.operands)
-        for kind, missing in ((MASKED_BITS, self.left.get(own)), (UNWRITTEN_BITS, old)):
-            if missing is not None and missing.any():
-                marks = np.where(
-                    missing.reshape(call.result.shape), taint_bit(own, kind), 0
-                )
-                self.planes = [self.planes[0] | marks]
-                if kind == UNWRITTEN_BITS:
-                    self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
+        for kind, missing in summands.items():
+            marks = np.where(
+                missing.reshape(self.call.result.shape), taint_bit(own, kind), 0
+            )
+            self.planes = [self.planes[0] | marks]
+        if UNWRITTEN_BITS in summands:
+            origin = self.origins[UNWRITTEN_BITS] or self.issued.dst._origin("")
+            self.origins[UNWRITTEN_BITS] = origin
+
+    def _undefined_summands(self) -> dict[int, Array]:
+        """Return the undefined elements of ``dst`` that the call adds to, by kind."""
+        dst = self.issued.dst
+        summands = {}
+        masked = self.left.get(len(self.issued.operands))
+        if masked is not None and masked.any():
+            summands[MASKED_BITS] = masked
+        never = dst._unwritten(FROM_UNWRITTEN) if self.call.reads_dst else None
+        if never is None:
+            return summands
+        if self.call.options.get("accumulate", True) is None:
+            # it adds only where a matmul wrote
+            is_added = dst._storage.products is not None and dst._in_product()
+            never = never & is_added
+        if never.any():
+            summands[UNWRITTEN_BITS] = never
+        return summands
 
     def _mark_moves(self) -> None:
         """Set the marks of the new elements of ``dst``."""
@@ -286,29 +325,38 @@ class UndefinedOperands:
 
         If the report does not raise, the elements count as written.
         """
-        if not self.never:
-            return True
-        dst = self.issued.dst
-        plane = over(self.call.result.shape, self.planes[0])
-        is_argument = dst._in_hbm and dst._storage.allocation.location is None
-        is_kept = is_argument or dst._storage.masked
-        chosen = None if self.where is None else broadcast_mask(self.where, plane.shape)
         for place, missing in self.never.items():
-            bit = taint_bit(place, UNWRITTEN_BITS)
-            whole = self._whole(place, missing)
-            lost = (plane & bit) != 0
-            if chosen is not None and not bit & self.named:
-                lost = lost[chosen]
-                if not lost.any() and not (whole and self.issued.inner is not None):
-                    continue
-            if bit & self.named or lost.all() or whole or (is_kept and lost.any()):
+            if not self._may_propagate_from(place, missing):
                 self._report_unwritten(place)
                 return False
-            origin = self.origins[UNWRITTEN]
-            self.origins[UNWRITTEN] = origin or self.accesses[place]._origin(
-                f"read by {self.call.name}"
-            )
         return True
+
+    def _may_propagate_from(self, place: int, missing: Array) -> bool:
+        """Return whether an operand's unwritten elements may propagate; keep their origin."""
+        bit = taint_bit(place, UNWRITTEN_BITS)
+        if bit & self.named:
+            return False
+        whole = self._whole(place, missing)
+        lost = (over(self.call.result.shape, self.planes[0]) & bit) != 0
+        if self.where is not None:
+            lost = lost[broadcast_mask(self.where, lost.shape)]
+            if not lost.any():
+                return not (whole and self.issued.inner is not None)
+        if whole or lost.all() or (lost.any() and self._is_final()):
+            return False
+        origin = self.origins[UNWRITTEN_BITS]
+        event = f"read by {self.call.name}"
+        self.origins[UNWRITTEN_BITS] = origin or self.accesses[place]._origin(event)
+        return True
+
+    def _is_final(self) -> bool:
+        """Return whether ``dst`` takes no unwritten elements.
+
+        Such a ``dst`` is an array of the host, or a tensor with masked-out elements.
+        """
+        storage = self.issued.dst._storage
+        is_argument = storage.in_hbm and storage.allocation.location is None
+        return is_argument or storage.masked
 
     # -- the engine's registers --------------------------------------------------------------------
 
@@ -332,13 +380,13 @@ class UndefinedOperands:
                 continue
             registers.accumulators[engine] = held.values
             plane = np.zeros(held.shape, TAINT_DTYPE)
-            for kind, marks in KINDS.items():
-                chosen = (held.taint & marks) != 0
-                name = f"{engine} {kind}"
-                origin = registers.origins.pop(name, None) or self.origins[kind]
+            for kind in _KINDS:
+                chosen = (held.taint & kind) != 0
+                key = (engine, kind)
+                origin = registers.origins.pop(key, None) or self.origins[kind]
                 if chosen.any() and origin is not None:
-                    registers.origins[name] = origin
-                    plane |= np.where(chosen, taint_bit(REGISTERS, marks), 0)
+                    registers.origins[key] = origin
+                    plane |= np.where(chosen, taint_bit(REGISTERS, kind), 0)
             if plane.any():
                 registers.accumulators[engine + _MARKS_SUFFIX] = plane
 
@@ -346,105 +394,104 @@ class UndefinedOperands:
 
     def commit(self, where: Array | None) -> None:
         """Note the undefined elements of the results; ``where`` limits those of ``dst``."""
-        core = self.core
-        call = self.call
         dst = self.issued.dst
-        for place, mask in self.left.items():
-            if self.named & taint_bit(place, MASKED_BITS):
-                role = call.instruction.operands[place].name
-                record_anomaly(
-                    core,
-                    AnomalyKind.UNDEFINED_INDEX,
-                    role,
-                    mask,
-                    None,
-                    self.origins[UNDEFINED],
-                )
+        self._record_indices()
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
             return
-        for at, (tile, plane) in enumerate(
-            zip((dst, *self.issued.others), self.planes, strict=False)
-        ):
-            there = 0 if tile is None else taint_bits(plane)
-            for kind, marks in KINDS.items():
-                if not at and marks & self.decided:
-                    elements = np.ones(tile.shape, BOOL)
-                elif there & marks:
-                    elements = over(tile.shape, (plane & marks) != 0)
-                else:
+        if self.decided:
+            self.planes[0] = self.planes[0] | self.decided
+        masks = {MASKED_BITS: where, UNWRITTEN_BITS: self.where}
+        tiles = (dst, *self.issued.others)
+        for at, (tile, plane) in enumerate(zip(tiles, self.planes, strict=False)):
+            present = 0 if tile is None else taint_bits(plane)
+            for kind in _KINDS:
+                if not present & kind:
                     continue
-                if at:
-                    chosen = None
-                elif kind == UNWRITTEN:
-                    chosen = self.where
-                else:
-                    chosen = where
-                if chosen is not None:
-                    elements = elements & broadcast_mask(chosen, tile.shape)
-                self._note(tile, elements, kind, first=not at)
+                elements = over(tile.shape, (plane & kind) != 0)
+                mask = masks[kind]
+                if mask is not None and at == 0:
+                    elements = elements & broadcast_mask(mask, tile.shape)
+                self._note(tile, elements, kind, first=at == 0)
 
-    def _note(self, dst: Tile, elements: Array, kind: str, *, first: bool) -> None:
+    def _record_indices(self) -> None:
+        """Record masked-out elements that were used as indices."""
+        for place, mask in self.left.items():
+            if self.named & taint_bit(place, MASKED_BITS):
+                role = self.call.instruction.operands[place].name
+                self._record(AnomalyKind.UNDEFINED_INDEX, mask, role=role)
+
+    def _record(
+        self,
+        what: AnomalyKind,
+        chosen: Array,
+        values: Array | None = None,
+        *,
+        role: str = "dst",
+        origin: Origin | None = None,
+    ) -> None:
+        origin = origin or self.origins[MASKED_BITS]
+        record_anomaly(self.core, what, role, chosen, values, origin)
+
+    def _note(self, dst: Tile, elements: Array, kind: int, *, first: bool) -> None:
         """Note the undefined elements of a destination.
 
-        Masked-out elements are recorded if they go to HBM. Elements that do not look undefined come
-        first, because no comparison would detect them.
+        Masked-out elements are recorded if they go to HBM.
         """
         if not elements.any():
             return
-        held = self.core.registers.origins.get(f"{self.call.engine.value} {kind}")
-        held = held if self.call.reduces else None
+        held = None
+        if self.call.reduces:
+            key = (self.call.engine.value, kind)
+            held = self.core.registers.origins.get(key)
         own = self.origins[kind]
         origin = own or held if first else held or own
         if origin is None:
             return
-        if kind == UNWRITTEN:
+        if kind == UNWRITTEN_BITS:
             dst._forget_written(elements, origin)
             return
         if dst._in_hbm:
-            values = dst._values(unwritten=True)
-            if is_float(dst.dtype):
-                shown = np.isnan(values)
-            else:
-                shown = values == poison_array((), dst.dtype)
-            hidden = elements & ~shown
-            chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
-            record_anomaly(
-                self.core, AnomalyKind.UNDEFINED_STORED, "dst", chosen, numbers, origin
-            )
+            self._record_stored(dst, elements, origin)
         dst._doubt(elements, origin)
 
+    def _record_stored(self, dst: Tile, elements: Array, origin: Origin) -> None:
+        """Record masked-out elements in HBM, by preference those that do not look undefined.
+
+        No comparison would detect the latter.
+        """
+        values = dst._values(unwritten=True)
+        shown = np.isnan(values)
+        if not is_float(dst.dtype):
+            shown = values == poison_array((), dst.dtype)
+        hidden = elements & ~shown
+        what = AnomalyKind.UNDEFINED_STORED
+        if hidden.any():
+            self._record(what, hidden, values, origin=origin)
+        else:
+            self._record(what, elements, origin=origin)
+
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
-        kept = None if where is None else where.reshape(dst.shape)
+        masks = []
         moved = self.left.get(0)
         if moved is not None:
             moved = moved.reshape(dst.shape)
+            masks.append(moved)
             if dst._in_hbm:
-                brought = moved if kept is None else moved & kept
-                record_anomaly(
-                    self.core,
-                    AnomalyKind.UNDEFINED_STORED,
-                    "dst",
-                    brought,
-                    None,
-                    self.origins[UNDEFINED],
-                )
-        lost = (self.planes[0] & UNWRITTEN_BITS) != 0
-        nobody = self.origins[UNWRITTEN]
-        if nobody is not None:
-            dst._forget_written(lost.reshape(dst.shape), nobody)
-        places = undefined_places(dst)
-        if places is None:
-            unsure = moved
-        elif moved is None:
-            unsure = places
-        else:
-            unsure = moved | places
-        if unsure is None:
-            return
-        origin = self.origins[UNDEFINED] or origin_of(self.call, *dst._index_tiles)
+                kept = True if where is None else where.reshape(dst.shape)
+                self._record(AnomalyKind.UNDEFINED_STORED, moved & kept)
+        origin = self.origins[UNWRITTEN_BITS]
         if origin is not None:
-            dst._doubt(unsure, origin)
+            lost = (self.planes[0] & UNWRITTEN_BITS) != 0
+            dst._forget_written(lost.reshape(dst.shape), origin)
+        places = undefined_places(dst)
+        if places is not None:
+            masks.append(places)
+        if not masks:
+            return
+        origin = self.origins[MASKED_BITS] or origin_of(self.call, *dst._index_tiles)
+        if origin is not None:
+            dst._doubt(np.logical_or.reduce(masks), origin)
 
 
 def _split_marks(result: Any) -> tuple[Any, Any]:
@@ -463,20 +510,18 @@ def _split_marks(result: Any) -> tuple[Any, Any]:
 
 def undefined_places(access: IndirectTile) -> Array | None:
     """Return the elements of an access whose index depends on masked-out elements."""
-    places: Array | None = None
+    planes = []
     for tile in access._index_tiles:
-        missing = tile._unwritten(FROM_MASKED, LEFT_OUT)
-        if missing is not None:
-            try:
-                spread = np.broadcast_to(
-                    missing if missing.size > 1 else True, access.shape
-                )
-            except (
-                ValueError
-            ):  # an offset that is added to an index expression of another rank
-                spread = np.full(access.shape, True)
-            places = spread if places is None else places | spread
-    return places
+        missing = tile._unwritten(FROM_MASKED, MASKED_OUT)
+        if missing is None:
+            continue
+        try:
+            plane = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
+        except ValueError:
+            # an offset that is added to an index expression of another rank
+            plane = np.full(access.shape, True)
+        planes.append(plane)
+    return np.logical_or.reduce(planes) if planes else None
 
 
 def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> None:
@@ -495,17 +540,26 @@ def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> Non
             raise
         kept = None if where is None else where.reshape(access.shape)
         outside = ~access._locate(kept)[1] & unwritten
-        if not (outside if kept is None else outside & kept).any():
+        if kept is not None:
+            outside &= kept
+        if not outside.any():
             raise
-        gaps = (tile._storage.validity for tile in access._index_tiles)
-        origin = next(
-            (gap.origin for gap in gaps if gap is not None and gap.origin), None
-        )
-        raise OutOfBoundsError(
-            "an index that nothing wrote is whatever lay in the memory",
-            happened="an index that nothing wrote left its tensor",
-            received=error.received + (f"; it comes from {origin}" if origin else ""),
-            limit=error.limit,
-            remedy="mask the access as the load of the indices was masked, or fill them first",
-            location=error.location,
-        ) from None
+        raise _unwritten_index(access, error) from None
+
+
+def _unwritten_index(access: IndirectTile, error: OutOfBoundsError) -> OutOfBoundsError:
+    """Return the error for an index out of bounds that was never written."""
+    received = error.received
+    for tile in access._index_tiles:
+        gaps = tile._storage.validity
+        if gaps is not None and gaps.origin:
+            received += f"; it comes from {gaps.origin}"
+            break
+    return OutOfBoundsError(
+        "an unwritten index has an arbitrary value on a device",
+        happened="an index that was never written is out of bounds",
+        received=received,
+        limit=error.limit,
+        remedy="mask the access as the load of the indices was masked, or fill them first",
+        location=error.location,
+    )

@@ -405,6 +405,7 @@ def turned(call: CheckedCall, plane: Array) -> Array:
     options=("axes", "dge_mode", "oob_mode"),
     defaults={"axes": None, "dge_mode": "unknown", "oob_mode": "error"},
     destinations=(DST,),
+    limits=("partitions", "dge_rows"),
     rules=(_permutation, _hardware_descriptors),
     only={"nki": (_into_sbuf, one_dtype("src", "dst"), _descriptors_transpose)},
     result=_turned,

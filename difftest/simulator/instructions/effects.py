@@ -236,22 +236,25 @@ def issue_effect(
     if record.exchange is not None and not _meet(record.exchange, checked):
         return None
     results = [record.meaning(act) for act in checked]
-    writes = _by_role([act.writes for act in checked])
-    reads = _by_role([act.reads for act in checked])
-    if writes or reads:  # only receivers have an event
-        roles = [role for role, _ in (*writes, *reads)]
-        tiles = [tile for _, tile in writes]
-        sources = [tile for _, tile in reads]
-        parts = [part for act in checked for part in act.parts]
-        first = checked[0]
-        for tell in core.followers.happened:
-            tell(first.call.kind.opcode, tiles, sources)
-        core.count(
-            InstructionAccesses(
-                first.call.kind, tiles, sources, roles, first.numbers, parts
-            )
-        )
+    _record_effect(core, checked)
     return results[-1]
+
+
+def _record_effect(core: Core, acts: Sequence[EffectUse]) -> None:
+    """Record one event for the acts of an effect; only receivers of an exchange have one."""
+    writes = _by_role([act.writes for act in acts])
+    reads = _by_role([act.reads for act in acts])
+    if not writes and not reads:
+        return
+    roles = [role for role, _ in (*writes, *reads)]
+    tiles = [tile for _, tile in writes]
+    sources = [tile for _, tile in reads]
+    parts = list(chain.from_iterable(act.parts for act in acts))
+    first = acts[0]
+    kind = first.call.kind
+    for tell in core.followers.happened:
+        tell(kind.opcode, tiles, sources)
+    core.count(InstructionAccesses(kind, tiles, sources, roles, first.numbers, parts))
 
 
 def _act(

@@ -137,6 +137,7 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
     operands=(Role(name="src", buffers=SBUF_ONLY),),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     options=("send_to_rank", "recv_from_rank", "pipe_id", "dma_engine"),
+    limits=("gpsimd_dma_elements",),
     rules=(
         needs_generation(3),
         one_dtype("src", "dst"),

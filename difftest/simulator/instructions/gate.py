@@ -94,22 +94,15 @@ def run_instruction(core: Core, issued: InstructionUse) -> Any:
         issued.dst = new_tile(core, call)
     for tell in followers.before:
         tell(call, issued)
-    in_part: list[Part] = [] if issued.where is None else _read_in_part(call, issued)
     observer = followers.observer
     if observer is not None:
         observer.alarm = False
         for watch in call.watches:
             watch(core, call, issued)
-    if _reads_gaps(core, call, issued):
-        issued.undefined = UndefinedOperands(core, call, issued)
-    in_place = call.instruction.in_place
-    results = (_run_in_place if in_place else _compute)(call, issued)
-    if observer is not None and (observer.alarm or call.counts):
-        observer.look(call, issued, results)
-    if not in_place:
-        _write_results(call, issued, results, in_part)
-    if issued.undefined is not None:
-        issued.undefined.commit(issued.where)
+    if call.instruction.in_place:
+        in_part = _run_in_place(core, call, issued)
+    else:
+        in_part = _run_on_values(core, call, issued)
     for tell in core.followers.after:
         tell(call, issued)
     _record_accesses(core, call, issued, in_part)
@@ -130,43 +123,69 @@ def _read_in_part(call: CheckedCall, issued: InstructionUse) -> list[Part]:
     return [(tile, chosen) for tile in tiles if tile.size == chosen.size]
 
 
-def _reads_gaps(core: Core, call: CheckedCall, issued: InstructionUse) -> bool:
-    """Return whether an operand of a call may have undefined elements."""
-    if call.reduces and core.registers.origins:
-        return True
+def _undefined_operands(
+    core: Core, call: CheckedCall, issued: InstructionUse
+) -> UndefinedOperands | None:
+    """Return the undefined elements of a call's operands; None if it may have none."""
+    if call.is_indirect or (call.reduces and core.registers.origins):
+        return UndefinedOperands(core, call, issued)
     for tile in compress(issued.operands, call.are_tiles):
         if tile._storage.validity is not None:
-            return True
-    return call.is_indirect or (
-        call.reads_dst and issued.dst._storage.validity is not None
-    )
+            return UndefinedOperands(core, call, issued)
+    if call.reads_dst and issued.dst._storage.validity is not None:
+        return UndefinedOperands(core, call, issued)
+    return None
 
 
-def _run_in_place(call: CheckedCall, issued: InstructionUse) -> None:
-    """Run an instruction that reads its operands and writes ``dst`` by itself."""
-    if issued.undefined is not None:
-        issued.undefined.predict()
+def _run_in_place(core: Core, call: CheckedCall, issued: InstructionUse) -> list[Part]:
+    """Run an instruction that reads its operands and writes ``dst`` by itself.
+
+    Returns the operands that are touched in part.
+    """
+    in_part = [] if issued.where is None else _read_in_part(call, issued)
+    undefined = issued.undefined = _undefined_operands(core, call, issued)
+    if undefined is not None:
+        undefined.predict()
     written = call.instruction.meaning(
         call, issued.dst, *issued.operands, where=issued.where
     )
     if written is not None:
         issued.where = written
+    observer = core.followers.observer
+    if observer is not None and observer.alarm:
+        observer.look(call, issued, None)
+    if undefined is not None:
+        undefined.commit(issued.where)
+    return in_part
 
 
-def _compute(call: CheckedCall, issued: InstructionUse) -> Any:
-    """Compute the instruction's meaning from its operands' values."""
+def _run_on_values(core: Core, call: CheckedCall, issued: InstructionUse) -> list[Part]:
+    """Compute an instruction's results from its operands' values, and write them.
+
+    Returns the operands and further destinations that are touched in part.
+    """
+    in_part = [] if issued.where is None else _read_in_part(call, issued)
+    undefined = issued.undefined = _undefined_operands(core, call, issued)
     compute = call.instruction.meaning
     if issued.inner is not None:
         compute = functools.partial(irregular_masks.meaning_by_dependence, issued.inner)
-    if issued.undefined is not None:
-        return issued.undefined.results(compute)
-    return compute(
-        call,
-        *[
-            op._engine_values() if isinstance(op, Tile) else op
-            for op in issued.operands
-        ],
-    )
+    if undefined is not None:
+        results = undefined.results(compute)
+    else:
+        results = compute(
+            call,
+            *[
+                op._engine_values() if isinstance(op, Tile) else op
+                for op in issued.operands
+            ],
+        )
+    observer = core.followers.observer
+    if observer is not None and (observer.alarm or call.counts):
+        observer.look(call, issued, results)
+    _write_results(call, issued, results, in_part)
+    if undefined is not None:
+        undefined.commit(issued.where)
+    return in_part
 
 
 def _write_results(
@@ -187,10 +206,7 @@ def _write_results(
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
-        pairs = zip(issued.others, rest, strict=True)
-        further = [(tile, value) for tile, value in pairs if tile is not None]
-        for tile, _ in further:
-            check_destination(tile)
+        further = _further_writes(issued, rest)
     if type(results) is MaskedValues:
         chosen = results.chosen
         issued.where = chosen if issued.where is None else chosen & issued.where
@@ -205,62 +221,97 @@ def _write_results(
             write(tile, value)
 
 
+def _further_writes(
+    issued: InstructionUse, results: list[Any]
+) -> list[tuple[Tile, Any]]:
+    """Return the destinations after ``dst`` with their results; all of them are writable."""
+    further = []
+    for tile, result in zip(issued.others, results, strict=True):
+        if tile is not None:
+            check_destination(tile)
+            further.append((tile, result))
+    return further
+
+
 def _record_accesses(
     core: Core, call: CheckedCall, issued: InstructionUse, in_part: list[Part]
 ) -> None:
     """Record the reads and writes of an instruction."""
-    dst = issued.dst
-    operands = issued.operands
-    moved = issued.moved
-    tells = core.followers.touched
-    numbers = call.numbers(operands) if tells and call.numbers is not None else ()
-    if call.is_simple and not issued.indices:
-        if issued.sources is None:
-            reads = list(compress(operands, call.are_tiles))
-        else:
-            reads = list(issued.sources.values())
-        if call.reads_dst:
-            reads.append(dst)
-        if issued.where is not None:
-            in_part.append((dst, issued.where))
-        core.count(
-            _tuple(
-                InstructionAccesses,
-                (call.kind, (dst,), reads, call.roles, numbers, in_part, moved),
-            )
-        )
+    numbers: tuple[Any, ...] = ()
+    if call.numbers is not None and core.followers.touched:
+        numbers = call.numbers(issued.operands)
+    if not call.is_simple or issued.indices:
+        _record_by_role(core, call, issued, in_part, numbers)
         return
-    instruction = call.instruction
+    dst = issued.dst
+    if issued.sources is None:
+        reads = list(compress(issued.operands, call.are_tiles))
+    else:
+        reads = list(issued.sources.values())
+    if call.reads_dst:
+        reads.append(dst)
+    if issued.where is not None:
+        in_part.append((dst, issued.where))
+    values = (call.kind, (dst,), reads, call.roles, numbers, in_part, issued.moved)
+    core.count(_tuple(InstructionAccesses, values))
+
+
+def _record_by_role(
+    core: Core,
+    call: CheckedCall,
+    issued: InstructionUse,
+    in_part: list[Part],
+    numbers: tuple[Any, ...],
+) -> None:
+    """Record the accesses of an instruction with indices, or with several destinations."""
+    dst = issued.dst
     kind = call.kind
-    written = [(dst, "dst")]
-    for role, other in zip(instruction.destinations[1:], issued.others, strict=False):
+    for index in issued.indices:
+        if not isinstance(index, Tile):
+            kind = kind.following(*index)
+    if issued.where is not None and not isinstance(dst, IndirectTile):
+        in_part.append((dst, issued.where))
+    tells = core.followers.touched
+    written = _written_by_role(call, issued)
+    accesses = [*written, *_read_by_role(call, issued)]
+    reached: dict[Any, Tile] = {}
+    for access in (dst, *issued.operands):
+        if isinstance(access, IndirectTile):
+            tile = reached[id(access)] = access._reach
+            in_part.append((tile, access._numbers() if tells else None))
+    touched = [reached.get(id(access), access) for access, _ in accesses]
+    roles = [role for _, role in accesses]
+    writes = touched[: len(written)]
+    reads = touched[len(written) :]
+    core.count(
+        InstructionAccesses(kind, writes, reads, roles, numbers, in_part, issued.moved)
+    )
+
+
+def _written_by_role(
+    call: CheckedCall, issued: InstructionUse
+) -> list[tuple[Any, str]]:
+    """Return the destinations of an instruction with their roles."""
+    written = [(issued.dst, "dst")]
+    roles = call.instruction.destinations[1:]
+    for role, other in zip(roles, issued.others, strict=False):
         if other is not None:
             written.append((other, role.name))
-    read: list[tuple[Any, str]] = []
-    for index in issued.indices:
-        if isinstance(index, Tile):
-            read.append((index, "index"))
-        else:
-            kind = kind.following(*index)
-    for role, operand in zip(instruction.operands, operands, strict=True):
+    return written
+
+
+def _read_by_role(call: CheckedCall, issued: InstructionUse) -> list[tuple[Any, str]]:
+    """Return the tiles that an instruction reads, index tiles included, with their roles."""
+    read: list[tuple[Any, str]] = [
+        (index, "index") for index in issued.indices if isinstance(index, Tile)
+    ]
+    for role, operand in zip(call.instruction.operands, issued.operands, strict=True):
         if isinstance(operand, (Tile, IndirectTile)):
             read.append((operand, role.name))
             read += _indices(operand)
     if call.reads_dst:
-        read.append((dst, "dst"))
-    read += _indices(dst)
-    if issued.where is not None and not isinstance(dst, IndirectTile):
-        in_part.append((dst, issued.where))
-    reached = {}
-    for access in (dst, *operands):
-        if isinstance(access, IndirectTile):
-            tile = reached[id(access)] = access._reach
-            in_part.append((tile, access._numbers() if tells else None))
-    writes, reads = (
-        [reached.get(id(view), view) for view, _ in side] for side in (written, read)
-    )
-    roles = [role for _, role in (*written, *read)]
-    core.count(InstructionAccesses(kind, writes, reads, roles, numbers, in_part, moved))
+        read.append((issued.dst, "dst"))
+    return read + _indices(issued.dst)
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:
@@ -289,6 +340,8 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
         issued.options,
         issued.dtype,
         issued.engine,
+        issued.said,
+        issued.left_of is None or issued.left_of.dst is not None,
         written,
         *[
             operand._signature() if isinstance(operand, Tile) else _signature(operand)
@@ -297,18 +350,23 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     )
     if issued.others:
         key += tuple(map(_signature, issued.others))
-    if issued.said:
-        key += (issued.said,)
-    if issued.left_of is not None and issued.left_of.dst is None:
-        key = (False, *key)
-    calls = core.calls
-    call: CheckedCall | None = calls.get(key)
-    if call is None or (call.is_ambiguous and _has_other_options(call, issued)):
-        if len(calls) >= _KEPT:
-            calls.clear()
-        call = calls[key] = _check(core, issued)
+    call: CheckedCall | None = core.calls.get(key)
+    if call is None or call.is_ambiguous:
+        call = _check_use(core, issued, key)
     for judge, error in call.remarks:
         judge(error())
+    return call
+
+
+def _check_use(core: Core, issued: InstructionUse, key: tuple[Any, ...]) -> CheckedCall:
+    """Return the kept call of a key if it has the same options; otherwise check and keep it."""
+    calls = core.calls
+    call: CheckedCall | None = calls.get(key)
+    if call is not None and not _has_other_options(call, issued):
+        return call
+    if len(calls) >= _KEPT:
+        calls.clear()
+    call = calls[key] = _check(core, issued)
     return call
 
 
@@ -322,9 +380,7 @@ def _check(core: Core, issued: InstructionUse) -> CheckedCall:
     options = issued.instruction, issued.options, issued.said
     key = "alike", *options, issued.dtype, issued.engine, named, *tiles
     alike: CheckedCall | None = core.calls.get(key)
-    if alike is not None and not (
-        alike.is_ambiguous and _has_other_options(alike, issued)
-    ):
+    if alike is not None and not _has_other_options(alike, issued):
         return check_call(core, issued, alike)
     call = core.calls[key] = check_call(core, issued)
     call.watches = anomaly_checks(call)
@@ -341,6 +397,8 @@ def _check(core: Core, issued: InstructionUse) -> CheckedCall:
 
 def _has_other_options(call: CheckedCall, issued: InstructionUse) -> bool:
     """Return whether equal options are not the same."""
+    if not call.is_ambiguous:
+        return False
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False
     pairs = zip(call.options.values(), issued.options, strict=False)

@@ -211,6 +211,7 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
             shape=lambda call: call.destinations["dst"].shape,
         ),
     ),
+    limits=("gpsimd_core_partitions",),
     rules=(same_partitions("src", "dst"), _snakes),
     result=lambda call: Result(call.destinations["dst"].shape, BFLOAT16),
     classic=False,

@@ -166,23 +166,32 @@ def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
             continue
         rows = np.flatnonzero(number.reshape(-1) == k)
         places = np.flatnonzero(kept)
-        operands = []
-        for role, held in zip(call.instruction.operands, values, strict=True):
-            if is_array(held):
-                held = held.reshape(len(flat), -1)[rows]
-                if not _per_row(role) and held.shape[1] == flat.shape[1]:
-                    held = held[:, places]
-            operands.append(held)
         short = _shortened(call, len(rows), places, flat.shape[1])
-        with registers_of(
-            current(), rows if len(call.instruction.destinations) > 1 else None
-        ):
-            output = call.instruction.meaning(short, *operands)
-        _gather(
-            results, output if type(output) is tuple else (output,), rows, places, wide
-        )
+        reduces = len(call.instruction.destinations) > 1
+        with registers_of(current(), rows if reduces else None):
+            outputs = call.instruction.meaning(
+                short, *_short_rows(call, values, rows, places, flat.shape)
+            )
+        if type(outputs) is not tuple:
+            outputs = (outputs,)
+        _gather(results, outputs, rows, places, wide)
     finished = [_shaped(array, at, call, flat) for at, array in enumerate(results)]
     return tuple(finished) if len(finished) > 1 else finished[0]
+
+
+def _short_rows(
+    call: CheckedCall, values: list[Any], rows: Array, places: Array, shape: Shape
+) -> list[Any]:
+    """Return the operands' values in some rows, and there only at these places."""
+    partitions, columns = shape
+    short = []
+    for role, held in zip(call.instruction.operands, values, strict=True):
+        if is_array(held):
+            held = held.reshape(partitions, -1)[rows]
+            if not _per_row(role) and held.shape[1] == columns:
+                held = held[:, places]
+        short.append(held)
+    return short
 
 
 def _shortened(

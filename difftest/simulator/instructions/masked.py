@@ -10,7 +10,7 @@ dependences of its result (:class:`~difftest.simulator.instructions.record.Depen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -155,15 +155,7 @@ def _iterations_of(
     if instruction.walk is not None:
         return instruction.walk(call)
     if instruction.reduced is not None:
-        first: Tile = operands[0]
-        shape = first._tile_shape()
-        gone = instruction.reduced(call)
-        ndim = len(call.result.shape)
-        axes = [None if k in gone else k for k in range(len(shape))]
-        if ndim != len(shape):
-            kept = [k for k in axes if k is not None]
-            axes = [*kept, *[None] * (ndim - len(kept))]
-        return IterationSpace(shape, shape, {"dst": tuple(axes)})
+        return _reduced_iterations(call, operands[0], instruction.reduced(call))
     if dst is None:
         shape = call.result.shape
     elif isinstance(dst, IndirectTile) or dst._in_hbm:
@@ -171,6 +163,19 @@ def _iterations_of(
     else:
         shape = dst._tile_shape()
     return IterationSpace(shape, shape, {})
+
+
+def _reduced_iterations(
+    call: CheckedCall, data: Tile, gone: tuple[int, ...]
+) -> IterationSpace:
+    """Return the iterations of a reduction: its operand's shape, without some axes in ``dst``."""
+    shape = data._tile_shape()
+    ndim = len(call.result.shape)
+    axes = [None if k in gone else k for k in range(len(shape))]
+    if ndim != len(shape):
+        kept = [k for k in axes if k is not None]
+        axes = [*kept, *[None] * (ndim - len(kept))]
+    return IterationSpace(shape, shape, {"dst": tuple(axes)})
 
 
 def _part(
@@ -251,21 +256,21 @@ def _cut(operand: Any, role: str, part: MaskedPart, *, whole_rows: bool = False)
     if not isinstance(operand, Tile):
         return operand
     shape = part.result if role == "dst" else operand._tile_shape()
-    axes = part.walk.axes.get(
-        role, (0, *[None] * (len(shape) - 1)) if whole_rows else None
-    )
+    axes = part.walk.axes.get(role)
+    if axes is None and whole_rows:
+        axes = (0, *[None] * (len(shape) - 1))
     if axes is not None:
-        box = tuple(
-            [slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)]
-        )
-        covered = tuple(
-            [shape[at] if k is None else covered[k] for at, k in enumerate(axes)]
-        )
+        covered = _along(axes, covered, shape)
+        box = _along(axes, box, [slice(0, size) for size in shape])
         if isinstance(operand._axes, tuple):
-            kept = np.broadcast_to(
-                _project(kept, axes), [cut.stop - cut.start for cut in box]
-            )
+            sizes = [cut.stop - cut.start for cut in box]
+            kept = np.broadcast_to(_project(kept, axes), sizes)
     return restrict(operand, box, covered, kept)
+
+
+def _along(axes: Axes, of_walk: Sequence[Any], own: Sequence[Any]) -> tuple[Any, ...]:
+    """Return an entry of the iterations for each axis; an axis of its own keeps its entry."""
+    return tuple([own[at] if k is None else of_walk[k] for at, k in enumerate(axes)])
 
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:
@@ -305,7 +310,7 @@ def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
         they are not adjacent.
     OutOfBoundsError : the mask keeps an element outside the tensor.
     """
-    shape = tile._tile_shape() if not tile._in_hbm else tile.shape
+    shape = tile.shape if tile._in_hbm else tile._tile_shape()
     leaves = isinstance(tile._axes, tuple)
     if leaves and math.prod(shape) == math.prod(full) and shape != full:
         whole = np.zeros(full, np.bool_)
@@ -315,9 +320,8 @@ def restrict(tile: Tile, box: Box, full: Shape, kept: Array) -> Tile:
     if not isinstance(part._axes, tuple) or not kept.size:
         return part
     axes = _aligned(len(shape), len(full))
-    repeats = tuple(
-        [k for k in range(len(full)) if k not in axes or shape[axes.index(k)] == 1]
-    )
+    sizes = dict(zip(axes, shape, strict=False))
+    repeats = tuple([k for k in range(len(full)) if sizes.get(k, 1) == 1])
     there = kept.any(axis=repeats, keepdims=True)
     return kept_inside(part._as_tile(), there.reshape([there.shape[k] for k in axes]))
 

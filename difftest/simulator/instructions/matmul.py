@@ -48,12 +48,13 @@ from difftest.simulator.instructions.record import (
     IterationSpace,
     Result,
     Role,
+    Rule,
     choose_engine,
     instruction,
     moved,
 )
 from difftest.simulator.instructions.values import as_float, rows
-from difftest.simulator.memory import UNTOUCHED
+from difftest.simulator.memory import UNTOUCHED, Shape
 from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
@@ -106,25 +107,35 @@ def _double_row(call: CheckedCall) -> None:
     """Require operands for the mode double_row (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
+    wrong = _fault_of_double_row(call)
+    if wrong is None:
+        return
     size = call["tile_size"]
-    machine = call.machine
-    wrong = None
-    if machine.nc_version < 3:
-        wrong = "it needs NeuronCore-v3"
-    elif any(call[name].dtype not in FLOAT8 for name in ("stationary", "moving")):
-        wrong = "both operands are of float8"
-    elif any(call[name].shape[1:2] != (2,) for name in ("stationary", "moving")):
-        wrong = "the first free dimension of both operands is 2"
-    elif size and size[1] < machine.gemm_stationary_fmax:
-        wrong = "it does not go with column tiling"
-    if wrong:
-        raise KernelError(
-            f"nc_matmul's perf_mode double_row: {wrong}",
-            happened="nc_matmul got perf_mode double_row with operands that it does not take",
-            received=f"stationary {call['stationary']!r}, moving {call['moving']!r} on "
-            f"{machine.name}" + (f", tile_size={size}" if size else ""),
-            remedy="give both operands the shape [K, 2, n], in float8_e4m3 or float8_e5m2",
-        )
+    received = f"stationary {call['stationary']!r}, moving {call['moving']!r} on "
+    received += call.machine.name
+    if size:
+        received += f", tile_size={size}"
+    raise KernelError(
+        f"nc_matmul's perf_mode double_row: {wrong}",
+        happened="nc_matmul got perf_mode double_row with operands that it does not take",
+        received=received,
+        remedy="give both operands the shape [K, 2, n], in float8_e4m3 or float8_e5m2",
+    )
+
+
+def _fault_of_double_row(call: CheckedCall) -> str | None:
+    """Return the rule of double_row that a call breaks; None if it keeps all of them."""
+    sides = call["stationary"], call["moving"]
+    size = call["tile_size"]
+    if call.machine.nc_version < 3:
+        return "it needs NeuronCore-v3"
+    if any(side.dtype not in FLOAT8 for side in sides):
+        return "both operands are of float8"
+    if any(side.shape[1:2] != (2,) for side in sides):
+        return "the first free dimension of both operands is 2"
+    if size and size[1] < call.machine.gemm_stationary_fmax:
+        return "it does not go with column tiling"
+    return None
 
 
 def _free_sizes(call: CheckedCall) -> None:
@@ -168,42 +179,50 @@ def _too_wide(call: CheckedCall, name: str, limit: int, why: str) -> LimitError:
     )
 
 
-def _pe_tile(call: CheckedCall) -> None:
-    """Require the documented rules of PE tiling (``tile_position`` and ``tile_size``)."""
-    position = call["tile_position"]
-    size = call["tile_size"]
+def pe_tile_rule(
+    fault_of: Callable[[CheckedCall, Shape, Shape], str | None],
+) -> Rule:
+    """Return the rule for a tile of the PE array (``tile_position`` and ``tile_size``).
+
+    ``fault_of`` returns the rule that a tile of this position and size breaks, or None.
+    """
+
+    @functools.wraps(fault_of)
+    def rule(call: CheckedCall) -> None:
+        position = call["tile_position"]
+        size = call["tile_size"]
+        if not position and not size:
+            return
+        wrong: str | None = "both are set, each (row, column)"
+        if len(position) == len(size) == 2:
+            wrong = fault_of(call, position, size)
+        if wrong is not None:
+            raise KernelError(
+                f"{call.name}'s PE tiling: {wrong}",
+                happened=f"{call.name} got the PE tile {position} of the size {size}",
+                received=f"tile_position={position}, tile_size={size}, "
+                f"stationary {list(call['stationary'].shape)}",
+            )
+
+    return rule
+
+
+@pe_tile_rule
+def _pe_tile(call: CheckedCall, position: Shape, size: Shape) -> str | None:
+    """Require the documented rules of PE tiling."""
     machine = call.machine
-    if not position and not size:
-        return
     stationary: Descriptor = call["stationary"]
+    columns = stationary.free_size // _pairs(call)
     step = machine.pe_tile_step
-    wrong = None
-    if len(position) != 2 or len(size) != 2:
-        wrong = "both are set, each (row, column)"
-    elif any(int(value) % step for value in (*position, *size)):
-        wrong = f"values are multiples of {step}"
-    elif size[0] < stationary.partitions or size[1] < stationary.free_size // _pairs(
-        call
-    ):
-        wrong = "tile_size is at least the stationary tile's size"
-    elif size[0] == size[1] == step and machine.nc_version == 2:
-        wrong = f"({step}, {step}) tiles need NeuronCore-v3"
-    elif any(p + s > machine.partitions for p, s in zip(position, size, strict=True)):
-        wrong = "the PE tile lies in the PE array"
-    need_tile_of_array(call, wrong)
-
-
-def need_tile_of_array(call: CheckedCall, wrong: str | None) -> None:
-    """Raise :class:`KernelError` if ``wrong`` names a fault in the tile of the PE array."""
-    position = call["tile_position"]
-    size = call["tile_size"]
-    if wrong:
-        raise KernelError(
-            f"{call.name}'s PE tiling: {wrong}",
-            happened=f"{call.name} got the PE tile {position} of the size {size}",
-            received=f"tile_position={position}, tile_size={size}, "
-            f"stationary {list(call['stationary'].shape)}",
-        )
+    if any(int(value) % step for value in (*position, *size)):
+        return f"values are multiples of {step}"
+    if size[0] < stationary.partitions or size[1] < columns:
+        return "tile_size is at least the stationary tile's size"
+    if size[0] == size[1] == step and machine.nc_version == 2:
+        return f"({step}, {step}) tiles need NeuronCore-v3"
+    if any(p + s > machine.partitions for p, s in zip(position, size, strict=True)):
+        return "the PE tile lies in the PE array"
+    return None
 
 
 def _pe_tile_of_today(call: CheckedCall) -> None:
@@ -389,6 +408,15 @@ multiplying = functools.partial(
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
+    limits=(
+        "partitions",
+        "psum_partition_bytes",
+        "psum_bank_bytes",
+        "gemm_stationary_fmax",
+        "gemm_moving_fmax",
+        "pe_tile_step",
+        "pe_tile_sizes",
+    ),
     rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
@@ -597,6 +625,7 @@ def _data_iterations(call: CheckedCall) -> IterationSpace:
     Engine.TENSOR,
     Engine.VECTOR,
     operands=(Role(name="data"),),
+    limits=("partitions", "vector_transpose_max"),
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,
     result=_transposed,

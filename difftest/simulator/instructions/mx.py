@@ -27,8 +27,8 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError, call_error
 from difftest.simulator.instructions.matmul import (
     multiplying,
-    need_tile_of_array,
     one_contraction,
+    pe_tile_rule,
     put_product,
 )
 from difftest.simulator.instructions.products import product
@@ -46,6 +46,7 @@ from difftest.simulator.instructions.rules import limits, needs_generation, rule
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
+from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -179,6 +180,7 @@ def _packed(call: CheckedCall) -> Result:
             shape=lambda call: call.destinations["dst_scale"].shape,
         ),
     ),
+    limits=("partitions",),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
     classic=False,
@@ -255,25 +257,20 @@ def _both_scales(call: CheckedCall) -> None:
         _check_scale(call, name, call[name], data.partitions, data.free_size)
 
 
-def _row_tile(call: CheckedCall) -> None:
+@pe_tile_rule
+def _row_tile(call: CheckedCall, position: Shape, size: Shape) -> str | None:
     """Require row tiling: tiles of some rows and all columns."""
-    position = call["tile_position"]
-    size = call["tile_size"]
+    partitions = call.machine.partitions
     sizes = call.machine.pe_tile_sizes
-    if not position and not size:
-        return
-    wrong = None
-    if not position or not size or len(position) != 2 or len(size) != 2:
-        wrong = "both are set, each (row, column)"
-    elif size[1] != call.machine.partitions or position[1] != 0:
-        wrong = f"it tiles rows only: column 0 of size {call.machine.partitions}"
-    elif size[0] not in sizes or position[0] % size[0]:
-        wrong = f"a tile has {' or '.join(map(str, sizes))} rows and starts at a multiple of them"
-    elif position[0] + size[0] > call.machine.partitions:
-        wrong = "the tile lies in the PE array"
-    elif call["stationary"].partitions > size[0]:
-        wrong = "tile_size is at least the stationary tile's size"
-    need_tile_of_array(call, wrong)
+    if size[1] != partitions or position[1] != 0:
+        return f"it tiles rows only: column 0 of size {partitions}"
+    if size[0] not in sizes or position[0] % size[0]:
+        return f"a tile has {' or '.join(map(str, sizes))} rows and starts at a multiple of them"
+    if position[0] + size[0] > partitions:
+        return "the tile lies in the PE array"
+    if call["stationary"].partitions > size[0]:
+        return "tile_size is at least the stationary tile's size"
+    return None
 
 
 def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
@@ -296,6 +293,12 @@ def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
     ),
     options=("accumulate", "tile_position", "tile_size"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
+    limits=(
+        "partitions",
+        "psum_partition_bytes",
+        "gemm_stationary_fmax",
+        "pe_tile_sizes",
+    ),
     rules=(
         needs_generation(4),
         _whole_quadrants("stationary", "moving"),

@@ -9,12 +9,9 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from operator import attrgetter
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,8 +201,7 @@ class CheckedCall:
         self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
     ) -> CheckedCall:
         """Return this call for operands and destinations that differ only in shape."""
-        shapes = self.instruction, self.machine, operands, self.options, destinations
-        return CheckedCall(*shapes, *_WITHOUT_SHAPES(self))
+        return replace(self, operands=operands, destinations=destinations, remarks=[])
 
     def remark(
         self, error: Callable[[], NkiError], judge: Judge = report_violation
@@ -231,9 +227,6 @@ class CheckedCall:
         if dst is not None:
             return dst.dtype
         return default if self.dtype is None else self.dtype
-
-
-_WITHOUT_SHAPES = attrgetter(*[field.name for field in fields(CheckedCall)][5:-1])
 
 
 class DestinationFit(Enum):
@@ -293,6 +286,8 @@ class Instruction:
     """The destinations, ``dst`` first."""
     rules: tuple[Rule, ...] = ()
     """Rules for each call, checked in this order."""
+    limits: tuple[str, ...] = ()
+    """The machine's limits that its rules check, such as ``gemm_moving_fmax``."""
     only: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Rules of one dialect, by its name ("classic", "nki"), checked before the others."""
     engine: Callable[[CheckedCall, Engine], Engine] = choose_engine
@@ -353,11 +348,6 @@ class Instruction:
     def summary(self) -> str:
         """The first line of the meaning's docstring."""
         return (self.meaning.__doc__ or "").strip().splitlines()[0]
-
-    @property
-    def asks(self) -> set[str]:
-        """The names that its rules read, such as a machine's ``gemm_moving_fmax``."""
-        return _names((*self.rules, *itertools.chain(*self.only.values())))
 
 
 @dataclass(slots=True, eq=False)
@@ -442,22 +432,3 @@ def instruction(
         return table[name]
 
     return register
-
-
-def _names(functions: Iterable[object]) -> set[str]:
-    """Return the names that the instructions' functions, and functions called by them, read."""
-    names: set[str] = set()
-    for function in functions:
-        if isinstance(function, FunctionType) and function.__module__.startswith(
-            __package__
-        ):
-            codes = [function.__code__, *function.__code__.co_consts]
-            own = {
-                name
-                for code in codes
-                if isinstance(code, CodeType)
-                for name in code.co_names
-            }
-            held = [cell.cell_contents for cell in function.__closure__ or ()]
-            names |= own | _names([*held, *map(function.__globals__.get, own)])
-    return names

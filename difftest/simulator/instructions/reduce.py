@@ -376,6 +376,7 @@ def _moments(values: Array) -> list[Array]:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="data"),),
+    limits=("bn_stats_fmax",),
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
     reduced=all_free_axes,

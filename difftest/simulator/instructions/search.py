@@ -82,6 +82,7 @@ def _eight_values(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src"),),
+    limits=("max8_range",),
     rules=(length("src", at_least_eight=True),),
     result=lambda call: Result(
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
@@ -170,6 +171,7 @@ def matches(
     Engine.VECTOR,
     operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
     options=("all_ones",),
+    limits=("max8_range",),
     rules=(
         length("data", at_least_eight=True),
         _eight_values,
@@ -210,6 +212,7 @@ def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
             shape=lambda call: (call["data"].partitions, EIGHT),
         ),
     ),
+    limits=("max8_range",),
     rules=(
         length("data", at_least_eight=False),
         _eight_values,
@@ -286,6 +289,7 @@ def _gatherable(call: CheckedCall) -> None:
     ),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
+    limits=("gpsimd_core_partitions", "gather_indices_max"),
     rules=(
         same_partitions("src_buffer", "index"),
         _gatherable,
@@ -391,6 +395,7 @@ def _shuffle_starts(call: CheckedCall) -> None:
     Engine.VECTOR,
     operands=(Role(name="src"),),
     options=("shuffle_mask",),
+    limits=("partitions", "shuffle_quadrant"),
     rules=(
         _shuffle_mask,
         one_dtype("src", "dst"),

@@ -15,6 +15,7 @@ from difftest.simulator.dtypes import (
     BFLOAT16,
     BOOL,
     FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
     FLOAT8_E5M2,
     FLOAT16,
     FLOAT32,
@@ -137,14 +138,16 @@ _UINT8 = np.dtype(np.uint8)
 _WIDEST = 8
 """The itemsize of dtypes that only the host has."""
 
-_RANK: dict[np.dtype[Any], int] = {
+_RANK = {
     FLOAT8_E4M3: 0,
+    FLOAT8_E4M3FN: 0,
     FLOAT8_E5M2: 0,
     FLOAT16: 1,
     BFLOAT16: 1,
     TFLOAT32: 2,
     FLOAT32: 3,
 }
+"""The ranks of floats: the higher of two is the result. Integers have none."""
 _WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
 """The result for two different floats of one rank: neither holds the other, so it is wider."""
 
@@ -154,14 +157,13 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
     need_arithmetic(a)
     need_arithmetic(b)
-    if is_float(a) and is_float(b):
-        if a == b:
-            return a
-        if _RANK[a] == _RANK[b]:
-            return _WIDENED[_RANK[a]]
-        return a if _RANK[a] > _RANK[b] else b
-    if is_float(a) or is_float(b):
-        return a if is_float(a) else b
+    if a == b and is_float(a):
+        return a
+    ranks = _RANK.get(a, -1), _RANK.get(b, -1)
+    if ranks[0] != ranks[1]:
+        return a if ranks[0] > ranks[1] else b
+    if ranks[0] >= 0:
+        return _WIDENED[ranks[0]]
     wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
     return FLOAT32 if wide.itemsize > 4 else as_dtype(wide)
 

@@ -34,6 +34,7 @@ from difftest.simulator.oracle.use import (
     MEANINGS,
     Literal,
     LiteralMemory,
+    LiteralResult,
     LiteralTensor,
     LiteralUse,
 )
@@ -147,55 +148,68 @@ class Oracle(Follower):
     def whole(self, call: Any, issued: InstructionUse, kept: Array | None) -> None:
         """Judge the results of an instruction; ``kept`` are a mask's bools over its iterations."""
         with np.errstate(all="ignore"):
-            operands = issued.operands
             targets = (issued.dst, *issued.others)
-            record = call.instruction
-            if record.name in TAKEN:
+            if call.name in TAKEN:
                 for tile in targets:
                     self.wrote(tile)
                 return
-            pairs = zip(record.operands, operands, strict=False)
-            values = {role.name: _operand(operand) for role, operand in pairs}
-            registers = self._registers.setdefault(current().seat.program, {})
-            literals = [
-                None if dst is None else literal_of(dst).settled() for dst in targets
-            ]
-            assert literals[0] is not None
-            use = LiteralUse(call, values, literals[0], kept, registers)
-            if record.name == "dropout":
-                use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
-            inferred = dict(issued.said).get("inferred", False)
-            use.asked = None if inferred else call.options.get("accumulate", False)
-            results = MEANINGS[record.name](use)
-            results = results if type(results) is tuple else (results,)
-            roles = [role.name for role in record.destinations]
             complete = self._complete and "reduce_cmd" not in call.options
-            complete = complete and (not call.reads_dst or _is_written(targets[0]))
-            put = []
-            for role, tile, literal, result in zip(
-                roles, targets, literals, results, strict=False
-            ):
-                if literal is None or result is None:
-                    continue
-                shape = literal.places.shape
-                product = record.name.startswith("nc_matmul")
-                kept = (
-                    use.over(shape)
-                    if result.kept is None
-                    else _reshape(result.kept, shape)
-                )
-                kept = kept & (literal.places >= 0)
-                elements = _reshape(result.values, shape)
-                elements = (
-                    elements
-                    if result.is_cast
-                    else round_literal(elements, literal.dtype)
-                )
-                literal.store(elements, kept, product=product)
-                slack = None if result.slack is None else _reshape(result.slack, shape)
-                put.append((role, tile, literal, kept, slack))
-            for target in put[::-1]:  # where two targets overlap, the last one holds
+            complete = complete and (not call.reads_dst or _is_written(issued.dst))
+            stored = self._stored(call, issued, kept)
+            for target in stored[::-1]:  # where two overlap, the last one holds
                 _compare(call.title, target, complete=complete)
+
+    def _stored(
+        self, call: Any, issued: InstructionUse, kept: Array | None
+    ) -> list[tuple[Any, ...]]:
+        """Store the results of the literal meaning; return a row for each destination."""
+        record = call.instruction
+        targets = (issued.dst, *issued.others)
+        literals = [
+            None if dst is None else literal_of(dst).settled() for dst in targets
+        ]
+        use = self._use(call, issued, literals[0], kept)
+        results = MEANINGS[record.name](use)
+        if type(results) is not tuple:
+            results = (results,)
+        stored = []
+        rows = zip(record.destinations, targets, literals, results, strict=False)
+        for role, tile, literal, result in rows:
+            if literal is not None and result is not None:
+                row = (role.name, tile, literal, *_store(use, literal, result))
+                stored.append(row)
+        return stored
+
+    def _use(
+        self, call: Any, issued: InstructionUse, dst: Any, kept: Array | None
+    ) -> LiteralUse:
+        """Return the use of an instruction as its literal meaning reads it."""
+        record = call.instruction
+        pairs = zip(record.operands, issued.operands, strict=False)
+        values = {role.name: _operand(operand) for role, operand in pairs}
+        registers = self._registers.setdefault(current().seat.program, {})
+        use = LiteralUse(call, values, dst, kept, registers)
+        if record.name == "dropout":
+            use.taken = _elements(issued.dst, dst).reshape(use.shape)
+        use.asked = call.options.get("accumulate", False)
+        if dict(issued.said).get("inferred", False):
+            use.asked = None
+        return use
+
+
+def _store(
+    use: LiteralUse, literal: Literal, result: LiteralResult
+) -> tuple[Array, Array | None]:
+    """Store a result; return which elements it has, and their accepted difference."""
+    shape = literal.places.shape
+    kept = use.over(shape) if result.kept is None else _reshape(result.kept, shape)
+    kept = kept & (literal.places >= 0)
+    elements = _reshape(result.values, shape)
+    if not result.is_cast:
+        elements = round_literal(elements, literal.dtype)
+    product = use.call.name.startswith("nc_matmul")
+    literal.store(elements, kept, product=product)
+    return kept, None if result.slack is None else _reshape(result.slack, shape)
 
 
 def _compare(title: str, target: Any, *, complete: bool) -> None:

@@ -7,6 +7,7 @@ below also computes the places of its result. An element outside its tensor has 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from operator import index as as_int
 from typing import Any
@@ -63,9 +64,14 @@ def pick(places: Array, chosen: list[Array]) -> Array:
 # -- the classic dialect --------------------------------------------------------------------------
 
 
+def _named_axes(items: tuple[Any, ...]) -> int:
+    """Return the number of axes that items index."""
+    return len([item for item in items if item is not None and item is not Ellipsis])
+
+
 def _filled(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     """Return the items with whole axes in place of '...' and for unnamed axes."""
-    named = sum(1 for item in items if item is not None and item is not Ellipsis)
+    named = _named_axes(items)
     at = next((k for k, item in enumerate(items) if item is Ellipsis), len(items))
     return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
 
@@ -90,16 +96,12 @@ def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
 
 def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
     items = key if isinstance(key, tuple) else (key,)
-    named = [item for item in items if item is not None and item is not Ellipsis]
-    if len(named) == 2 and tile.ndim == 1 and not tile._in_hbm:
+    if tile.ndim == 1 and not tile._in_hbm and _named_axes(items) == 2:
         source = source.viewed(lambda places: places.reshape(tile._tile_shape()))
-    if any(hasattr(item, "tile") or isinstance(item, Tile) for item in items):
+    if any(map(_holds_index, items)):
         return _by_tiles(source, items)
     if any(isinstance(item, Index) for item in items):
-        arrays = [
-            indices(item) if isinstance(item, Index) else np.array(as_int(item))
-            for item in items
-        ]
+        arrays = [_held_index(item, partial=False) for item in items]
         return source.viewed(
             lambda places: pick(places, _aligned(arrays, places.shape))
         )
@@ -119,17 +121,27 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
         if item is None:
             shape.append(1)
             continue
-        size = places.shape[len(lines)]
-        single = hasattr(item, "__index__")
-        walk: Any = _walk(item, size, wraps=todays) if not single else [as_int(item)]
-        line = np.array(walk, np.int64)
-        if not single or (todays and not lines and not tile._in_hbm):
+        line = _line(item, places.shape[len(lines)], todays=todays)
+        is_kept = todays and not lines and not tile._in_hbm
+        if is_kept or not hasattr(item, "__index__"):
             shape.append(len(line))
-        lines.append(line % size if single and todays else line)
+        lines.append(line)
     if todays:
-        least = 1 if tile._in_hbm or len(lines) == 1 else 2
-        shape += [1] * (least - len(shape))
+        shape += [1] * (_least_axes(tile, len(lines)) - len(shape))
     return pick(places, list(np.ix_(*lines))).reshape(shape)
+
+
+def _least_axes(tile: Any, axes: int) -> int:
+    """Return the least number of axes of a view in the current dialect."""
+    return 1 if tile._in_hbm or axes == 1 else 2
+
+
+def _line(item: Any, size: int, *, todays: bool) -> Array:
+    """Return the indices of one axis by an integer, a slice or a walk."""
+    if not hasattr(item, "__index__"):
+        return np.array(_walk(item, size, wraps=todays), np.int64)
+    number = as_int(item)
+    return np.array([number % size if todays else number], np.int64)
 
 
 def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
@@ -141,30 +153,19 @@ def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
     return list(np.broadcast_arrays(*arrays))
 
 
+def _holds_index(item: Any) -> bool:
+    """Return whether a tile holds an index, or a part of it."""
+    return hasattr(item, "tile") or isinstance(item, Tile)
+
+
 def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
     """Return a view by indices held in tiles, read when the instruction is issued."""
-    partial = len(items) < source.places.ndim
-
-    def held(item: Any) -> Array:
-        if isinstance(item, Index):
-            return indices(item)
-        if hasattr(item, "tile"):  # an index held in a tile plus an affine part
-            offset = (
-                indices(item.offset) if isinstance(item.offset, Index) else item.offset
-            )
-            return held(item.tile) + offset
-        if not isinstance(item, Tile):
-            return np.array(as_int(item))
-        values = literal_of(item).read().astype(np.int64)
-        shape = item._tile_shape()
-        if partial and item.size == shape[0]:
-            shape = shape[:1]
-        return values.reshape(() if item.size == 1 and not partial else shape)
+    held = functools.partial(_held_index, partial=len(items) < source.places.ndim)
 
     def along(places: Array) -> list[Array]:
         """Return index arrays for all dimensions: slices, and the tiles' current values."""
-        if not any(_is_slice(item) for item in items):
-            return _aligned([held(item) for item in items], places.shape)
+        if not any(map(_is_slice, items)):
+            return _aligned(list(map(held, items)), places.shape)
         filled = _filled(items, places.ndim)
         pairs = zip(filled, places.shape, strict=True)
         lines = [np.array(_walk(item, size)) for item, size in pairs if _is_slice(item)]
@@ -172,6 +173,26 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
         return [next(spread) if _is_slice(item) else held(item) for item in filled]
 
     return _when_issued(source, lambda places: pick(places, along(places)))
+
+
+def _held_index(item: Any, *, partial: bool) -> Array:
+    """Return the values of an index; a tile's current ones, one each partition if ``partial``."""
+    if isinstance(item, Index):
+        return indices(item)
+    if hasattr(item, "tile"):  # an index held in a tile plus an affine part
+        offset = item.offset
+        if isinstance(offset, Index):
+            offset = indices(offset)
+        moved: Array = np.add(_held_index(item.tile, partial=partial), offset)
+        return moved
+    if not isinstance(item, Tile):
+        return np.array(as_int(item))
+    shape = item._tile_shape()
+    if partial and item.size == shape[0]:
+        shape = shape[:1]
+    if not partial and item.size == 1:
+        shape = ()
+    return literal_of(item).read().astype(np.int64).reshape(shape)
 
 
 def _is_slice(item: Any) -> bool:
@@ -295,6 +316,11 @@ def _merged(places: Array, tile: Any, start_dim: Any, end_dim: Any) -> Array:
     return places.reshape((*places.shape[:first], size, *places.shape[last + 1 :]))
 
 
+def _name_groups(pattern: Any) -> list[list[str]]:
+    """Return the names of each dimension on one side of rearrange."""
+    return [[entry] if isinstance(entry, str) else list(entry) for entry in pattern]
+
+
 def _rearranged(
     places: Array,
     tile: Any,
@@ -302,20 +328,16 @@ def _rearranged(
     dst_pattern: Any,
     fixed_sizes: Any = None,
 ) -> Array:
-    sides = [
-        [[entry] if isinstance(entry, str) else list(entry) for entry in side]
-        for side in (src_pattern, dst_pattern)
-    ]
     names: list[str] = []
-    for group in sides[0]:
+    for group in _name_groups(src_pattern):
         if len(group) > 1:
             sizes = [(fixed_sizes or {}).get(name, -1) for name in group]
             places = _split(places, tile, len(names), sizes)
         names += group
-    places = _permuted(
-        places, tile, [names.index(name) for group in sides[1] for name in group]
-    )
-    for axis, group in enumerate(sides[1]):
+    wanted = _name_groups(dst_pattern)
+    order = [names.index(name) for name in itertools.chain(*wanted)]
+    places = _permuted(places, tile, order)
+    for axis, group in enumerate(wanted):
         if len(group) > 1:
             places = _merged(places, tile, axis, axis + len(group) - 1)
     return places
@@ -346,34 +368,42 @@ def _pattern(
         row = int(np.prod(held.shape[1:])) * held.dtype.itemsize // size
         pairs[0] = (row, pairs[0][1])
 
-    def walked(first: Array, rest: list[tuple[int, int]]) -> Array:
-        places = first
-        for step, count in rest:
-            places = places[..., None] + step * size * np.arange(count)
-        return places
-
     if scalar_offset is None and vector_offset is None:
-        return Literal(held, walked(np.array(start), pairs), wanted)
+        return Literal(held, _loops(np.array(start), pairs, size), wanted)
     dim = as_int(indirect_dim)
-    by_rows = vector_offset is not None
-    ends = np.take(whole, [0, -1], dim).reshape(-1)[
-        [0, int(np.prod(whole.shape[dim + 1 :]))]
-    ]
-    unit = int(np.prod(whole.shape[dim + 1 :])) * source.dtype.itemsize
-    if whole.shape[dim] > 1:
-        unit = int(ends[1] - ends[0]) // (whole.shape[dim] - 1)
-    offsets = _numbers(vector_offset if by_rows else scalar_offset)
+    unit = _unit_along(source, dim)
 
-    def moved() -> Array:
-        numbers = offsets()[: pairs[0][1] if by_rows else 1]
-        places = walked(start + numbers * unit, pairs[1:] if by_rows else pairs)
+    def moved(numbers: Array, loops: list[tuple[int, int]]) -> Array:
+        """Return the places of nested loops that begin at each number."""
+        places = _loops(start + numbers * unit, loops, size)
         lines = places.reshape(len(numbers), -1)
         fits = (numbers >= 0) & (numbers < whole.shape[dim])
         fits &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < held.size)
-        kept = np.where(fits[:, None], lines, OUTSIDE).reshape(places.shape)
-        return kept if by_rows else kept[0]
+        return np.where(fits[:, None], lines, OUTSIDE).reshape(places.shape)
 
-    return Literal(held, moved, wanted)
+    if vector_offset is not None:
+        rows = _numbers(vector_offset)
+        return Literal(held, lambda: moved(rows()[: pairs[0][1]], pairs[1:]), wanted)
+    offset_of_all = _numbers(scalar_offset)
+    return Literal(held, lambda: moved(offset_of_all()[:1], pairs)[0], wanted)
+
+
+def _loops(first: Array, loops: list[tuple[int, int]], size: int) -> Array:
+    """Return the places of nested loops of [step, count], in elements of ``size`` bytes."""
+    places = first
+    for step, count in loops:
+        places = places[..., None] + step * size * np.arange(count)
+    return places
+
+
+def _unit_along(source: Literal, dim: int) -> int:
+    """Return the distance from one index of a dimension to the next, in places."""
+    whole = source.places
+    inner = int(np.prod(whole.shape[dim + 1 :]))
+    if whole.shape[dim] == 1:
+        return inner * source.dtype.itemsize
+    ends = np.take(whole, [0, -1], dim).reshape(-1)
+    return int(ends[inner] - ends[0]) // int(whole.shape[dim] - 1)
 
 
 def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:

@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -102,15 +102,18 @@ def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
     if memory is not None and not USED.exists():
         raise OSError("this system cannot limit a process; Linux can")
     undo = contextlib.ExitStack()
-    for name, value in (("seconds", seconds), ("memory", memory)):
-        before = getattr(LIMITS, name)
-        undo.callback(setattr, LIMITS, name, before)
-        setattr(
-            LIMITS,
-            name,
-            min((n for n in (value, before) if n is not None), default=None),
-        )
+    undo.callback(setattr, LIMITS, "seconds", LIMITS.seconds)
+    undo.callback(setattr, LIMITS, "memory", LIMITS.memory)
+    LIMITS.seconds = _lower(seconds, LIMITS.seconds)
+    LIMITS.memory = _lower(memory, LIMITS.memory)
     return undo
+
+
+def _lower(value: float | None, other: float | None) -> float | None:
+    """Return the lower of two limits; None means no limit."""
+    if value is None or other is None:
+        return other if value is None else value
+    return min(value, other)
 
 
 def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
@@ -158,25 +161,33 @@ def _check(
 
     An error that ends a session, such as a debugger's quit, becomes a KeyboardInterrupt.
     """
-    text = ""
     if os.getpid() != process:
         os._exit(1)
     if expired is not None and expired.is_set():
         LIMITS.expired += 1
-        text = f"ran for more than {LIMITS.seconds:g} s (--case-timeout)"
-    elif isinstance(error, MemoryError) and LIMITS.memory is not None:
-        text = f"needed more than {LIMITS.memory:g} MiB of memory (--case-memory)"
-    elif len(_FORKS) != forks:
-        text = "forked, and its child would run what follows once more"
-    exits = (sys.modules["pytest"].exit.Exception,) if "pytest" in sys.modules else ()
-    if isinstance(
-        error, (bdb.BdbQuit, *exits)
-    ):  # Hypothesis lets no other error end a test
+    text = _broken_limit(forks, expired, error)
+    ends: list[type[BaseException]] = [bdb.BdbQuit]
+    if "pytest" in sys.modules:
+        ends.append(sys.modules["pytest"].exit.Exception)
+    if isinstance(error, tuple(ends)):  # Hypothesis lets no other error end a test
         raise KeyboardInterrupt(str(error) or "a debugger was left") from error
     if text:
         frames = None if error is None else error.__traceback__
         traceback.clear_frames(frames)  # frees the arrays that filled the memory
         raise CaseLimitError(text).with_traceback(frames) from None
+
+
+def _broken_limit(
+    forks: int, expired: threading.Event | None, error: BaseException | None
+) -> str:
+    """Return the limit that a call broke, in words; empty if it broke none."""
+    if expired is not None and expired.is_set():
+        return f"ran for more than {LIMITS.seconds:g} s (--case-timeout)"
+    if isinstance(error, MemoryError) and LIMITS.memory is not None:
+        return f"needed more than {LIMITS.memory:g} MiB of memory (--case-memory)"
+    if len(_FORKS) != forks:
+        return "forked, and its child would run what follows once more"
+    return ""
 
 
 def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
@@ -214,57 +225,75 @@ def _memory(owner: Any) -> object:
     return _bytes_at(owner).raw, {**getattr(owner, "__dict__", {})}
 
 
-_SETTINGS: dict[
-    str, tuple[Callable[[], object], Callable[[], Any], Callable[[Any], object]]
-] = {
-    "NumPy's error settings": (
-        np.geterr,
-        np.geterr,
-        lambda errors: np.seterr(**errors),
+class _Setting(NamedTuple):
+    """Global state that a call may change: how to read and restore it.
+
+    Attributes
+    ----------
+    mark : return a value that differs after a change; it is quick.
+    value : return the value.
+    restore : set the value.
+    """
+
+    mark: Callable[[], object]
+    value: Callable[[], Any]
+    restore: Callable[[Any], object]
+
+
+_SETTINGS = {
+    "NumPy's error settings": _Setting(
+        np.geterr, np.geterr, lambda errors: np.seterr(**errors)
     ),
-    "NumPy's print options": (
+    "NumPy's print options": _Setting(
         np.get_printoptions,
         np.get_printoptions,
         lambda shown: np.set_printoptions(**shown),
     ),
-    "NumPy's random state": (
+    "NumPy's random state": _Setting(
         lambda: (_memory(_OF_NUMPY), _memory(np.random.get_bit_generator())),
         functools.partial(np.random.get_state, legacy=False),
         np.random.set_state,
     ),
-    "Python's random state": (
-        lambda: _memory(_OF_PYTHON),
-        random.getstate,
-        random.setstate,
+    "Python's random state": _Setting(
+        lambda: _memory(_OF_PYTHON), random.getstate, random.setstate
     ),
 }
-"""Global state that a call may change: functions for a quick mark, for its value, to restore it."""
+"""The global state that is restored after a call, by its name in the warning."""
 _LAST: dict[str, tuple[object, Any]] = {}
 """The last mark and value of each state. The value is read again only if the mark differs."""
 
 
 def _settings() -> dict[str, tuple[object, Any]]:
     """Return the mark and the value of each state."""
-    for name, (read_mark, read_value, _) in _SETTINGS.items():
-        mark = read_mark()
+    for name, setting in _SETTINGS.items():
+        mark = setting.mark()
         if name not in _LAST or _LAST[name][0] != mark:
-            _LAST[name] = mark, read_value()
+            _LAST[name] = mark, setting.value()
     return {**_LAST}
 
 
 def _restore_settings(before: dict[str, tuple[object, Any]], case: Any) -> None:
     """Restore the state that a call has changed, and warn of the change."""
     changed = [
-        name for name, (mark, _, _) in _SETTINGS.items() if mark() != before[name][0]
+        name for name, setting in _SETTINGS.items() if setting.mark() != before[name][0]
     ]
     for name in changed:
-        _SETTINGS[name][2](before[name][1])
-    if changed:  # warn without a line: the lines of the harness do not help the author
-        kernel = getattr(case, "kernel", case)
-        caller = kernel if isinstance(kernel, str) else function_name(kernel)
-        caller = "a reference" if case is None else caller
-        text = f"{caller} changed {' and '.join(changed)}, put back after the call"
+        _, value = before[name]
+        _SETTINGS[name].restore(value)
+    if changed:
+        # Without a line: the lines of the harness do not help the author.
+        text = (
+            f"{_caller(case)} changed {' and '.join(changed)}, put back after the call"
+        )
         warnings.warn_explicit(text, UserWarning, "difftest", 0)
+
+
+def _caller(case: Any) -> str:
+    """Return the name of a call in warnings."""
+    if case is None:
+        return "a reference"
+    kernel = getattr(case, "kernel", case)
+    return kernel if isinstance(kernel, str) else function_name(kernel)
 
 
 def exit_of(process: int) -> Any:
@@ -288,38 +317,7 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     ``__del__`` or in a callback of the garbage collector. It calls a hook, where pytest would turn
     the error into the test's failure. So the hook ignores ExpiredError.
     """
-    seconds = min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX)
-    over = threading.Event()
-    me = threading.get_ident()
-    before = {thread.ident for thread in threading.enumerate()}
-    has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
-
-    def stop(*_: object) -> NoReturn:
-        LIMITS.stops += 1
-        raise ExpiredError
-
-    def expire() -> None:
-        wait = seconds
-        while not over.wait(wait):
-            expired.set()
-            now = {thread.ident for thread in threading.enumerate()}
-            for started in now - before - {clock.ident}:
-                _raise_in(started, ExpiredError)
-            if has_signal:  # a signal ends a sleep, too
-                signal.pthread_kill(me, signal.SIGALRM)
-            else:
-                _raise_in(me, ExpiredError)
-            wait = AGAIN
-
-    def end() -> None:
-        while clock.is_alive():
-            with contextlib.suppress(
-                ExpiredError
-            ):  # a late error arrives here: see _raise_in
-                over.set()
-                clock.join()
-        LIMITS.stops = 0
-
+    clock = _Clock(min(LIMITS.seconds or 0.0, threading.TIMEOUT_MAX), expired)
     report = sys.unraisablehook
 
     def report_others(unraisable: Any) -> None:
@@ -328,16 +326,66 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
     after.callback(setattr, sys, "unraisablehook", report)
     sys.unraisablehook = report_others
-    if has_signal:
-        after.callback(
-            signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop)
-        )
-    clock = threading.Thread(target=expire)
-    for _ in range(
-        2
-    ):  # a late error may interrupt the first call before its first line
-        after.callback(end)
+    if clock.has_signal:
+        handler = signal.signal(signal.SIGALRM, _stop)
+        after.callback(signal.signal, signal.SIGALRM, handler)
+    # Twice: a late error may interrupt the first call before its first line.
+    after.callback(clock.end)
+    after.callback(clock.end)
     clock.start()
+
+
+def _stop(*_: object) -> NoReturn:
+    """Stop the call of the main thread, as the handler of its signal."""
+    LIMITS.stops += 1
+    raise ExpiredError
+
+
+class _Clock:
+    """A thread that stops the thread that made it, when the time is over, until :meth:`end`.
+
+    ``has_signal`` tells whether a signal stops it, which ends a sleep too.
+    """
+
+    def __init__(self, seconds: float, expired: threading.Event) -> None:
+        self._seconds = seconds
+        self._expired = expired
+        self._over = threading.Event()
+        self._caller = threading.get_ident()
+        self._others = _threads()
+        is_main = self._caller == threading.main_thread().ident
+        self.has_signal = hasattr(signal, "SIGALRM") and is_main
+        self._thread = threading.Thread(target=self._expire)
+
+    def start(self) -> None:
+        """Start the time."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread."""
+        while self._thread.is_alive():
+            # A late error arrives here: see _raise_in.
+            with contextlib.suppress(ExpiredError):
+                self._over.set()
+                self._thread.join()
+        LIMITS.stops = 0
+
+    def _expire(self) -> None:
+        wait = self._seconds
+        while not self._over.wait(wait):
+            self._expired.set()
+            for started in _threads() - self._others - {self._thread.ident}:
+                _raise_in(started, ExpiredError)
+            if self.has_signal:
+                signal.pthread_kill(self._caller, signal.SIGALRM)
+            else:
+                _raise_in(self._caller, ExpiredError)
+            wait = AGAIN
+
+
+def _threads() -> set[int | None]:
+    """Return the ids of the running threads."""
+    return {thread.ident for thread in threading.enumerate()}
 
 
 def _raise_in(thread: int | None, error: type[BaseException]) -> None:

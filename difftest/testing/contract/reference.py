@@ -8,7 +8,7 @@ case.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,47 +81,61 @@ def call_reference(
     MemoryError, OSError : this computer cannot run it: see ``fault_of_machine``.
     """
     who = f"the {role} {function_name(function)}"
-    before = {**inputs, **parameters}
-    after = {name: copy.deepcopy(value) for name, value in before.items()}
-    copies = ({name: after[name] for name in names} for names in (inputs, parameters))
-    args, kwargs = bind_reference(function, *copies)
+    own_inputs = {name: copy.deepcopy(value) for name, value in inputs.items()}
+    own_parameters = {name: copy.deepcopy(value) for name, value in parameters.items()}
+    args, kwargs = bind_reference(function, own_inputs, own_parameters)
     try:
         returned = within_limits(lambda: guarded(lambda: function(*args, **kwargs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also pytest.skip, which would end the test quietly
-        if isinstance(error, REFUSALS) and is_raised_by(error, function):
-            raise ReferenceRefusal(error) from error
-        if isinstance(error, CaseLimitError):
-            raise ReferenceDefect(
-                f"{who} {error}",
-                rule="each call of a kernel and of a reference keeps the limits of the session",
-                received=format_error(error),
-                remedy="raise the limit, or let the reference need less",
-                where=raising_line(error, function),
-            ) from error
         if fault_of_machine(error):
             raise
-        raise ReferenceDefect(
-            f"{who} broke down",
-            rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
-            "its own; any other error is a bug in it",
-            received=format_error(error),
-            remedy="mend the reference, or state what it refuses in a check with a message",
-            where=raising_line(error, function),
-        ) from error
-    written = [name for name in before if _differ(before[name], after[name])]
+        raise _classified(error, function, who) from error
+    written = _changed(inputs, own_inputs) + _changed(parameters, own_parameters)
     if written:
-        code = getattr(function_of(function), "__code__", None)
-        raise ReferenceDefect(
-            f"{who} wrote to its argument{'s' * (len(written) > 1)} {', '.join(written)}",
-            rule="a reference only reads its arguments: what it writes there is lost",
-            received="values other than those that it was given",
-            remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
-            where=str(Location(code.co_filename, code.co_firstlineno)) if code else "",
-        )
+        raise _write_defect(written, function, who)
     several = returned if isinstance(returned, tuple) else (returned,)
     return tuple(_numbers(output, who) for output in several)
+
+
+def _classified(
+    error: BaseException, function: Callable[..., Any], who: str
+) -> ReferenceRefusal | ReferenceDefect:
+    """Return the error for a reference that did not return."""
+    if isinstance(error, REFUSALS) and is_raised_by(error, function):
+        return ReferenceRefusal(error)
+    if isinstance(error, CaseLimitError):
+        return ReferenceDefect(
+            f"{who} {error}",
+            rule="each call of a kernel and of a reference keeps the limits of the session",
+            received=format_error(error),
+            remedy="raise the limit, or let the reference need less",
+            where=raising_line(error, function),
+        )
+    return ReferenceDefect(
+        f"{who} crashed",
+        rule="a reference rejects a case by an assert, or by raising ValueError, in code of "
+        "its own; any other error is a bug in it",
+        received=format_error(error),
+        remedy="fix the reference, or state what it rejects in a check with a message",
+        where=raising_line(error, function),
+    )
+
+
+def _write_defect(
+    written: Sequence[str], function: Callable[..., Any], who: str
+) -> ReferenceDefect:
+    """Return the error for a reference that wrote to arguments."""
+    noun = "arguments" if len(written) > 1 else "argument"
+    code = getattr(function_of(function), "__code__", None)
+    return ReferenceDefect(
+        f"{who} wrote to its {noun} {', '.join(written)}",
+        rule="a reference only reads its arguments: what it writes there is lost",
+        received="values that differ from those passed",
+        remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
+        where=str(Location(code.co_filename, code.co_firstlineno)) if code else "",
+    )
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -133,12 +147,17 @@ def _arrays(value: Any) -> Iterator[Array]:
             yield from _arrays(item)
 
 
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that a reference has changed."""
+    return [name for name in before if _differ(before[name], after[name])]
+
+
 def _differ(value: Any, other: Any) -> bool:
-    pairs = zip(_arrays(value), _arrays(other), strict=False)
-    return any(
-        not np.array_equal(array_bytes(before), array_bytes(after))
-        for before, after in pairs
-    )
+    """Return whether two values differ in the bytes of their arrays."""
+    for before, after in zip(_arrays(value), _arrays(other), strict=False):
+        if not np.array_equal(array_bytes(before), array_bytes(after)):
+            return True
+    return False
 
 
 def raising_line(error: BaseException, function: Callable[..., Any]) -> str:
@@ -161,13 +180,13 @@ def _numbers(returned: object, who: str) -> Array:
     except ValueError:  # rows of several lengths
         array = np.asarray(None)
     if not np.can_cast(array.dtype, np.float64, casting="same_kind"):
-        is_array = isinstance(returned, np.ndarray)
+        received = type(returned).__name__
+        if isinstance(returned, np.ndarray):
+            received = f"an array of {array.dtype}"
         raise ReferenceDefect(
             f"{who} returned no array of real numbers",
             rule="a reference returns an array, or a tuple of arrays, one for each output",
-            received=f"an array of {array.dtype}"
-            if is_array
-            else type(returned).__name__,
+            received=received,
             remedy="return what the kernel's outputs should be, best in float64",
         )
     return array

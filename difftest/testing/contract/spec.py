@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -344,9 +346,9 @@ def count_elements(spec: KernelSpec, values: Mapping[str, Value]) -> int:
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters of a function of the domain."""
-    signature = signature_of(function) or signature_shown(
-        function
-    )  # raises if there is none
+    signature = signature_of(function)
+    if signature is None:
+        signature = signature_shown(function)  # raises if there is none
     return tuple(signature.parameters)
 
 
@@ -396,35 +398,35 @@ def _check_numbers(spec: KernelSpec) -> None:
         _check_names(argument, names, tuple(spec.domain))
         if not names:
             ask({})
-    _check_names(
-        "ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain)
-    )
-    own = set(spec.by_rank)
-    if spec.ranks and not (
-        own.issuperset(spec.outputs) and own.intersection(spec.inputs)
-    ):
-        raise argument_error(
-            "ranks",
-            spec.ranks,
-            "the first dimension of each output, and of an input at least",
-        )
+    if spec.ranks is not None:
+        _check_ranks(spec, spec.ranks)
     if spec.machine not in spec.domain:
         spec.machine_of({})
 
 
+def _check_ranks(spec: KernelSpec, ranks: str) -> None:
+    """Check that the ranks are a name of the domain, and share out the arrays."""
+    _check_names("ranks", [ranks], tuple(spec.domain))
+    own = set(spec.by_rank)
+    if ranks and not (own.issuperset(spec.outputs) and own.intersection(spec.inputs)):
+        accepted = "the first dimension of each output, and of an input at least"
+        raise argument_error("ranks", ranks, accepted)
+
+
 def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
     """Return whether a source is a sequence of values to choose from."""
-    return (
-        isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
-    )
+    if isinstance(source, str) or not isinstance(source, Sequence):
+        return False
+    return len(source) > 0
 
 
 def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -> None:
+    """Check that names are among the accepted ones."""
     for name in names:
         if name not in accepted:
+            listed = ", ".join(accepted) or "none, for it is the first of the domain"
             raise SpecError(
-                f"{argument}: received the name {name!r}; "
-                f"accepted: {', '.join(accepted) or 'none, for it is the first of the domain'}"
+                f"{argument}: received the name {name!r}; accepted: {listed}"
             )
 
 
@@ -432,25 +434,12 @@ def _check_arrays(spec: KernelSpec) -> None:
     """Check that dimensions are in the domain, and that own data are a valid source."""
     if not spec.inputs:
         raise SpecError("inputs: received none; accepted: at least one array argument")
-    for role in ("inputs", "outputs"):
-        for argument, entry in getattr(spec, role).items():
-            name = f"{role}[{argument!r}]"
-            own = entry if isinstance(entry, Input) else Input(entry)
-            if not isinstance(own.dimensions, str) or not own.dimensions.split():
-                accepted = "names of dimensions separated by spaces, e.g. 'K M'"
-                raise argument_error(name, own.dimensions, accepted)
-            tokens = [
-                token for token in own.dimensions.split() if not token.isdecimal()
-            ]
-            _check_names(name, tokens, tuple(spec.domain))
-            is_data = isinstance(own.data, (Recipe, SearchStrategy)) or callable(
-                own.data
-            )
-            if not (is_data or own.data is None):
-                strategy = "a Hypothesis strategy of recipes or of arrays"
-                accepted = f"a recipe, {strategy}, or a function of names of the domain"
-                raise argument_error(f"{name}.data", own.data, accepted)
-            _check_names(f"{name}.data", _names_in(own.data), tuple(spec.domain))
+    for argument, entry in spec.inputs.items():
+        own = entry if isinstance(entry, Input) else Input(entry)
+        _check_array(spec, f"inputs[{argument!r}]", own)
+    for argument, dimensions in spec.outputs.items():
+        own = dimensions if isinstance(dimensions, Input) else Input(dimensions)
+        _check_array(spec, f"outputs[{argument!r}]", own)
     for argument in spec.in_place:
         read = spec.dimensions(argument)
         written = _dimensions_of(spec.outputs[argument])
@@ -459,37 +448,66 @@ def _check_arrays(spec: KernelSpec) -> None:
             raise argument_error(f"outputs[{argument!r}]", " ".join(written), accepted)
 
 
+def _check_array(spec: KernelSpec, name: str, array: Input) -> None:
+    """Check the dimensions and the data of one array argument."""
+    domain = tuple(spec.domain)
+    dimensions = array.dimensions
+    if not isinstance(dimensions, str) or not dimensions.split():
+        accepted = "names of dimensions separated by spaces, e.g. 'K M'"
+        raise argument_error(name, dimensions, accepted)
+    _check_names(
+        name, [part for part in dimensions.split() if not part.isdecimal()], domain
+    )
+    is_source = isinstance(array.data, (Recipe, SearchStrategy, NoneType))
+    if not is_source and not callable(array.data):
+        strategy = "a Hypothesis strategy of recipes or of arrays"
+        accepted = f"a recipe, {strategy}, or a function of names of the domain"
+        raise argument_error(f"{name}.data", array.data, accepted)
+    _check_names(f"{name}.data", _names_in(array.data), domain)
+
+
 def _check_dtypes(spec: KernelSpec) -> None:
-    moved = (*MX_NAMES, "tfloat32")
-    dtypes = [name for name in NKI_NAMES if name not in moved]
-    types = spec.output_dtype
+    """Check that each dtype is one of NKI's whose data can be drawn."""
     if not spec.dtypes:
         raise argument_error(
             "dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)"
         )
-    for argument, names in (
-        ("dtypes", spec.dtypes),
-        ("output_dtype", filter(None, types if isinstance(types, tuple) else (types,))),
-        *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
-        ("accumulation", [spec.accumulation]),
-        ("rejects.dtype", [r.dtype for r in spec.rejects if r.dtype is not None]),
-        ("rejects.dtypes", [name for r in spec.rejects for name in r.dtypes.values()]),
-    ):
-        for name in names:
-            if name in moved:
-                numbers = f"a dtype of numbers: no data are drawn in {name}"
-                raise argument_error(
-                    argument, name, f"{numbers}; {', '.join(sorted(dtypes))}"
-                )
-            if name not in dtypes:
-                raise argument_error(argument, name, ", ".join(sorted(dtypes)))
+    moved = (*MX_NAMES, "tfloat32")
+    dtypes = sorted(name for name in NKI_NAMES if name not in moved)
+    accepted = ", ".join(dtypes)
+    for argument, name in _named_dtypes(spec):
+        if name in moved:
+            numbers = f"a dtype of numbers: no data are drawn in {name}"
+            raise argument_error(argument, name, f"{numbers}; {accepted}")
+        if name not in dtypes:
+            raise argument_error(argument, name, accepted)
     if not is_float_dtype(np.dtype(spec.accumulation)):
         raise argument_error(
             "accumulation", spec.accumulation, "a floating-point dtype"
         )
 
 
+def _named_dtypes(spec: KernelSpec) -> Iterator[tuple[str, Any]]:
+    """Yield each dtype of a spec, after the argument that names it."""
+    for name in spec.dtypes:
+        yield "dtypes", name
+    types = spec.output_dtype
+    for output in types if isinstance(types, tuple) else (types,):
+        if output:
+            yield "output_dtype", output
+    for argument in spec.inputs:
+        for name in spec.input(argument).dtypes:
+            yield f"inputs[{argument!r}].dtype", name
+    yield "accumulation", spec.accumulation
+    for rejection in spec.rejects:
+        if rejection.dtype is not None:
+            yield "rejects.dtype", rejection.dtype
+        for name in rejection.dtypes.values():
+            yield "rejects.dtypes", name
+
+
 def _check_explicit(spec: KernelSpec) -> None:
+    """Check the rejections, and the values of the examples."""
     for rejection in spec.rejects:
         if not isinstance(rejection, Rejection):
             raise argument_error(
@@ -498,22 +516,25 @@ def _check_explicit(spec: KernelSpec) -> None:
         validate_pattern("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), spec.arrays)
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
-    rejected = [("rejects", rejection.values) for rejection in spec.rejects]
-    accepted = [
-        ("examples", one.values if isinstance(one, Case) else one)
-        for one in spec.examples
-    ]
-    for argument, values in rejected + accepted:
-        all_names = f"a value for each of {', '.join(spec.domain)}"
-        if not isinstance(values, Mapping):
-            raise argument_error(argument, values, all_names)
-        if set(values) != set(spec.domain):
-            received = ", ".join(values) or "no name"
-            raise SpecError(
-                f"{argument}: received values for {received}; accepted: {all_names}"
-            )
-        for name in spec.arrays:
-            spec.shape(name, values)
+    for rejection in spec.rejects:
+        _check_values(spec, "rejects", rejection.values)
+    for example in spec.examples:
+        values = example.values if isinstance(example, Case) else example
+        _check_values(spec, "examples", values)
+
+
+def _check_values(spec: KernelSpec, argument: str, values: object) -> None:
+    """Check that there is a value for each name of the domain, and that the shapes exist."""
+    accepted = f"a value for each of {', '.join(spec.domain)}"
+    if not isinstance(values, Mapping):
+        raise argument_error(argument, values, accepted)
+    if set(values) != set(spec.domain):
+        received = ", ".join(values) or "no name"
+        raise SpecError(
+            f"{argument}: received values for {received}; accepted: {accepted}"
+        )
+    for name in spec.arrays:
+        spec.shape(name, values)
 
 
 def _check_kernel(spec: KernelSpec) -> None:
@@ -525,21 +546,7 @@ def _check_kernel(spec: KernelSpec) -> None:
     if signature is None:
         return  # for a compiled or wrapped kernel the call itself shows errors
     arrays = spec.arrays
-    left = [p for p in signature.parameters.values() if p.name not in spec.parameters]
-    names = tuple(
-        p.name for p in left if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    )
-    takes_more = any(p.kind is p.VAR_POSITIONAL for p in left)
-    fits = takes_more and names == arrays[: len(names)]
-    for misfit in (
-        () if fits else [name for name in arrays if name not in signature.parameters]
-    ):
-        raise SpecError(
-            f"{'inputs' if misfit in spec.inputs else 'outputs'}: received the name {misfit!r} for "
-            f"the kernel {format_signature(spec.kernel)}; accepted: the names of the "
-            f"kernel's arrays in any "
-            f"order, {', '.join(names) or 'of which it has none'}"
-        )
+    _check_array_names(spec, signature)
     args, kwargs = bind_kernel(
         spec.kernel, dict.fromkeys(arrays), dict.fromkeys(spec.parameters)
     )
@@ -550,6 +557,33 @@ def _check_kernel(spec: KernelSpec) -> None:
             f"kernel: {spec.name}{signature} cannot be called with the arrays "
             f"({', '.join(arrays)}) and the parameters ({', '.join(spec.parameters)}): {error}"
         ) from None
+
+
+def _role(spec: KernelSpec, array: str) -> str:
+    """Return the argument of the spec that names an array."""
+    return "inputs" if array in spec.inputs else "outputs"
+
+
+def _is_positional(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is one of the arguments that a call may pass by position."""
+    kinds = (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return parameter.kind in kinds
+
+
+def _check_array_names(spec: KernelSpec, signature: inspect.Signature) -> None:
+    """Check that each array has a parameter of the kernel."""
+    own = [p for p in signature.parameters.values() if p.name not in spec.parameters]
+    names = tuple(parameter.name for parameter in own if _is_positional(parameter))
+    takes_more = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in own)
+    if takes_more and names == spec.arrays[: len(names)]:
+        return
+    for name in spec.arrays:
+        if name not in signature.parameters:
+            raise SpecError(
+                f"{_role(spec, name)}: received the name {name!r} for the kernel "
+                f"{format_signature(spec.kernel)}; accepted: the names of the kernel's arrays "
+                f"in any order, {', '.join(names) or 'of which it has none'}"
+            )
 
 
 def _check_references(spec: KernelSpec) -> None:
@@ -566,10 +600,9 @@ def _check_references(spec: KernelSpec) -> None:
             names = ", ".join(spec.inputs)
             raise SpecError(
                 f"{role}: {format_signature(function)} cannot be called with the inputs "
-                f"({names}) of the "
-                f"kernel {format_signature(spec.kernel)} and the parameters "
-                f"({', '.join(spec.parameters)}): "
-                f"{error}; accepted: a function that has all names of the inputs, in any order, or "
+                f"({names}) of the kernel {format_signature(spec.kernel)} and the parameters "
+                f"({', '.join(spec.parameters)}): {error}; accepted: a function "
+                "that has all names of the inputs, in any order, or "
                 "that takes the arrays in their order and has none of the names at another place, "
                 f"such as lambda {names}: ..."
             ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,9 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
     CaseError : it names the field, the received value and the accepted values.
     """
     try:
-        return _read_case(
-            json.loads(document) if isinstance(document, str) else document, spec
-        )
+        if isinstance(document, str):
+            return _read_case(json.loads(document), spec)
+        return _read_case(document, spec)
     except json.JSONDecodeError as error:
         raise CaseError(f"received {document!r}, which is not JSON: {error}") from None
     except RecipeError as error:
@@ -59,65 +59,83 @@ def _read_case(document: object, spec: KernelSpec) -> Case:
     """Return the case in a document that was read from JSON."""
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(minimal_case(spec, document).to_json())
-    dtypes = {
-        name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes
-    }
-    fields = (
-        "values",
-        "dtype",
-        "data",
-        *["dtypes"] * bool(dtypes),
-    )  # shapes only if they differ
-    if not isinstance(document, dict) or set(document) - {"shapes"} != set(fields):
-        names = set(document) if isinstance(document, dict) else set(fields)
-        wanted = spec.domain if names & set(spec.domain) else fields
-        lacks = [name for name in wanted if name not in names]
-        raise CaseError(
-            f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
-            f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
-        )
-    arrays = spec.arrays
-    parts = {"dtypes": {}, "shapes": {}, **document}
-    keys: Any = {
-        "values": spec.domain,
-        "data": spec.inputs,
-        "dtypes": dtypes,
-        "shapes": arrays,
-    }
-    for field, accepted in keys.items():
-        part = parts[field]
-        is_known = isinstance(part, dict) and set(part) <= set(accepted)
-        if not is_known or (field != "shapes" and len(part) < len(accepted)):
-            received = ", ".join(part) if isinstance(part, dict) else repr(part)
-            texts = ", ".join(accepted)
-            raise CaseError(
-                f"{field}: received {received or 'nothing'}; accepted: {texts}"
-            )
-    choices = [("dtype", parts["dtype"], spec.dtypes)]
-    choices += [
-        (f"dtypes.{name}", parts["dtypes"][name], dtypes[name]) for name in dtypes
+    own_dtypes = {}
+    for name in spec.inputs:
+        accepted = spec.input(name).dtypes
+        if accepted:
+            own_dtypes[name] = accepted
+    parts = _parts(document, spec, bool(own_dtypes))
+    _check_keys("values", parts["values"], spec.domain)
+    _check_keys("data", parts["data"], spec.inputs)
+    _check_keys("dtypes", parts["dtypes"], own_dtypes)
+    _check_keys("shapes", parts["shapes"], spec.arrays, is_partial=True)
+    _check_dtype("dtype", parts["dtype"], spec.dtypes)
+    for name, accepted in own_dtypes.items():
+        _check_dtype(f"dtypes.{name}", parts["dtypes"][name], accepted)
+    case = _case_of(parts, spec)
+    sizes = [
+        (spec.shape_of(case, name), np.dtype(case.dtype_of(name)).itemsize)
+        for name in spec.arrays
     ]
-    for field, dtype, accepted in choices:
-        if dtype not in accepted:
-            raise CaseError(
-                f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}"
-            )
-    values = {name: parts["values"][name] for name in spec.domain}
+    problem = too_large(sizes)
+    if problem:
+        raise CaseError(f"values: {problem}")
+    return case
+
+
+def _parts(document: object, spec: KernelSpec, has_own_dtypes: bool) -> dict[str, Any]:
+    """Return the fields of a case's document; raise a CaseError if one is missing or unknown."""
+    fields = ["values", "dtype", "data"]
+    if has_own_dtypes:
+        fields.append("dtypes")
+    # A case has shapes only if they differ from the spec's.
+    if isinstance(document, dict) and set(document) - {"shapes"} == set(fields):
+        return {"dtypes": {}, "shapes": {}, **document}
+    names = set(document) if isinstance(document, dict) else set(fields)
+    wanted = spec.domain if names & set(spec.domain) else fields
+    missing = [name for name in wanted if name not in names]
+    text = (
+        f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
+        f"{', '.join(spec.domain)} alone"
+    )
+    if missing:
+        text += f"; it lacks {', '.join(missing)}"
+    raise CaseError(text)
+
+
+def _check_keys(
+    field: str, part: object, accepted: Collection[str], *, is_partial: bool = False
+) -> None:
+    """Check that a field of a document has the accepted names: all of them, or only some."""
+    received = repr(part)
+    if isinstance(part, dict):
+        is_enough = is_partial or len(part) == len(accepted)
+        if is_enough and set(part) <= set(accepted):
+            return
+        received = ", ".join(part)
+    raise CaseError(
+        f"{field}: received {received or 'nothing'}; accepted: {', '.join(accepted)}"
+    )
+
+
+def _check_dtype(field: str, dtype: object, accepted: Collection[str]) -> None:
+    """Check that a dtype of a document is an accepted one."""
+    if dtype not in accepted:
+        raise CaseError(f"{field}: received {dtype!r}; accepted: {', '.join(accepted)}")
+
+
+def _case_of(parts: Mapping[str, Any], spec: KernelSpec) -> Case:
+    """Return the case of a document's fields, whose names and dtypes are right."""
+    values = {}
     for name, source in spec.domain.items():
-        if is_choice(source):
-            values[name] = meant(source, values[name])
-    data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
+        value = parts["values"][name]
+        values[name] = meant(source, value) if is_choice(source) else value
     shapes = {
         name: validate_grid(f"shapes.{name}", shape)
         for name, shape in parts["shapes"].items()
     }
-    case = Case(values, parts["dtype"], data, parts["dtypes"], shapes)
-    widths = {name: np.dtype(case.dtype_of(name)).itemsize for name in arrays}
-    if problem := too_large(
-        (spec.shape_of(case, name), width) for name, width in widths.items()
-    ):
-        raise CaseError(f"values: {problem}")
-    return case
+    data = {name: recipe_from_json(parts["data"][name]) for name in spec.inputs}
+    return Case(values, parts["dtype"], data, parts["dtypes"], shapes)
 
 
 def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
@@ -149,26 +167,32 @@ def minimal_case(
     ------
     NoDataError : an input has no data for these values: its strategy draws nothing.
     """
-    dtypes = {
-        name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)
-    }
+    dtypes = {}
+    for name in spec.inputs:
+        accepted = spec.input(name).dtypes
+        if accepted:
+            dtypes[name] = accepted[0]
     dtypes |= own.pop("dtypes", {})
     dtype = dtype or spec.dtypes[0]
-    data = dict[str, Recipe]()
+    data = {}
     for seed, name in enumerate(spec.inputs):
-        mine = dtypes.get(name, dtype)
-        if spec.input(name).data is not None:
-            recipe = minimal_example(
-                functools.partial(data_strategy, spec, name, values)
-            )
-            if recipe is None:
-                raise NoDataError(
-                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
-                    "example and each rejection"
-                )
-            data[name] = recipe
-        else:
-            data[name] = (
-                Random(seed) if is_float_dtype(np.dtype(mine)) else Integers(seed, 4)
-            )
+        data[name] = _minimal_data(spec, name, values, dtypes.get(name, dtype), seed)
     return Case(dict(values), dtype, data, dtypes, **own)
+
+
+def _minimal_data(
+    spec: KernelSpec, name: str, values: Mapping[str, Any], dtype: str, seed: int
+) -> Recipe:
+    """Return random data for an input, or the minimal data of its own."""
+    if spec.input(name).data is None:
+        is_float = is_float_dtype(np.dtype(dtype))
+        return Random(seed) if is_float else Integers(seed, 4)
+    recipe: Recipe | None = minimal_example(
+        functools.partial(data_strategy, spec, name, values)
+    )
+    if recipe is None:
+        raise NoDataError(
+            f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
+            "example and each rejection"
+        )
+    return recipe

@@ -8,7 +8,8 @@ of its domain. A property must hold on all of them.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,35 +87,57 @@ def infer_properties(
     """
     if spec.reduction == 0:
         return ReferenceProperties(moves=True, selects=True)
-    is_free = any(spec.input(name).data is None for name in spec.inputs)
-    samples = sorted(
-        draw() if is_free else (), key=lambda case: count_elements(spec, case.values)
-    )
+    samples = []
+    if any(spec.input(name).data is None for name in spec.inputs):
+        samples = sorted(draw(), key=lambda case: count_elements(spec, case.values))
     if not samples:
         return ReferenceProperties()
     sizes = [count_elements(spec, case.values) for case in samples]
     small = samples[: max(1, bisect.bisect_right(sizes, MOST_ELEMENTS))]
-    first = next(
-        (name for name in spec.dtypes if is_float_dtype(np.dtype(name))), spec.dtypes[0]
-    )
-    floats = [
-        replace(case, dtype=first) for case in samples if sum(sizes) <= MOST_TOGETHER
-    ]
+    floats = []
+    if sum(sizes) <= MOST_TOGETHER:
+        dtype = _first_float(spec.dtypes)
+        floats = [replace(case, dtype=dtype) for case in samples]
     try:
-        moves = bool(floats) and all(_moves(spec, case) for case in floats)
-        return ReferenceProperties(
-            moves=moves and spec.machine in _KEEP_NAN,
-            selects=moves
-            or (bool(floats) and all(_selects(spec, case) for case in floats)),
-            multiplies=any(_multiplies(spec, case) for case in small),
-            spared=max(_spared(spec, case) for case in small),
-            exponents={
-                to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes
-            },
-            far={to: _far(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
-        )
+        return _properties(spec, floats, small)
     except (ReferenceRefusal, ReferenceDefect, MemoryError, OSError):
         return ReferenceProperties()
+
+
+def _first_float(dtypes: Sequence[str]) -> str:
+    """Return the first floating-point dtype, else the first dtype."""
+    for name in dtypes:
+        if is_float_dtype(np.dtype(name)):
+            return name
+    return dtypes[0]
+
+
+def _properties(
+    spec: KernelSpec, floats: Sequence[Case], small: Sequence[Case]
+) -> ReferenceProperties:
+    """Return the properties that all samples show.
+
+    Parameters
+    ----------
+    floats : the samples with a floating-point dtype; empty if they are too large.
+    small : the samples for properties that need many calls.
+    """
+    moves = bool(floats) and all(_moves(spec, case) for case in floats)
+    selects = moves or (bool(floats) and all(_selects(spec, case) for case in floats))
+    exponents = {}
+    far = {}
+    for dtype in spec.dtypes:
+        case = replace(small[-1], dtype=dtype)
+        exponents[dtype] = _exponents(spec, case)
+        far[dtype] = _far(spec, case)
+    return ReferenceProperties(
+        moves=moves and spec.machine in _KEEP_NAN,
+        selects=selects,
+        multiplies=any(_multiplies(spec, case) for case in small),
+        spared=max(_spared(spec, case) for case in small),
+        exponents=exponents,
+        far=far,
+    )
 
 
 def _inputs(
@@ -143,25 +166,37 @@ def _outputs(
     return list(zip(outputs, spec.result_dtypes(case, len(outputs)), strict=False))
 
 
+def _pairs(
+    spec: KernelSpec, case: Case, fill: Filler, other: Filler
+) -> Iterator[tuple[Float64, Float64, np.dtype[Any]]]:
+    """Yield the reference's outputs for two fillings of its inputs, and their dtype."""
+    others = _outputs(spec, case, other)
+    for (values, dtype), (changed, _) in zip(
+        _outputs(spec, case, fill), others, strict=True
+    ):
+        yield values, changed, dtype
+
+
 def _normal(generator: np.random.Generator, array: Array) -> Array:
     return generator.standard_normal(array.shape)
 
 
 def _selects(spec: KernelSpec, case: Case) -> bool:
+    """Return whether each output element is an input element or an integer."""
     inputs = _inputs(spec, case, _normal).values()
     sizes = np.sort(
         np.concatenate([abs(array.astype(np.float64)).ravel() for array in inputs])
     )
-    doubled = _outputs(spec, case, lambda *of: 2 * _normal(*of))
-    for (values, dtype), (others, _) in zip(
-        _outputs(spec, case, _normal), doubled, strict=True
+    for values, doubled, dtype in _pairs(
+        spec, case, _normal, lambda *of: 2 * _normal(*of)
     ):
         near = sizes.take(np.searchsorted(sizes, np.abs(values)), mode="clip")
         chosen = (near == np.abs(values)) | (values == np.rint(values))
         # An integer is a place, say, and no number that was rounded.
-        if not (
-            chosen.all() if is_float_dtype(dtype) else np.array_equal(values, others)
-        ):
+        is_chosen = (
+            chosen.all() if is_float_dtype(dtype) else np.array_equal(values, doubled)
+        )
+        if not is_chosen:
             return False
     # Infinities of both signs make NaN where something is added, and the ends of a dtype infinity.
     ends = _outputs(spec, case, lambda of, array: of.choice(_VALUES[1:], array.shape))
@@ -175,65 +210,87 @@ def _moves(spec: KernelSpec, case: Case) -> bool:
     def codes(generator: np.random.Generator, array: Array) -> Array:
         return generator.integers(1, values.size, array.shape)
 
-    after = _outputs(spec, case, lambda *of: values[codes(*of)])
-    return all(
-        is_float_dtype(dtype)
-        and ((before == np.rint(before)) & (before > 0) & (before < values.size)).all()
-        and np.array_equal(values[before.astype(np.int64)], moved, equal_nan=True)
-        for (before, dtype), (moved, _) in zip(
-            _outputs(spec, case, codes), after, strict=True
-        )
-    )
+    for before, moved, dtype in _pairs(
+        spec, case, codes, lambda *of: values[codes(*of)]
+    ):
+        if not is_float_dtype(dtype):
+            return False
+        is_code = (before == np.rint(before)) & (before > 0) & (before < values.size)
+        if not is_code.all():
+            return False
+        replaced = values[before.astype(np.int64)]
+        if not np.array_equal(replaced, moved, equal_nan=True):
+            return False
+    return True
 
 
 def _multiplies(spec: KernelSpec, case: Case) -> bool:
+    """Return whether inputs of 2 give more than 2**48."""
     outputs = _outputs(spec, case, lambda _, array: np.full(array.shape, 2.0))
     return any(bool((np.abs(values) > _LARGE).any()) for values, _ in outputs)
 
 
+def _is_wide(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is of integers that wrap around."""
+    return dtype.kind in "iu" and dtype.itemsize == _WIDE
+
+
+def _is_exact_integer(values: Float64, dtype: np.dtype[Any]) -> bool:
+    """Return whether an integer dtype holds values to within 1; True for floats."""
+    if is_float_dtype(dtype):
+        return True
+    return bool((np.abs(round_once(values, dtype) - values) <= 1).all())
+
+
 def _spared(spec: KernelSpec, case: Case) -> int:
-    dtypes = [np.dtype(case.dtype_of(name)) for name in spec.inputs]
-    if not any(dtype.kind in "iu" and dtype.itemsize == _WIDE for dtype in dtypes):
+    """Return the bits that wide integers must leave free, so that the outputs fit."""
+    if not any(_is_wide(np.dtype(case.dtype_of(name))) for name in spec.inputs):
         return 0
 
     def fits(bits: int, end: str) -> bool:
         def ends(_: np.random.Generator, array: Array) -> Array:
             return np.full(array.shape, getattr(np.iinfo(array.dtype), end) / 2.0**bits)
 
-        return all(
-            is_float_dtype(dtype)
-            or bool((np.abs(round_once(values, dtype) - values) <= 1).all())
-            for values, dtype in _outputs(spec, case, ends, "iu")
-        )
+        outputs = _outputs(spec, case, ends, "iu")
+        return all(_is_exact_integer(values, dtype) for values, dtype in outputs)
 
-    return next(
-        (bits for bits in _SPARED if fits(bits, "min") and fits(bits, "max")),
-        _SPARED[-1],
-    )
+    for bits in _SPARED:
+        if fits(bits, "min") and fits(bits, "max"):
+            return bits
+    return _SPARED[-1]
 
 
 def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
     """Return two exponents that give subnormal outputs, and one that gives overflow."""
     dtype = spec.result_dtypes(case, max(1, len(spec.outputs)))[0]
-    info = float_info(dtype) if is_float_dtype(dtype) else None
-    if info is None or info.maxexp >= np.finfo(np.float32).maxexp:
+    if not is_float_dtype(dtype):
+        return ()
+    info = float_info(dtype)
+    if info.maxexp >= np.finfo(np.float32).maxexp:
         return ()
 
     def sizes(exponent: int) -> Array:
-        outputs = _outputs(
-            spec, case, lambda of, at: of.uniform(-1, 1, at.shape) * 2.0**exponent
-        )
-        return np.abs(outputs[0][0])
+        def fill(generator: np.random.Generator, array: Array) -> Array:
+            return generator.uniform(-1, 1, array.shape) * 2.0**exponent
 
-    ups = range(int(info.maxexp))
+        return np.abs(_outputs(spec, case, fill)[0][0])
+
+    def is_subnormal(exponent: int) -> bool:
+        return bool(np.median(sizes(-exponent)) < info.smallest_normal)
+
+    def has_overflow(exponent: int) -> bool:
+        return bool((sizes(exponent) > info.max).any())
+
+    exponents = []
     downs = range(int(info.nmant - info.minexp))
-    up = bisect.bisect_left(ups, True, key=lambda e: bool((sizes(e) > info.max).any()))
-    least = info.smallest_normal
-    down = bisect.bisect_left(
-        downs, True, key=lambda e: bool(np.median(sizes(-e)) < least)
-    )
-    small = (-down, -down - 2) if down < len(downs) else ()
-    return (*small, up + 1) if up < len(ups) else small
+    down = bisect.bisect_left(downs, True, key=is_subnormal)
+    if down < len(downs):
+        exponents += [-down, -down - 2]
+    ups = range(int(info.maxexp))
+    up = bisect.bisect_left(ups, True, key=has_overflow)
+    if up < len(ups):
+        exponents.append(up + 1)
+    return tuple(exponents)
 
 
 def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
@@ -247,17 +304,16 @@ def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
             over = max(1.0, abs(end) / float(float_info(array.dtype).max))
             return generator.uniform(0.5, 1, array.shape) * (end / over)
 
-        return all(
-            bool(
-                (
-                    np.abs(values)
-                    <= (float_info(to).max if is_float_dtype(to) else np.inf)
-                ).all()
-            )
-            for values, to in _outputs(spec, case, fill)
-        )
+        for values, dtype in _outputs(spec, case, fill):
+            most = float_info(dtype).max if is_float_dtype(dtype) else np.inf
+            if not (np.abs(values) <= most).all():
+                return False
+        return True
 
-    return tuple(
-        next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 4))), 0)
-        for s in (-1, 1)
-    )
+    def farthest(sign: float) -> float:
+        for exponent in FAR:
+            if fits(math.ldexp(sign, exponent + 4)):
+                return math.ldexp(sign, exponent)
+        return 0
+
+    return farthest(-1), farthest(1)

@@ -7,7 +7,7 @@ dialects gets the kernels of these dialects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -41,21 +41,21 @@ def specs_by_kernel(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     kernels = (spec.kernel, *spec.others)
     # A classic kernel runs on one core, for any number of cores in lnc.
     cores = [None if dialect_of(kernel) == CLASSIC else spec.lnc for kernel in kernels]
+    each = zip(kernels, kernel_titles(kernels), cores, strict=True)
     return tuple(
         replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
-        for kernel, title, lnc in zip(
-            kernels, kernel_titles(kernels), cores, strict=True
-        )
+        for kernel, title, lnc in each
     )
 
 
 def kernel_titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     """Return distinct names for kernels: with the dialect or the module if names are equal."""
-    packages = [
-        PACKAGES.get(dialect_of(k) or "", "").partition(".")[0] for k in kernels
-    ]
+    packages = []
+    for kernel in kernels:
+        package = PACKAGES.get(dialect_of(kernel) or "", "")
+        packages.append(package.partition(".")[0])
     return distinct_names(
-        [function_name(k) for k in kernels], packages, [module_name(k) for k in kernels]
+        list(map(function_name, kernels)), packages, list(map(module_name, kernels))
     )
 
 
@@ -110,23 +110,43 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
             if isinstance(verdict, Match):
                 runner.right[backend] = runner.outputs[backend], verdict
             verdicts[f"{part.name} on {backend}"] = verdict
-    agreed = {
-        (first, second, backend): are_equal(ours[backend], theirs[backend])
-        for (first, ours), (second, theirs) in combinations(outputs.items(), 2)
-        for backend in ours.keys() & theirs.keys()
-    }
-    for pair, equal in agreed.items():
-        row = runner.tally.agreements.setdefault(pair, Counts())
-        row.cases += 1
-        row.exact += equal
+    equal_pairs = _compare_with_each_other(runner, outputs)
     for name, failure in failures.items():
-        equal_pairs = [pair for (*pair, _), equal in agreed.items() if equal]
-        same = {kernel for pair in equal_pairs if name in pair for kernel in pair}
-        failure.others = tuple(
-            _describe_other(k, failures, same) for k in outputs if k != name
-        )
+        failure.others = _describe_others(name, failures, outputs, equal_pairs)
         raise failure
     return verdicts
+
+
+def _compare_with_each_other(
+    runner: Runner, outputs: Mapping[str, Outputs]
+) -> list[tuple[str, str]]:
+    """Count the pairs of kernels whose outputs agree on a backend; return the equal pairs."""
+    equal_pairs = []
+    for (first, ours), (second, theirs) in combinations(outputs.items(), 2):
+        for backend in ours.keys() & theirs.keys():
+            is_equal = are_equal(ours[backend], theirs[backend])
+            pair = first, second, backend
+            row = runner.tally.agreements.setdefault(pair, Counts())
+            row.cases += 1
+            row.exact += is_equal
+            if is_equal:
+                equal_pairs.append((first, second))
+    return equal_pairs
+
+
+def _describe_others(
+    wrong: str,
+    failures: Collection[str],
+    kernels: Iterable[str],
+    equal_pairs: Iterable[tuple[str, str]],
+) -> tuple[str, ...]:
+    """Return the results of the other kernels, in words."""
+    equal = {kernel for pair in equal_pairs if wrong in pair for kernel in pair}
+    return tuple(
+        _describe_other(kernel, failures, equal)
+        for kernel in kernels
+        if kernel != wrong
+    )
 
 
 def _describe_other(

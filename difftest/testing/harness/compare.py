@@ -5,8 +5,8 @@ The checks run in this order, and the first failure is reported: number of outpu
 infinities, values. A comparison without any element is a failure. The sign of a zero and the
 payload of a NaN are not compared.
 
-The tolerance of a value is derived, not chosen (docs/explanation/bound.md). For n roundings of size
-u each, gamma is the smaller of
+The tolerance of a value is derived, not chosen (docs/explanation/tolerance.md). For n roundings of
+size u each, gamma is the smaller of
 
 - n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
   lemma 3.1);
@@ -97,7 +97,9 @@ def around(
 
 def worst_case_gamma(n: int, u: float) -> float:
     """Return Higham's n u / (1 - n u); infinite if n u >= 1, where no bound exists."""
-    return n * u / (1 - n * u) if n * u < 1 else math.inf
+    if n * u >= 1:
+        return math.inf
+    return n * u / (1 - n * u)
 
 
 def probabilistic_gamma(n: int, u: float, elements: int) -> float:
@@ -126,18 +128,22 @@ def tolerated(
     random : whether all inputs are random. Then the probabilistic bound applies.
     """
     n, accumulation = roundings
-    gamma = worst_case_gamma(n, u := unit_roundoff(accumulation))
-    gamma = min(gamma, probabilistic_gamma(n, u, value.size)) if random else gamma
+    u = unit_roundoff(accumulation)
+    gamma = worst_case_gamma(n, u)
+    if random:
+        gamma = min(gamma, probabilistic_gamma(n, u, value.size))
     # A rounding whose result is subnormal adds half a unit.
     underflow = n * float(float_info(accumulation).smallest_subnormal) / 2
     with np.errstate(invalid="ignore", over="ignore"):
         error = gamma * magnitude + underflow
     error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
-    doubt = (
-        f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into {accumulation} "
-        "may leave no digit right"
-    )
-    return around(value, dtype, error, exact=n == 0, doubt=doubt if gamma >= 1 else "")
+    doubt = ""
+    if gamma >= 1:
+        doubt = (
+            f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into "
+            f"{accumulation} may leave no digit right"
+        )
+    return around(value, dtype, error, exact=n == 0, doubt=doubt)
 
 
 Answer = Match | Mismatch | Inconclusive
@@ -155,7 +161,9 @@ def compare(
     """
     forms = [(output.value, output.dtype) for output in expected]
     wrong = check_shapes(forms, outputs, unwritten)
-    return wrong or merge_verdicts(
+    if wrong is not None:
+        return wrong
+    return merge_verdicts(
         list(map(check_values, range(len(outputs)), expected, outputs))
     )
 
@@ -174,21 +182,22 @@ def check_shapes(
             f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
         )
         return Mismatch("outputs", None, message)
-    each = enumerate(
-        zip(forms, outputs, unwritten or (None,) * len(outputs), strict=True)
-    )
+    masks = unwritten or (None,) * len(outputs)
     many = len(forms) > 1
-    return first_mismatch(
-        [
-            _check_form(index, *form, got, mask, many=many)
-            for index, (form, got, mask) in each
-        ]
-    )
+    verdicts = [
+        _check_form(index, form, got, mask, many=many)
+        for index, (form, got, mask) in enumerate(
+            zip(forms, outputs, masks, strict=True)
+        )
+    ]
+    return first_mismatch(verdicts)
 
 
 def counted(arrays: int) -> str:
     """Return a number of arrays in words."""
-    return f"{arrays} array" if arrays == 1 else f"{arrays or 'no'} arrays"
+    if arrays == 1:
+        return "1 array"
+    return f"{arrays or 'no'} arrays"
 
 
 NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
@@ -202,7 +211,8 @@ def merge_verdicts(
     It is a mismatch if the outputs have no element. If no element decides anything, it is
     inconclusive for the reason ``undecided``.
     """
-    if wrong := first_mismatch(verdicts):
+    wrong = first_mismatch(verdicts)
+    if wrong is not None:
         return wrong
     matches = [verdict for verdict in verdicts if isinstance(verdict, Match)]
     elements = sum(match.elements for match in matches)
@@ -225,8 +235,7 @@ def first_mismatch(verdicts: Sequence[Answer | None]) -> Mismatch | Inconclusive
 
 def _check_form(
     index: int,
-    value: Array,
-    dtype: np.dtype[Any],
+    form: tuple[Array, np.dtype[Any]],
     got: Array,
     unwritten: Mask | None,
     *,
@@ -236,6 +245,7 @@ def _check_form(
 
     The message names the output if there are ``many``.
     """
+    value, dtype = form
     of = f" of output {index}" if many else ""
     if got.shape != value.shape:
         message = (
@@ -260,76 +270,88 @@ def check_values(index: int, expected: Expected, got: Array) -> Answer:
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
     if outside.any():
-        infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
-        places_of_nan = np.isnan(values) != np.isnan(low)
-        kinds = {"nan": places_of_nan, "infinity": outside & infinite, "value": outside}
-        kind = next(kind for kind, wrong in kinds.items() if wrong.any())
-        return _mismatch(index, kind, kinds[kind], outside, expected, got)
+        kind, wrong = _worst_kind(values, low, high, outside)
+        return _mismatch(index, kind, wrong, outside, expected, got)
     if expected.doubt:
         return Inconclusive(expected.doubt)
     finite = int((np.isfinite(low) & np.isfinite(high)).sum())
     return Match(finite, expected.exact, got.size - finite)
 
 
-_MESSAGES: dict[str | tuple[str, str], str] = {
-    (
-        "algorithm",
-        "value",
-    ): "the algorithm differs: without rounding too, values are wrong",
-    (
-        "arithmetic",
-        "nan",
-    ): "the arithmetic fails: the algorithm is correct, but NaN stands where "
-    "it has a number, or the other way round",
-    (
-        "arithmetic",
-        "infinity",
-    ): "the arithmetic overflows: the algorithm is correct, but an "
-    "infinity stands where it has none, or the other way round",
-    (
-        "arithmetic",
-        "value",
-    ): "the arithmetic is too coarse: it rounds more than dtypes explain",
+def _worst_kind(
+    values: Float64, low: Float64, high: Float64, outside: Mask
+) -> tuple[str, Mask]:
+    """Return the kind of the worst wrong elements, and those elements."""
+    places_of_nan = np.isnan(values) != np.isnan(low)
+    if places_of_nan.any():
+        return "nan", places_of_nan
+    infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
+    if (outside & infinite).any():
+        return "infinity", outside & infinite
+    return "value", outside
+
+
+_MESSAGES = {
     "unwritten": "the kernel never wrote some elements",
-    "nan": "NaN stands where the reference has a number, or the other way round",
-    "infinity": "an infinity stands where the reference has none, or the other way round",
+    "nan": "the kernel has NaN where the reference has a number, or the other way round",
+    "infinity": "the kernel has an infinity where the reference has none, or the other way round",
     "value": "values differ by more than rounding explains",
 }
+"""The message for each kind of mismatch, if algorithm and arithmetic are judged together."""
+_ARITHMETIC = {
+    "nan": "the arithmetic fails: the algorithm is correct, but the kernel has NaN where the "
+    "algorithm has a number, or the other way round",
+    "infinity": "the arithmetic overflows: the algorithm is correct, but the kernel has an "
+    "infinity where the algorithm has none, or the other way round",
+    "value": "the arithmetic is too coarse: it rounds more than dtypes explain",
+}
+"""The message for each kind of mismatch of the arithmetic alone."""
+
+
+def _message(kind: str, expected: Expected) -> str:
+    """Return the error of an output in one sentence."""
+    if kind == "value" and expected.exact:
+        is_float = is_float_dtype(expected.dtype)
+        why = "nothing here rounds" if is_float else "these are integers"
+        text = f"values differ, and {why}: each must be equal"
+        if expected.question:
+            return f"the arithmetic is wrong: the algorithm is correct, but {text}"
+        return text
+    if expected.question == "algorithm":
+        if kind == "value":
+            return "the algorithm differs: without rounding too, values are wrong"
+        return f"without rounding too, {_MESSAGES[kind]}"
+    if expected.question == "arithmetic":
+        return _ARITHMETIC[kind]
+    return _MESSAGES[kind]
 
 
 def _mismatch(
     index: int, kind: str, wrong: Mask, every: Mask, expected: Expected, got: Array
 ) -> Mismatch:
-    apart = "without rounding too, " if expected.question == "algorithm" else ""
-    message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
-    if kind == "value" and expected.exact:
-        why = (
-            "nothing here rounds"
-            if is_float_dtype(expected.dtype)
-            else "these are integers"
-        )
-        message = f"values differ, and {why}: each must be equal"
-        if expected.question:
-            message = (
-                f"the arithmetic is wrong: the algorithm is correct, but {message}"
-            )
-    ends = expected.interval()
+    """Return the mismatch of an output.
+
+    Parameters
+    ----------
+    wrong : the wrong elements of this kind; the first one is reported.
+    every : all wrong elements.
+    """
+    low, high = expected.interval()
     value = expected.value
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    low, high = (str(end[at]) for end in ends)
-    whole = not is_float_dtype(expected.dtype) and float(value[at]).is_integer()
     first = WrongElement(
         index=at,
         got="never written" if kind == "unwritten" else str(got[at]),
-        expected=str(int(value[at])) if whole else str(value[at]),
+        expected=_number(value[at], expected.dtype),
         error=error_in_ulp(float(got[at]), float(value[at]), expected.dtype),
-        allowed=f"exactly {low}" if low == high else f"{low} to {high}",
+        allowed=_interval(str(low[at]), str(high[at])),
     )
-    places, (least, most) = np.nonzero(every) if every.ndim else (), as_float64(ends)
+    places = np.nonzero(every) if every.ndim else ()
+    least, most = as_float64((low, high))
     return Mismatch(
         kind=kind,
         output=index,
-        message=message,
+        message=_message(kind, expected),
         elements=got.size,
         wrong=int(every.sum()),
         first=first,
@@ -340,14 +362,25 @@ def _mismatch(
     )
 
 
+def _number(value: np.float64, dtype: np.dtype[Any]) -> str:
+    """Return an expected number as text: without a point for integers."""
+    if not is_float_dtype(dtype) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _interval(low: str, high: str) -> str:
+    """Return the correct values of an element as text."""
+    return f"exactly {low}" if low == high else f"{low} to {high}"
+
+
 def error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
     """Return the distance from the expected number in units in the last place, as text."""
     if not (np.isfinite(got) and np.isfinite(expected)):
         return "not finite"
-    if is_float_dtype(dtype) and abs(expected) < float(
-        float_info(dtype).smallest_normal
-    ):
+    is_float = is_float_dtype(dtype)
+    if is_float and abs(expected) < float(float_info(dtype).smallest_normal):
         least = "the least digits are" if expected else "0 is expected"
         return f"{abs(got - expected):.3g}, where {least}"
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
-    return f"{distance:.3g}" + f" ULP of {dtype}" * is_float_dtype(dtype)
+    return f"{distance:.3g} ULP of {dtype}" if is_float else f"{distance:.3g}"

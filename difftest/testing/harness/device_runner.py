@@ -73,7 +73,8 @@ class DeviceRunner(Runner):
         super().start(reproduction)
         self._shrinking_on = ()
         self._difference = None
-        if (rest := getattr(self.device, "rest", None)) is not None:
+        rest = getattr(self.device, "rest", None)
+        if rest is not None:
             rest()  # a test may patch a module before the next one runs
 
     def check(
@@ -115,16 +116,18 @@ class DeviceRunner(Runner):
         if any(map(is_failure, verdicts)):
             self._shrinking_on = simulators
         elif not self._shrinking_on and self.device in self.backends:
-            arbiter = None if simulators else self._arbiter
-            if (
-                arbiter is not None
-                and refusal_of(arbiter, trial.spec.kernel) is not None
-            ):
-                arbiter = None
-            if is_failure(self.run_backend(trial, self.device)) and arbiter is not None:
-                shared = is_failure(self.run_backend(trial, arbiter))
-                self._shrinking_on = (arbiter,) if shared else ()
+            self._check_on_device(trial, None if simulators else self._arbiter)
         return self.conclude(trial)
+
+    def _check_on_device(self, trial: Trial, arbiter: Backend | None) -> None:
+        """Check one case on the device, and on the arbiter if the device fails."""
+        is_wrong = is_failure(self.run_backend(trial, self.device))
+        if not is_wrong or arbiter is None:
+            return
+        if refusal_of(arbiter, trial.spec.kernel) is not None:
+            return
+        if is_failure(self.run_backend(trial, arbiter)):
+            self._shrinking_on = (arbiter,)
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call without the limits of a case: a device has its own limits, and forks."""
@@ -135,26 +138,23 @@ class DeviceRunner(Runner):
     ) -> Mismatch | None:
         """Return the misuse of inputs, or for a device the guard's suspicion; None without any."""
         wrong = super().suspected(trial, backend, call, ran)
-        if (
-            wrong
-            or backend is not self.device
-            or not isinstance(trial.reference, ReferenceResult)
-        ):
+        reference = trial.reference
+        if wrong is not None or backend is not self.device:
             return wrong
+        if not isinstance(reference, ReferenceResult):
+            return None
         kernel = f"{trial.spec.name} {sorted(trial.spec.parameters_of(trial.case.values).items())}"
-        suspicion = self._guard.suspect(kernel, ran.outputs, trial.reference.values)
-        return (
-            Mismatch(kind="guard", output=None, message=suspicion)
-            if suspicion
-            else None
-        )
+        suspicion = self._guard.suspect(kernel, ran.outputs, reference.values)
+        if suspicion is None:
+            return None
+        return Mismatch(kind="guard", output=None, message=suspicion)
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """Return the error of a case; a Difference if only the device is wrong."""
-        alone = [
-            name for name, entry in trial.verdicts.items() if is_failure(entry)
-        ] == [DEVICE]
-        return Difference(self, trial) if alone else super().failure(trial)
+        wrong = [name for name, entry in trial.verdicts.items() if is_failure(entry)]
+        if wrong == [DEVICE]:
+            return Difference(self, trial)
+        return super().failure(trial)
 
 
 def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
@@ -185,14 +185,13 @@ class Difference(DifferentialFailure):
             for name, verdict in self.verdicts.items()
             if isinstance(verdict, Match)
         ]
-        who = (
-            f"{' and '.join(passing)} agrees"
-            if passing
-            else "no simulator was there to ask"
-        )
-        only = f"  device only: {who}; not shrunk, for each step would compile"
-        log = f"\n  log:\n{textwrap.indent(self._log, '    ')}" if self._log else ""
-        return f"{super().__str__()}\n{only}{log}"
+        who = "no simulator was there to ask"
+        if passing:
+            who = f"{' and '.join(passing)} agrees"
+        text = f"{super().__str__()}\n  device only: {who}; not shrunk, for each step would compile"
+        if self._log:
+            text += f"\n  log:\n{textwrap.indent(self._log, '    ')}"
+        return text
 
 
 def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
@@ -201,14 +200,14 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
     def recipe(name: str, seed: int) -> Recipe:
         if spec.input(name).data is not None:
             return case.data[name]
-        return (
-            Random(seed)
-            if is_float_dtype(np.dtype(case.dtype_of(name)))
-            else Integers(seed, 8)
-        )
+        if is_float_dtype(np.dtype(case.dtype_of(name))):
+            return Random(seed)
+        return Integers(seed, 8)
 
-    others = [
-        {name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)}
-        for seed in _SEEDS
-    ]
-    return [case, *(replace(case, data=data) for data in others)]
+    cases = [case]
+    for seed in _SEEDS:
+        data = {
+            name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)
+        }
+        cases.append(replace(case, data=data))
+    return cases

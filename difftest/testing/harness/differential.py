@@ -121,9 +121,12 @@ class ReferenceResult:
                 f"the kernel returned {counted(returned)}, the reference {theirs}",
             )
         names = ", ".join(declared)
-        arrays = f"{counted(returned)} that {'is' if returned == 1 else 'are'} not under outputs="
+        arrays = "no other array"
+        if returned:
+            verb = "is" if returned == 1 else "are"
+            arrays = f"{counted(returned)} that {verb} not under outputs="
         message = (
-            f"the kernel returned {arrays if returned else 'no other array'}, and outputs= names "
+            f"the kernel returned {arrays}, and outputs= names "
             f"{names}: {counted(results)} to compare, and the reference returned {theirs}"
         )
         rule = (
@@ -156,9 +159,12 @@ class ReferenceResult:
     def precise(self) -> tuple[Array, ...]:
         """The outputs computed in float64 if possible, else the outputs as they are."""
         is_wide = all(
-            a.dtype == np.float64 or not is_float_dtype(a.dtype) for a in self.outputs
+            array.dtype == np.float64 or not is_float_dtype(array.dtype)
+            for array in self.outputs
         )
-        return self.outputs if is_wide or self.in_float64 is None else self.in_float64
+        if is_wide or self.in_float64 is None:
+            return self.outputs
+        return self.in_float64
 
     @cached_property
     def input_sensitivity(self) -> tuple[float, ...] | None:
@@ -212,25 +218,21 @@ class ReferenceResult:
             perturbed = self._evaluate(perturb)
             if perturbed is None:
                 return None
-            with np.errstate(invalid="ignore"):
-                pairs = zip(as_float64(perturbed), original, strict=True)
-                changes = [abs(other - value) for other, value in pairs]
-            finite = [np.where(np.isfinite(change), change, 0.0) for change in changes]
-            largest = [
-                np.maximum(new, old) for new, old in zip(finite, largest, strict=True)
-            ]
+            for number, other in enumerate(as_float64(perturbed)):
+                with np.errstate(invalid="ignore"):
+                    change = abs(other - original[number])
+                finite = np.where(np.isfinite(change), change, 0.0)
+                largest[number] = np.maximum(finite, largest[number])
         return tuple(largest)
 
     def _evaluate(
         self, change: Callable[[Float64], Float64]
     ) -> tuple[Array, ...] | None:
         """Return the reference's outputs for changed float64 inputs; None if it rejects them."""
-        inputs = {
-            name: change(array.astype(np.float64))
-            if is_float_dtype(array.dtype)
-            else array
-            for name, array in self.inputs.items()
-        }
+        inputs = dict(self.inputs)
+        for name, array in self.inputs.items():
+            if is_float_dtype(array.dtype):
+                inputs[name] = change(array.astype(np.float64))
         parameters = self.spec.parameters_of(self.case.values)
         try:
             outputs = call_reference(self.spec.reference, inputs, parameters)
@@ -250,22 +252,19 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
     """
     arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     launched: list[object] = []
-    with listening(lambda testimony: launched.append(function_of(testimony.kernel))):
+    with listening(lambda launch: launched.append(function_of(launch.kernel))):
         outputs = call_reference(
             spec.reference, arrays, spec.parameters_of(case.values)
         )
-    judged = [
-        kernel
-        for kernel in (spec.kernel, *spec.others)
-        if function_of(kernel) in launched
-    ]
-    if judged:
-        raise ReferenceDefect(
-            f"the reference {function_name(spec.reference)} runs the kernel that it is to judge",
-            rule="a reference is computed by other means: a kernel agrees with itself",
-            received=f"a launch of {function_name(judged[0])} in the reference",
-            remedy="write the reference in NumPy, in float64",
-        )
+    name = function_name(spec.reference)
+    for kernel in (spec.kernel, *spec.others):
+        if function_of(kernel) in launched:
+            raise ReferenceDefect(
+                f"the reference {name} runs the kernel that it is to judge",
+                rule="a reference is computed by other means: a kernel agrees with itself",
+                received=f"a launch of {function_name(kernel)} in the reference",
+                remedy="write the reference in NumPy, in float64",
+            )
     return ReferenceResult(spec, case, arrays, outputs)
 
 
@@ -276,43 +275,51 @@ def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
     finite.
     """
     spec = reference.spec
-    case = reference.case
-    values = reference.values
     arrays = {name: np.abs(array) for name, array in reference.inputs.items()}
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
+    parameters = spec.parameters_of(reference.case.values)
     try:
-        outputs = call_reference(
-            function, arrays, spec.parameters_of(case.values), role
-        )
+        outputs = call_reference(function, arrays, parameters, role)
     except ReferenceRefusal as refusal:
         raise SpecError(
-            f"magnitude: the {role} {function_name(function)} refuses the absolute values "
-            f"of inputs that "
-            f"the reference accepts, {format_error(refusal.error)}; accepted: magnitude=, a "
-            f"function "
-            "that takes them and returns the sums of absolute values"
+            f"magnitude: the {role} {function_name(function)} rejects the absolute values of "
+            f"inputs that the reference accepts, {format_error(refusal.error)}; accepted: "
+            "magnitude=, a function that takes them and returns the sums of absolute values"
         ) from refusal.error
     magnitudes = as_float64(outputs)
-    finite = all(
+    if spec.magnitude is not None:
+        _check_magnitudes(reference, magnitudes, function_name(spec.magnitude))
+    received = [array.shape for array in magnitudes]
+    shapes = [array.shape for array in reference.values]
+    if received != shapes:
+        raise SpecError(
+            f"magnitude: received shapes {received}; accepted: those of the reference, {shapes}"
+        )
+    return tuple(
+        np.fmax(np.where(np.isfinite(magnitude), magnitude, 0.0), np.abs(value))
+        for magnitude, value in zip(magnitudes, reference.values, strict=True)
+    )
+
+
+def _check_magnitudes(
+    reference: ReferenceResult, magnitudes: Sequence[Float64], name: str
+) -> None:
+    """Raise a SpecError if a magnitude is negative, or NaN for finite inputs.
+
+    ``name`` is the name of the function in the error.
+    """
+    is_finite = all(
         np.isfinite(array.astype(np.float64)).all()
         for array in reference.inputs.values()
     )
-    for array in magnitudes if spec.magnitude is not None else ():
-        wrong = array[(array < 0) | (np.isnan(array) & finite)]
+    for array in magnitudes:
+        wrong = array[(array < 0) | (np.isnan(array) & is_finite)]
         if wrong.size:
             raise SpecError(
-                f"magnitude: {function_name(function)} returned {wrong.min():g} among its values; "
-                "accepted: sums of absolute values, which are at least 0"
+                f"magnitude: {name} returned {wrong.min():g} among "
+                "its values; accepted: sums of absolute values, which are at least 0"
             )
-    received, shapes = ([array.shape for array in of] for of in (magnitudes, values))
-    if received != shapes:
-        accepted = f"those of the reference, {shapes}"
-        raise SpecError(f"magnitude: received shapes {received}; accepted: {accepted}")
-    return tuple(
-        np.fmax(np.where(np.isfinite(magnitude), magnitude, 0.0), np.abs(value))
-        for magnitude, value in zip(magnitudes, values, strict=True)
-    )
 
 
 def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
@@ -323,34 +330,31 @@ def compare_exact(reference: ReferenceResult, ran: Completed) -> Answer:
     """
     exact = ran.exact
     assert exact is not None
-    if wrong := check_shapes(reference.forms, ran.outputs, ran.unwritten):
+    wrong = check_shapes(reference.forms, ran.outputs, ran.unwritten)
+    if wrong is not None:
         return wrong
-    if lost := _algorithm(reference, exact, ran.outputs):
+    lost = _algorithm(reference, exact, ran.outputs)
+    if lost is not None:
         return lost
-    forms = list(zip(reference.forms, exact.outputs, strict=True))
-    each = enumerate(zip(reference.forms, ran.outputs, exact.outputs, strict=True))
-    verdicts = [
-        _arithmetic(index, dtype, got, output)
-        if _has_two_verdicts(exact, dtype)
-        else _compare_whole(index, reference, got, output)
-        for index, ((_, dtype), got, output) in each
-    ]
-    is_open = any(_has_open_integers(*form, output) for form, output in forms)
+    verdicts = []
+    is_open = False
+    each = zip(reference.forms, ran.outputs, exact.outputs, strict=True)
+    for index, ((_, dtype), got, output) in enumerate(each):
+        if _has_two_verdicts(exact, dtype):
+            verdicts.append(_arithmetic(index, dtype, got, output))
+        else:
+            verdicts.append(_compare_whole(index, reference, got, output))
+        is_open = is_open or not (is_float_dtype(dtype) or _is_exact(output))
     return merge_verdicts(verdicts, OPEN) if is_open else merge_verdicts(verdicts)
 
 
-def _has_open_integers(
-    value: Float64, dtype: np.dtype[Any], output: ExactOutput
-) -> bool:
-    """Return whether an integer output has elements that a rounding may change."""
-    return (
-        not is_float_dtype(dtype)
-        and output.error is not None
-        and bool(output.error.any())
-    )
+def _is_exact(output: ExactOutput) -> bool:
+    """Return whether no rounding may change an output."""
+    return output.error is None or not output.error.any()
 
 
 def _has_two_verdicts(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
+    """Return whether algorithm and arithmetic of an output are judged separately."""
     return not exact.doubts and is_float_dtype(dtype)
 
 
@@ -361,16 +365,15 @@ def _algorithm(
 
     ``outputs`` are the kernel's outputs, for the report.
     """
-    wrong = first_mismatch(_compare_algorithms(reference, "precise", exact))
+    precise = reference.precise
+    wrong = first_mismatch(_compare_algorithms(reference, precise, exact))
     if wrong is None:
         return None
-    has_other = not (
-        reference.in_float64 is None or reference.in_float64 is reference.precise
-    )
-    if has_other and not first_mismatch(
-        _compare_algorithms(reference, "in_float64", exact)
-    ):
-        return None
+    wide = reference.in_float64
+    if wide is not None and wide is not precise:
+        other = first_mismatch(_compare_algorithms(reference, wide, exact))
+        if other is None:
+            return None
     return _with_kernel_value(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
 
 
@@ -392,40 +395,43 @@ def _with_kernel_value(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:
 
 
 def _compare_algorithms(
-    reference: ReferenceResult, which: str, exact: ExactRun
-) -> list[Answer | None]:
-    verdicts: list[Answer | None] = []
+    reference: ReferenceResult, values: Sequence[Array], exact: ExactRun
+) -> list[Answer]:
+    """Compare the exact run with ``values``, the reference's outputs in some precision."""
+    verdicts: list[Answer] = []
     each = zip(reference.forms, exact.outputs, strict=True)
     for index, ((value, dtype), output) in enumerate(each):
-        if not _has_two_verdicts(exact, dtype) or _has_equal_bits(value, output.value):
-            continue
-        raw = getattr(reference, which)[index]
-        value = raw.astype(np.float64, copy=False)
-        if _is_within_smallest_tolerance(value, output):
-            continue
-        tolerance = _limited_tolerance(
-            _reference_tolerance(raw, value, output), value, reference, index
-        )
-        expected = around(value, np.dtype(np.float64), tolerance, ALGORITHM)
-        verdict = check_values(index, expected, output.value)
-        if isinstance(
-            verdict, Mismatch
-        ):  # the reference itself may have lost these digits
-            tolerance = tolerance + reference.noise[index]
-            expected = around(value, expected.dtype, tolerance, ALGORITHM)
-            verdict = check_values(index, expected, output.value)
-        if isinstance(
-            verdict, Mismatch
-        ):  # report the output's dtype if the error shows there
-            got = round_once(output.value, dtype)
-            rounded = check_values(index, expected._replace(dtype=dtype), got)
-            verdict = (
-                rounded
-                if isinstance(rounded, Mismatch)
-                else replace(verdict, hidden=True)
-            )
-        verdicts.append(verdict)
+        if _has_two_verdicts(exact, dtype) and not _has_equal_bits(value, output.value):
+            verdict = _compare_algorithm(reference, index, values[index], output)
+            if verdict is not None:
+                verdicts.append(verdict)
     return verdicts
+
+
+def _compare_algorithm(
+    reference: ReferenceResult, index: int, raw: Array, output: ExactOutput
+) -> Answer | None:
+    """Compare an output of the exact run with the reference's; None if they surely agree."""
+    value = raw.astype(np.float64, copy=False)
+    if _is_within_smallest_tolerance(value, output):
+        return None
+    tolerance = _limited_tolerance(
+        _reference_tolerance(raw, value, output), value, reference, index
+    )
+    expected = around(value, np.dtype(np.float64), tolerance, ALGORITHM)
+    verdict = check_values(index, expected, output.value)
+    if isinstance(verdict, Mismatch):
+        # The reference itself may have lost these digits.
+        tolerance = tolerance + reference.noise[index]
+        expected = around(value, expected.dtype, tolerance, ALGORITHM)
+        verdict = check_values(index, expected, output.value)
+    if not isinstance(verdict, Mismatch):
+        return verdict
+    # Report the output's dtype if the error shows there.
+    _, dtype = reference.forms[index]
+    got = round_once(output.value, dtype)
+    rounded = check_values(index, expected._replace(dtype=dtype), got)
+    return rounded if isinstance(rounded, Mismatch) else replace(verdict, hidden=True)
 
 
 def _has_equal_bits(values: Float64, others: Float64) -> bool:
@@ -511,7 +517,7 @@ def _arithmetic(
     index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput
 ) -> Answer:
     """Compare the machine's values with the exact ones, within the bound of their errors."""
-    exact = output.error is None or not output.error.any()
+    exact = _is_exact(output)
     if exact and _has_equal_bits(got.astype(np.float64), output.value):
         finite = int(np.isfinite(output.value).sum())
         return Match(finite, True, got.size - finite)
@@ -545,21 +551,16 @@ def _unless_excused(
     verdict: Answer, index: int, dtype: np.dtype[Any], output: ExactOutput
 ) -> Answer:
     """Return the verdict; inconclusive for a match whose bound leaves too few sure digits."""
-    if (
-        not isinstance(verdict, Match)
-        or output.error is None
-        or not is_float_dtype(dtype)
-    ):
+    is_match = isinstance(verdict, Match)
+    if not is_match or output.error is None or not is_float_dtype(dtype):
         return verdict
     sizes = np.abs(output.value)
     error = np.broadcast_to(output.error, sizes.shape)
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
     sure = (error <= min(most, 0.5) * sizes) & (sizes >= least) & np.isfinite(sizes)
-    if (
-        2 * np.count_nonzero(sure) > sure.size
-    ):  # then more than half of ``decisive`` is sure too
-        return verdict
+    if 2 * np.count_nonzero(sure) > sure.size:
+        return verdict  # more than half of ``decisive`` is sure too
     zero = np.isfinite(error) & (sizes <= NOISE * error)
     decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
     if not decisive.any():
@@ -596,9 +597,7 @@ def _compare_whole(
     dtype = reference.forms[index][1]
     value = raw.astype(np.float64)
     error = _reference_tolerance(raw, value, output) + _bound(output)
-    exact = not is_float_dtype(dtype) and (
-        output.error is None or not output.error.any()
-    )
+    exact = not is_float_dtype(dtype) and _is_exact(output)
     verdict = check_values(index, around(value, dtype, error, exact=exact), got)
     if isinstance(verdict, Match) and not is_float_dtype(dtype):
         return _count_sure_integers(verdict, output)
@@ -612,7 +611,6 @@ def _count_sure_integers(verdict: Match, output: ExactOutput) -> Match:
     """Return a match that counts sure integers only: an open decision allows several values."""
     if output.error is None:
         return verdict
-    decided = int(
-        np.count_nonzero(np.broadcast_to(output.error, output.value.shape) < 1)
-    )
+    error = np.broadcast_to(output.error, output.value.shape)
+    decided = int(np.count_nonzero(error < 1))
     return verdict._replace(elements=decided, nonfinite=output.value.size - decided)

@@ -18,7 +18,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -226,34 +226,68 @@ def filling_cases(
     filled: set[int] = set()
     values = minimal_values(spec, {}) or {}
     for name, value in values.items():
-        # A list names all values. Without rejections the spec promises nothing for other values.
-        if not (
-            is_size(value)
-            and (spec.rejects or not is_choice(source_of(spec, name, values)))
-        ):
+        if not _may_grow(spec, name, values):
             continue
         grown = functools.partial(_grown, spec, run, name, value)
-        looks = list(
-            itertools.takewhile(
-                lambda look: look.fits, filter(None, map(grown, _LOOKS))
-            )
-        )
-        figures = enumerate(zip(*(look.footprint for look in looks), strict=True))
-        growing = {
-            place % len(MEMORIES) for place, sizes in figures if len(set(sizes)) > 1
-        }
-        is_useful = len(looks) == len(_LOOKS) and not growing <= filled
-        pair = _limit_of(grown, *looks[-2:]) if is_useful else None
-        if pair is not None:
-            # A memory is full if the next counts overfill it. The limit that was found may be the
-            # kernel's own, long before the memory is full.
-            near = 1 + _NEAR / pair[0].count
-            ends = enumerate(zip(pair[0].footprint, _LIMITS, strict=True))
-            full = {at % len(MEMORIES) for at, (size, end) in ends if near * size > end}
-            filled |= full & growing
-            for look, side in zip(pair, ("just under", "just over"), strict=True):
-                size = f"{name}={look.case.values[name]}"
-                yield Edge(look.case, f"{size}, {side} the limit", fills=True)
+        attempts = _fitting_attempts(grown)
+        growing = _growing_memories(attempts)
+        if len(attempts) < len(_LOOKS) or growing <= filled:
+            continue
+        pair = _limit_of(grown, *attempts[-2:])
+        if pair is None:
+            continue
+        filled |= _full_memories(pair[0]) & growing
+        for attempt, side in zip(pair, ("just under", "just over"), strict=True):
+            size = f"{name}={attempt.case.values[name]}"
+            yield Edge(attempt.case, f"{size}, {side} the limit", fills=True)
+
+
+def _may_grow(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a name is a size that the spec does not limit to a list.
+
+    A list names all values. Without rejections the spec promises nothing for other values.
+    """
+    if not is_size(values[name]):
+        return False
+    return bool(spec.rejects) or not is_choice(source_of(spec, name, values))
+
+
+def _fitting_attempts(
+    grown: Callable[[int], _FillAttempt | None],
+) -> list[_FillAttempt]:
+    """Return the first runs of a grown case, up to the first that does not fit."""
+    attempts = []
+    for count in _LOOKS:
+        attempt = grown(count)
+        if attempt is None:
+            continue
+        if not attempt.fits:
+            break
+        attempts.append(attempt)
+    return attempts
+
+
+def _growing_memories(attempts: Sequence[_FillAttempt]) -> set[int]:
+    """Return the memories, by number, whose use grows with the case."""
+    footprints = [attempt.footprint for attempt in attempts]
+    growing = set()
+    for place, sizes in enumerate(zip(*footprints, strict=True)):
+        if len(set(sizes)) > 1:
+            growing.add(place % len(MEMORIES))
+    return growing
+
+
+def _full_memories(under: _FillAttempt) -> set[int]:
+    """Return the memories, by number, that the next counts overfill.
+
+    The limit that was found may be the kernel's own, long before a memory is full.
+    """
+    near = 1 + _NEAR / under.count
+    full = set()
+    for place, size in enumerate(under.footprint):
+        if near * size > _LIMITS[place]:
+            full.add(place % len(MEMORIES))
+    return full
 
 
 def _grown(
@@ -267,21 +301,19 @@ def _grown(
     """Run the case with ``count`` times the value; None if there is none, or it is too large."""
     values = minimal_values(spec, {name: count * value})
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
-    if (
-        values is None
-        or count_elements(spec, values) > MOST_ELEMENTS
-        or expected_work > most_work
-    ):
+    if values is None or expected_work > most_work:
         return None
-    if (edge := next(_edge(values, spec, name), None)) is None:
+    if count_elements(spec, values) > MOST_ELEMENTS:
         return None
-    trace: Trace | None = getattr(run(spec, edge.case), "trace", None)
-    events = () if trace is None else trace.events
-    regions = (region for event in events for region in (*event.writes, *event.reads))
-    work = sum(region.elements for region in regions) + INSTRUCTION * len(events)
-    return _FillAttempt(
-        count, edge.case, () if trace is None else footprint_of(trace, TRN2), work
-    )
+    for edge in _edge(values, spec, name):
+        trace: Trace | None = getattr(run(spec, edge.case), "trace", None)
+        if trace is None:
+            return _FillAttempt(count, edge.case, (), 0)
+        work = INSTRUCTION * len(trace.events)
+        for event in trace.events:
+            work += sum(region.elements for region in (*event.writes, *event.reads))
+        return _FillAttempt(count, edge.case, footprint_of(trace, TRN2), work)
+    return None
 
 
 def _limit_of(
@@ -382,9 +414,10 @@ def run_recorded(
 ) -> Outcome:
     """Run a case on a backend with a trace and without an exact run, and return the outcome."""
     # A trace does not depend on random data, which take longer to draw than to compute with.
-    data = {
-        name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()
-    }
+    data = dict(case.data)
+    for name, recipe in case.data.items():
+        if isinstance(recipe, Random):
+            data[name] = Ones()
     runner.now = spec, case
     return run_kernel(backend, make_call(spec, replace(case, data=data), record=True))
 
@@ -409,13 +442,7 @@ def _verdict_on_edge(
 ) -> Verdict:
     """Return the verdict on an edge call that was not rejected, or that must not be."""
     if isinstance(outcome, Completed):
-        own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
-        if spec.output_dtype is None:  # the dtype of any operand is right
-            dtypes = (
-                array.dtype.name if array.dtype in own else None
-                for array in outcome.outputs
-            )
-            spec = replace(spec, output_dtype=tuple(dtypes))
+        spec = _with_any_dtype(spec, edge, outcome)
     elif not edge.inside:
         return verdict_on(None, outcome)
     is_promised = edge.inside or bool(spec.rejects)
@@ -424,11 +451,21 @@ def _verdict_on_edge(
         if is_promised or isinstance(reference, ReferenceResult):
             with runner.defects(spec, edge.case):
                 return verdict_on(reference, outcome)
-        reason = f"its reference refuses it: {reference}"
+        reason = f"its reference rejects it: {reference}"
     except BrokenReferenceError as broken:
-        if is_promised and not (
-            edge.fills and isinstance(broken.raised, CaseLimitError)
-        ):
+        is_limit = edge.fills and isinstance(broken.raised, CaseLimitError)
+        if is_promised and not is_limit:
             raise
         reason = broken.defect.happened
     return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")
+
+
+def _with_any_dtype(spec: KernelSpec, edge: Edge, outcome: Completed) -> KernelSpec:
+    """Return a spec whose outputs may have the dtype of any operand, unless it states one."""
+    if spec.output_dtype is not None:
+        return spec
+    own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
+    dtypes = [
+        array.dtype.name if array.dtype in own else None for array in outcome.outputs
+    ]
+    return replace(spec, output_dtype=tuple(dtypes))

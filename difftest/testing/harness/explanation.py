@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from difftest.analysis.finding import Finding
 from difftest.simulator.errors import Location
 from difftest.simulator.exact.contract import RUNNING_SUM, Narrowing
+from difftest.simulator.exact.losses import Loss
 from difftest.simulator.exact.run import ExactRun
 from difftest.support.rounding import (
     Array,
@@ -49,8 +51,28 @@ from difftest.testing.harness.verdict import (
 
 Again = Callable[[Mapping[str, Array]], Float64 | None]
 """Return the reference's output for other inputs of the same shapes; None if it rejects them."""
-Guess = tuple[str, Float64, Float64, Mask]
-"""A mistake: its text, the lower and upper bounds of its values, and the elements to compare."""
+
+
+class Guess(NamedTuple):
+    """A mistake that may explain a wrong output.
+
+    Attributes
+    ----------
+    text : the mistake in words.
+    low, high : the bounds of the values that it leaves.
+    at : the elements to compare.
+    """
+
+    text: str
+    low: Float64
+    high: Float64
+    at: Mask
+
+    def explains(self, values: Float64, slack: Float64 | float) -> bool:
+        """Return whether values are within the bounds, widened by ``slack``."""
+        inside = (self.low - slack <= values) & (values <= self.high + slack)
+        return bool(inside[self.at].all())
+
 
 TILES = (512, 128)
 """The elements of a whole tile: the free dimension of a matmul, and the partitions."""
@@ -67,10 +89,10 @@ def describe_mismatch(
     spec: KernelSpec, case: Case, mismatch: Mismatch
 ) -> tuple[str, ...]:
     """Return the pattern and the place of a wrong output, in words; empty if there is none."""
-    seen = mismatch.evidence
+    evidence = mismatch.evidence
     index = mismatch.output
     parameters = spec.parameters_of(case.values)
-    if seen is None or index is None:
+    if evidence is None or index is None:
         return ()
 
     def again(inputs: Mapping[str, Array]) -> Float64 | None:
@@ -82,8 +104,8 @@ def describe_mismatch(
     inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
     sizes = [value for value in parameters.values() if type(value) is int]
     with np.errstate(all="ignore"):
-        content = next(_patterns(mismatch, seen, inputs, again), "")
-    return tuple(filter(None, (content, last_tile(seen.wrong, sizes))))
+        content = next(_patterns(mismatch, evidence, inputs, again), "")
+    return tuple(filter(None, (content, last_tile(evidence.wrong, sizes))))
 
 
 def _patterns(
@@ -94,7 +116,8 @@ def _patterns(
         yield "never written"
     values = seen.got.astype(np.float64)
     wrong = values[seen.wrong]
-    if wrong.size > 1 and not wrong.any() and seen.value[seen.wrong].any():
+    is_zero = wrong.size > 1 and not wrong.any()
+    if is_zero and seen.value[seen.wrong].any():
         yield "all zero: each wrong element is 0"
     if not np.isfinite(wrong).all():
         return
@@ -102,18 +125,25 @@ def _patterns(
         yield from _rounding_patterns(seen, values)
     if np.unique(wrong).size < _TELLING:
         return
-    unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
+    yield from _explaining(_rearranged(seen), seen, values, 0.0)
     # A computed guess rounds once more than the kernel does.
+    unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
     computed = chain(_scaled(seen, values), _missing_parts(seen, inputs, again))
-    for guesses, slack in ((_rearranged(seen), 0.0), (computed, unit)):
-        for text, low, high, at in guesses:
-            ends = low - slack, high + slack
-            fits = [
-                bool(((ends[0] <= v) & (v <= ends[1]))[at].all())
-                for v in (values, seen.value)
-            ]
-            if fits == [True, False] and np.unique(values[at]).size >= _TELLING:
-                yield text
+    yield from _explaining(computed, seen, values, unit)
+
+
+def _explaining(
+    guesses: Iterable[Guess],
+    seen: WrongOutput,
+    values: Float64,
+    slack: Float64 | float,
+) -> Iterator[str]:
+    """Yield the mistakes that explain the kernel's values, and not the right ones."""
+    for guess in guesses:
+        if not guess.explains(values, slack) or guess.explains(seen.value, slack):
+            continue
+        if np.unique(values[guess.at]).size >= _TELLING:
+            yield guess.text
 
 
 def _rounding_patterns(seen: WrongOutput, values: Float64) -> Iterator[str]:
@@ -144,25 +174,22 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
     high = seen.high
     every = np.ones_like(seen.wrong)
     for axis, other in combinations(range(low.ndim), 2):
-        swapped = [end.swapaxes(axis, other).reshape(end.shape) for end in (low, high)]
-        yield (
+        yield Guess(
             f"transposed: axes {axis} and {other} are swapped",
-            swapped[0],
-            swapped[1],
+            low.swapaxes(axis, other).reshape(low.shape),
+            high.swapaxes(axis, other).reshape(high.shape),
             every,
         )
     for axis in range(low.ndim):
-        yield (
-            f"reversed along axis {axis}",
-            np.flip(low, axis),
-            np.flip(high, axis),
-            every,
-        )
+        text = f"reversed along axis {axis}"
+        yield Guess(text, np.flip(low, axis), np.flip(high, axis), every)
         for step, sign in ((1, "-"), (-1, "+")):
             inner = seen.wrong.copy()
             inner[(slice(None),) * axis + (min(step, 0),)] = False
             text = f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
-            yield text, np.roll(low, step, axis), np.roll(high, step, axis), inner
+            yield Guess(
+                text, np.roll(low, step, axis), np.roll(high, step, axis), inner
+            )
 
 
 def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
@@ -170,12 +197,13 @@ def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
     at = seen.wrong & (seen.value != 0)
     factor = float(np.median(values[at] / seen.value[at])) if at.any() else 0.0
     if factor:
-        ends = seen.low * factor, seen.high * factor
+        low = seen.low * factor
+        high = seen.high * factor
         digits = 4 if abs(factor - 1) > 1e-3 else 9
         text = (
             f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
         )
-        yield text, np.minimum(*ends), np.maximum(*ends), seen.wrong
+        yield Guess(text, np.minimum(low, high), np.maximum(low, high), seen.wrong)
 
 
 def _missing_parts(
@@ -186,7 +214,7 @@ def _missing_parts(
     for name, array, text in _reduced_inputs(inputs):
         without = again({**inputs, name: array})
         if without is not None and without.shape == half.shape:
-            yield text, without - half, without + half, seen.wrong
+            yield Guess(text, without - half, without + half, seen.wrong)
 
 
 def _reduced_inputs(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
@@ -196,17 +224,22 @@ def _reduced_inputs(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, s
         yield name, np.ones_like(array), f"a missing factor: as if {name} were all 1"
         if is_float_dtype(array.dtype):
             yield name, -array, f"a wrong sign: as if {name} were negative"
-        for axis, size in enumerate(array.shape):
-            cuts = {size - 1: "the last"}
-            cuts |= {
-                (size - 1) // tile * tile: f"the last tile of {tile}" for tile in TILES
-            }
-            for start, part in cuts.items():
-                if start:
-                    rest = array.copy()
-                    rest[(slice(None),) * axis + (slice(start, None),)] = 0
-                    text = f"a missing last term: as if {name} had not {part} of axis {axis}"
-                    yield name, rest, text
+        for axis in range(array.ndim):
+            for start, part in _last_parts(array.shape[axis]).items():
+                rest = array.copy()
+                rest[(slice(None),) * axis + (slice(start, None),)] = 0
+                text = (
+                    f"a missing last term: as if {name} had not {part} of axis {axis}"
+                )
+                yield name, rest, text
+
+
+def _last_parts(size: int) -> dict[int, str]:
+    """Return the starts of the last parts of an axis, in words; never the whole axis."""
+    parts = {size - 1: "the last"}
+    for tile in TILES:
+        parts[(size - 1) // tile * tile] = f"the last tile of {tile}"
+    return {start: part for start, part in parts.items() if start}
 
 
 def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
@@ -214,13 +247,21 @@ def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
     for axis, size in enumerate(wrong.shape):
         others = tuple(place for place in range(wrong.ndim) if place != axis)
         places = np.flatnonzero(wrong.any(axis=others))
-        if not places.size or not places[0] or places.size != size - places[0]:
+        start = int(places[0]) if places.size else 0
+        if start == 0 or places.size != size - start:
             continue
-        start = int(places[0])
-        for tile in (*TILES, *sizes):
-            if tile > 1 and start % tile == 0 and size - start <= tile:
-                return f"the last tile: axis {axis} from {start} on, after whole tiles of {tile}"
+        tile = _tile_before(start, size, (*TILES, *sizes))
+        if tile:
+            return f"the last tile: axis {axis} from {start} on, after whole tiles of {tile}"
     return ""
+
+
+def _tile_before(start: int, size: int, tiles: Iterable[int]) -> int:
+    """Return the size of the tiles before the last one, which begins at ``start``; 0 if none."""
+    for tile in tiles:
+        if tile > 1 and start % tile == 0 and size - start <= tile:
+            return tile
+    return 0
 
 
 @dataclass
@@ -244,14 +285,11 @@ class CaseHistory:
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
         """Record a case that failed on a backend."""
         self.failing.append(case)
-        if not verdict.hidden and (
-            self.visible is None or verdict.elements < self.visible[1]
-        ):
+        is_least = self.visible is None or verdict.elements < self.visible[1]
+        if is_least and not verdict.hidden:
             self.visible = case, verdict.elements
-        if (
-            backend not in self.largest
-            or verdict.elements > self.largest[backend][1].elements
-        ):
+        largest = self.largest.get(backend)
+        if largest is None or verdict.elements > largest[1].elements:
             self.largest[backend] = case, verdict
 
     def looks(self, case: Case, backend: str, verdict: Mismatch) -> str:
@@ -286,38 +324,54 @@ def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
 
     For a wrong algorithm it returns only the caveats of the exact run and the narrowed values.
     """
-    lines = [_describe_narrowing(narrowing) for narrowing in exact.narrowed]
+    caveats = describe_caveats(exact)
+    narrowed = [_describe_narrowing(narrowing) for narrowing in exact.narrowed]
     if verdict.question == "algorithm":
-        return (*describe_caveats(exact), *lines)
-    over = [(loss, loss.overflow) for loss in exact.losses if loss.overflow is not None]
+        return (*caveats, *narrowed)
     lost = [loss for loss in exact.losses if loss.happened > 0]
-    if over:
-        loss, number = over[0]
-        argument = "" if number.argument is None else f" of {number.argument:.6g}"
-        lines.insert(
-            0,
-            f"{loss.name} overflows {number.tensor}{_at(loss.location)}: without rounding it is "
-            f"{number.value:.3g}{argument}, and the largest is {number.largest:.5g}",
-        )
-    elif lost:
-        part = f"{lost[0].happened:.2g} of its largest value is error"
-        lines.insert(
-            0, f"{lost[0].name} lost most digits{_at(lost[0].location)}: {part}"
-        )
-    most = max(exact.losses, key=lambda loss: loss.allowed, default=None)
-    if most and most.allowed > 0:
-        terms = f", of {most.terms} terms" if most.terms else ""
-        lines.append(
-            f"{most.name} adds most to the bound{_at(most.location)}: "
-            f"{most.allowed:.2g} of its largest value, {most.size:.3g}{terms}, in {most.times} "
-            f"{'run' if most.times == 1 else 'runs'}"
-        )
-    lines += [
+    others = [
         f"{loss.name}{_at(loss.location)}: error {loss.happened:.2g}, bound {loss.allowed:.2g} "
         "of its largest value"
         for loss in lost[1:]
     ]
-    return (*describe_caveats(exact), *lines)
+    return (
+        *caveats,
+        *_describe_largest_loss(exact.losses),
+        *narrowed,
+        *_describe_largest_bound(exact.losses),
+        *others,
+    )
+
+
+def _describe_largest_loss(losses: Sequence[Loss]) -> Iterator[str]:
+    """Yield one line on the first overflow, or else on the largest error; nothing without one."""
+    for loss in losses:
+        number = loss.overflow
+        if number is not None:
+            argument = "" if number.argument is None else f" of {number.argument:.6g}"
+            yield (
+                f"{loss.name} overflows {number.tensor}{_at(loss.location)}: without rounding it "
+                f"is {number.value:.3g}{argument}, and the largest is {number.largest:.5g}"
+            )
+            return
+    for loss in losses:
+        if loss.happened > 0:
+            part = f"{loss.happened:.2g} of its largest value is error"
+            yield f"{loss.name} lost most digits{_at(loss.location)}: {part}"
+            return
+
+
+def _describe_largest_bound(losses: Sequence[Loss]) -> Iterator[str]:
+    """Yield one line on the instruction that adds most to the bound; nothing without one."""
+    most = max(losses, key=lambda loss: loss.allowed, default=None)
+    if most is None or most.allowed <= 0:
+        return
+    terms = f", of {most.terms} terms" if most.terms else ""
+    runs = "1 run" if most.times == 1 else f"{most.times} runs"
+    yield (
+        f"{most.name} adds most to the bound{_at(most.location)}: "
+        f"{most.allowed:.2g} of its largest value, {most.size:.3g}{terms}, in {runs}"
+    )
 
 
 def _describe_narrowing(narrowing: Narrowing) -> str:
@@ -343,19 +397,11 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
 
 def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     """Return the text if the data are too large for the output's dtype; else empty."""
-    if isinstance(verdict, Mismatch):
-        is_nonfinite = (
-            verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
-        )
-    else:
-        is_nonfinite = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
-    if not is_nonfinite or isinstance(reference, Exception):
+    if not _is_nonfinite(verdict) or isinstance(reference, Exception):
         return ""
-    if not all(
-        np.isfinite(array.astype(np.float64)).all()
-        for array in reference.inputs.values()
-    ):
-        return ""
+    for array in reference.inputs.values():
+        if not np.isfinite(array.astype(np.float64)).all():
+            return ""
     for value, dtype in reference.forms:
         largest = float(float_info(dtype).max) if is_float_dtype(dtype) else math.inf
         if (np.abs(value) > largest).any():
@@ -366,18 +412,27 @@ def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     return ""
 
 
+def _is_nonfinite(verdict: Verdict) -> bool:
+    """Return whether NaN or infinities decide a verdict."""
+    if isinstance(verdict, Mismatch):
+        return verdict.kind in ("nan", "infinity") and verdict.question != "algorithm"
+    return isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
+
+
 def is_expected(reference: ReferenceResult | Exception, finding: Finding) -> bool:
     """Return whether the reference, too, has the NaN or the infinities that a finding reports."""
-    if finding.id not in ("nan-made", "infinity-made") or isinstance(
-        reference, Exception
-    ):
+    if finding.id not in ("nan-made", "infinity-made"):
         return False
-    floats = (form for form in reference.forms if is_float_dtype(form[1]))
-    return not all(np.isfinite(round_once(*form)).all() for form in floats)
+    if isinstance(reference, Exception):
+        return False
+    for value, dtype in reference.forms:
+        if is_float_dtype(dtype) and not np.isfinite(round_once(value, dtype)).all():
+            return True
+    return False
 
 
 def _at(location: Location | None) -> str:
     if location is None:
         return ""
-    place = f"{os.path.basename(location.file)}:{location.line}"
-    return f" at {place}" + (f" ({location.text})" if location.text else "")
+    place = f" at {os.path.basename(location.file)}:{location.line}"
+    return f"{place} ({location.text})" if location.text else place

@@ -24,7 +24,13 @@ from difftest.support.tracebacks import (
     is_user_file,
     without_files,
 )
-from difftest.testing.backends.base import Completed, Outcome, Rejected, Unsupported
+from difftest.testing.backends.base import (
+    Completed,
+    Crashed,
+    Outcome,
+    Rejected,
+    Unsupported,
+)
 from difftest.testing.contract.case import Case, Edge, to_jsonable
 from difftest.testing.contract.recipes import Random, Recipe
 from difftest.testing.contract.reference import ReferenceDefect
@@ -47,13 +53,10 @@ _RANDOM_SIZES = 8
 _FEW_LINES = 2
 """The number of lines on rounding errors in a report that is not verbose."""
 _ONE_SIDED = {
-    ("kernel", "refused"): "the kernel alone refuses",
-    ("reference", "refused"): "the reference alone refuses",
-    ("kernel", "crashed"): "the kernel broke down",
-    (
-        "backend",
-        "crashed",
-    ): "the backend broke down; this is a bug of its own, not the kernel's",
+    ("kernel", "refused"): "only the kernel rejects the case",
+    ("reference", "refused"): "only the reference rejects the case",
+    ("kernel", "crashed"): "the kernel crashed",
+    ("backend", "crashed"): "the backend crashed: a bug of its own, not the kernel's",
     ("backend", "unsupported"): "the backend cannot run the kernel",
 }
 """The text of a one-sided failure, by the side that failed and the kind of failure."""
@@ -84,10 +87,9 @@ class Reproduction(NamedTuple):
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
-        option = (
-            ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
-        )
-        return [*self.options, self.node, *option]
+        if self.case_key is not None:
+            return [*self.options, self.node, "-o", f"{self.case_key}={text}"]
+        return [*self.options, self.node, "--case", text]
 
     def command(self, case: Case) -> str:
         """Return the shell command that runs exactly this case."""
@@ -107,9 +109,8 @@ def format_report(
     for label, text in rows:
         if text:
             head = f"{label}:" if label else ""
-            lines.append(
-                f"{head:<{_LABEL}}{textwrap.indent(text, ' ' * _LABEL).lstrip()}"
-            )
+            indented = textwrap.indent(text, " " * _LABEL).lstrip()
+            lines.append(f"{head:<{_LABEL}}{indented}")
     body = textwrap.indent("\n".join(lines), "  ")
     return "\n".join([title, body, *map(finding_text, findings)])
 
@@ -128,48 +129,54 @@ def rejection_text(
     spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome
 ) -> str:
     """Return the report of a call that a backend did not reject, or rejected for another reason."""
-    values = ", ".join(
-        f"{name}={to_jsonable(value)}" for name, value in rejection.values.items()
-    )
-    values += "".join(
-        f", {name} of shape {shape}" for name, shape in rejection.shapes.items()
-    )
-    if isinstance(outcome, Completed):
-        happened = "accepted it"
-    else:
-        broke = (
-            "broke down itself"
-            if getattr(outcome, "in_backend", False)
-            else "broke down"
-        )
-        kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
-        happened = (
-            f"{kinds.get(type(outcome), f'{broke}:')} {format_error(outcome.error)}"
-        )
+    parts = [f"{name}={to_jsonable(value)}" for name, value in rejection.values.items()]
+    parts += [f"{name} of shape {shape}" for name, shape in rejection.shapes.items()]
     wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
     return format_report(
-        f"{spec.name} must refuse {values}", [("accepted", wanted), (backend, happened)]
+        f"{spec.name} must reject {', '.join(parts)}",
+        [("accepted", wanted), (backend, _describe_outcome(outcome))],
     )
+
+
+def _describe_outcome(outcome: Outcome) -> str:
+    """Return in words what a backend did with a call that it must reject."""
+    match outcome:
+        case Completed():
+            return "accepted it"
+        case Rejected(error):
+            return f"rejected it, but with {format_error(error)}"
+        case Unsupported(error):
+            return f"cannot run it: {format_error(error)}"
+        case Crashed(error, in_backend):
+            itself = " itself" if in_backend else ""
+            return f"crashed{itself}: {format_error(error)}"
+
+
+def _labelled(label: str, lines: Sequence[str]) -> list[Row]:
+    """Return the rows of some lines; the label is in front of the first."""
+    return [("" if number else label, line) for number, line in enumerate(lines)]
 
 
 def format_sizes(spec: KernelSpec, case: Case) -> str:
     """Return the sizes and dtypes of a case, for use within a line."""
-    sizes = [
-        f"{name}={of}"
-        for name, of in case.values.items()
-        if name not in spec.parameters
-    ]
-    own = [
-        f"{name} of {of}" for name, of in (*case.dtypes.items(), *case.shapes.items())
-    ]
-    return ", ".join([*sizes, case.dtype, *own])
+    parts = []
+    for name, size in case.values.items():
+        if name not in spec.parameters:
+            parts.append(f"{name}={size}")
+    parts.append(case.dtype)
+    parts += [f"{name} of {dtype}" for name, dtype in case.dtypes.items()]
+    parts += [f"{name} of {shape}" for name, shape in case.shapes.items()]
+    return ", ".join(parts)
 
 
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
     """Return the name of the first wrong element, such as ``out[128, 0]``."""
-    returned = f"output {mismatch.output} at " if mismatch.output else "out"
-    name = mismatch.argument or returned
-    return f"{name}{list(mismatch.first.index) if mismatch.first else ''}"
+    name = mismatch.argument or "out"
+    if mismatch.output and not mismatch.argument:
+        name = f"output {mismatch.output} at "
+    if mismatch.first is None:
+        return name
+    return f"{name}{list(mismatch.first.index)}"
 
 
 def _describe_verdict(verdict: Verdict) -> str:
@@ -177,18 +184,16 @@ def _describe_verdict(verdict: Verdict) -> str:
     match verdict:
         case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
-            more = (
-                f"; {nonfinite} more are not finite, and prove nothing"
-                if nonfinite
-                else ""
-            )
-            return f"agrees on {elements} elements, {how}{more}"
+            text = f"agrees on {elements} elements, {how}"
+            if nonfinite:
+                text += f"; {nonfinite} more are not finite, and prove nothing"
+            return text
         case Mismatch():
             return verdict.message
         case OneSided(failed, error, how):
             return f"{_ONE_SIDED[failed, how]}: {format_error(error)}"
         case BothRejected(_, error):
-            return f"kernel and reference both refuse: {format_error(error)}"
+            return f"kernel and reference both reject the case: {format_error(error)}"
         case Inconclusive(reason):
             return f"inconclusive: {reason}"
 
@@ -209,11 +214,13 @@ def describe_box(mismatch: Mismatch) -> str:
     slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
     volume = math.prod(stop - start for start, stop in mismatch.box)
     text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
-    ends = enumerate(zip(mismatch.box, mismatch.shape, strict=True))
-    tails = [
-        str(axis) for axis, ((start, stop), size) in ends if start > 0 and stop == size
-    ]
-    return text + (f", the tail of axis {' and '.join(tails)}" if tails else "")
+    tails = []
+    for axis, (start, stop) in enumerate(mismatch.box):
+        if start > 0 and stop == mismatch.shape[axis]:
+            tails.append(str(axis))
+    if tails:
+        text += f", the tail of axis {' and '.join(tails)}"
+    return text
 
 
 class ReportedFailure(AssertionError):
@@ -253,7 +260,8 @@ class CaseFailure(ReportedFailure):
             hit for hit in findings if hit.severity is not Severity.NOTE
         )
         self.minimal = ""
-        self.fresh = self.saved = ""
+        self.fresh = ""
+        self.saved = ""
         super().__init__()
 
     @property
@@ -287,22 +295,22 @@ class CaseFailure(ReportedFailure):
         """
         steps = inner_frames(self)
         if self.raised is not None:
-            for innermost in steps[:1]:
-                innermost.tb_next = without_files(self.raised)
+            if steps:
+                steps[0].tb_next = without_files(self.raised)
             return
-        own = [step for step in steps if is_user_file(step.tb_frame.f_code.co_filename)]
-        for last in own[:1]:
-            last.tb_next = None
+        for step in steps:
+            if is_user_file(step.tb_frame.f_code.co_filename):
+                step.tb_next = None
+                return
 
     def __str__(self) -> str:
-        again = [("run again", self.again.command(self.case))] if self.again else []
-        again += [("fresh run", self.fresh)] if self.fresh else []
-        again += (
-            [("replay", quote_command(["difftest", "replay", self.saved]))]
-            if self.saved
-            else []
-        )
-        rows = [*self.case_rows(), *self.rows(), *again]
+        rows = [*self.case_rows(), *self.rows()]
+        if self.again is not None:
+            rows.append(("run again", self.again.command(self.case)))
+        rows.append(("fresh run", self.fresh))
+        if self.saved:
+            command = quote_command(["difftest", "replay", self.saved])
+            rows.append(("replay", command))
         return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
 
 
@@ -348,16 +356,16 @@ class DifferentialFailure(CaseFailure):
         verdict = self.verdict
         if isinstance(verdict, Mismatch):
             what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
-            end = (
-                "" if verdict.first is None else f": {element_name(self.spec, verdict)}"
-            )
+            end = ""
+            if verdict.first is not None:
+                end = f": {element_name(self.spec, verdict)}"
         else:
             error = format_error(verdict.error).partition("\n")[0]
             what = _ONE_SIDED[verdict.failed, verdict.how]
             end = f": {error}"
             if verdict.failed == "kernel":
-                what, _, end = error.partition(":")
-                end = end and f":{end}"
+                what, colon, text = error.partition(":")
+                end = f":{text}" if colon and text else ""
         where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
         return f"{self.spec.name}: {what}{where} at {format_sizes(self.spec, self.case)}{end}"
 
@@ -392,31 +400,28 @@ class DifferentialFailure(CaseFailure):
         for case in [visible[0]] if visible else self._random_cases():
             try:
                 run(case)
-            except (
-                Exception
-            ) as visible_failure:  # an error of another kind is another bug
-                if not isinstance(visible_failure, DifferentialFailure):
-                    continue
-                is_same = visible_failure.kind == self.kind
-                if is_same and not visible_failure.is_hidden:
-                    return visible_failure
+            except DifferentialFailure as other:
+                if other.kind == self.kind and not other.is_hidden:
+                    return other
+            except Exception:  # an error of another kind is another bug
+                continue
         return self
 
     def _random_cases(self) -> list[Case]:
         """Return cases with random data in the sizes of failed cases, the smallest first."""
-        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
+        spec = self.spec
+        free = [name for name in spec.inputs if spec.input(name).data is None]
+        if not free:
+            return []
         data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}
-        made = {
-            repr(case.values): replace(case, data={**case.data, **data})
-            for case in (*self.history.failing, self.case)
-        }
+        cases = {}
+        for case in (*self.history.failing, self.case):
+            cases[repr(case.values)] = replace(case, data={**case.data, **data})
 
-        def elements(case: Case) -> int:
-            return sum(
-                math.prod(self.spec.shape_of(case, name)) for name in self.spec.inputs
-            )
+        def count_inputs(case: Case) -> int:
+            return sum(math.prod(spec.shape_of(case, name)) for name in spec.inputs)
 
-        return sorted(made.values(), key=elements)[-_RANDOM_SIZES:] if free else []
+        return sorted(cases.values(), key=count_inputs)[-_RANDOM_SIZES:]
 
     def title(self) -> str:
         where = f" on {', '.join(self.wrong)}" if len(self.verdicts) > 1 else ""
@@ -426,43 +431,45 @@ class DifferentialFailure(CaseFailure):
         rows: list[Row] = []
         for backend, verdict in self.verdicts.items():
             rows.append((backend, _describe_verdict(verdict)))
-            if isinstance(verdict, Mismatch) and (first := verdict.first) is not None:
-                at = element_name(self.spec, verdict)
-                how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
-                wrong = f"{verdict.wrong} of {verdict.elements} elements"
-                rows += [
-                    (
-                        "first wrong",
-                        f"{at}: got {first.got}, expected {first.expected}",
-                    ),
-                    ("unrounded", unrounded(verdict)),
-                    ("written by", self._written_by(backend)),
-                    ("allowed", f"{first.allowed}; the error is {first.error}"),
-                    *[("because" if line is how[0] else "", line) for line in how],
-                    ("wrong", f"{wrong}, {describe_box(verdict)}"),
-                ]
-            rows += (
-                [("looks like", self.looks[backend])] if backend in self.looks else []
-            )
-        others = [
-            ("beside" if line is self.others[0] else "", line) for line in self.others
+            if isinstance(verdict, Mismatch):
+                rows += self._mismatch_rows(backend, verdict)
+            rows.append(("looks like", self.looks.get(backend, "")))
+        return [*rows, *_labelled("beside", self.others)]
+
+    def _mismatch_rows(self, backend: str, verdict: Mismatch) -> list[Row]:
+        """Return the rows on a backend's wrong elements; empty if no elements were compared."""
+        first = verdict.first
+        if first is None:
+            return []
+        at = element_name(self.spec, verdict)
+        how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
+        wrong = f"{verdict.wrong} of {verdict.elements} elements"
+        return [
+            ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+            ("unrounded", unrounded(verdict)),
+            ("written by", self._written_by(backend)),
+            ("allowed", f"{first.allowed}; the error is {first.error}"),
+            *_labelled("because", how),
+            ("wrong", f"{wrong}, {describe_box(verdict)}"),
         ]
-        return [*rows, *others]
 
     def _written_by(self, backend: str) -> str:
         """Return the kernel's line that wrote the first wrong element last; empty if unknown."""
         event = self.writers.get(backend)
-        return "" if event is None or event.location is None else str(event.location)
+        if event is None or event.location is None:
+            return ""
+        return str(event.location)
 
     @cached_property
     def looks(self) -> dict[str, str]:
         """The pattern of the wrong values of each backend that shows one."""
-        wrong = [(on, v) for on, v in self.wrong.items() if isinstance(v, Mismatch)]
-        return {
-            on: text
-            for on, v in wrong
-            if (text := self.history.looks(self.case, on, v))
-        }
+        looks = {}
+        for backend, verdict in self.wrong.items():
+            if isinstance(verdict, Mismatch):
+                text = self.history.looks(self.case, backend, verdict)
+                if text:
+                    looks[backend] = text
+        return looks
 
 
 class HazardFailure(CaseFailure):
@@ -523,20 +530,24 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
         fixed = {name for name in spec.inputs if spec.input(name).dtypes}
         case = edge.case
         self.edge = edge
-        is_case = (
-            not case.shapes and case.dtype in spec.dtypes and fixed == set(case.dtypes)
-        )
+        has_own_dtypes = fixed == set(case.dtypes)
+        is_case = not case.shapes and case.dtype in spec.dtypes and has_own_dtypes
         super().__init__(spec, case, dict([verdict]), again)
         self.again = again and again._replace(edges="" if is_case else edge.why)
 
     def title(self) -> str:
-        what = "accept this call, and" if self.edge.inside else "refuse this call, or"
+        what = "accept this call, and" if self.edge.inside else "reject this call, or"
         return f"must {what} be correct"
 
     def rows(self) -> list[Row]:
-        remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
-        mend = "" if self.edge.inside else remedy
-        return [*super().rows(), ("call", self.edge.why), ("remedy", mend)]
+        rows = [*super().rows(), ("call", self.edge.why)]
+        if not self.edge.inside:
+            remedy = (
+                "reject it by an assert in the kernel, or be correct; edges=False leaves these "
+                "calls out"
+            )
+            rows.append(("remedy", remedy))
+        return rows
 
 
 class NothingComparedError(ReportedFailure):

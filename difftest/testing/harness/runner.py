@@ -570,7 +570,7 @@ def verdict_on(
             return OneSided("backend", outcome.error, "unsupported")
         why = format_error(outcome.error)
         return Inconclusive(
-            f"the reference refuses, and the backend cannot run the kernel: {why}"
+            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
         )
     if isinstance(reference, Exception):
         if isinstance(outcome, Rejected):

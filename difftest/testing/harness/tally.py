@@ -85,11 +85,11 @@ class Tally:
         ]
         if self.rows and not idle:
             return ""
-        why = "".join(f"\n  {reason}" for reason in sorted(self.reasons))
-        where = "".join(f", of {kernel} on {backend}" for kernel, backend in idle[:1])
-        return (
-            f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
-        )
+        text = "the kernel test compared nothing: no case ran to a comparison"
+        if idle:
+            kernel, backend = idle[0]
+            text += f", of {kernel} on {backend}"
+        return "\n  ".join([text, *sorted(self.reasons)])
 
     @property
     def weak(self) -> str:
@@ -97,12 +97,8 @@ class Tally:
         for (kernel, backend), row in self.rows.items():
             compared = row.cases - row.both_rejected
             if row.inconclusive and 2 * row.inconclusive >= compared:
-                reasons = {
-                    text: n
-                    for text, n in self.reasons.items()
-                    if text.startswith(kernel)
-                }
-                most = max(reasons, key=lambda text: reasons[text], default="")
+                reasons = [text for text in self.reasons if text.startswith(kernel)]
+                most = max(reasons, key=lambda text: self.reasons[text], default="")
                 remedy = NEEDS_LESS if TOO_LITTLE in most else _DATA
                 return (
                     f"the test of {kernel} proves too little on {backend}: {row.inconclusive} of "

@@ -37,7 +37,7 @@ class Dialect(NamedTuple):
 
 
 CLASSIC = Dialect("v2.26.0", "the classic dialect", "neuronxcc.", "general/")
-TODAY = Dialect("v2.32.0", "today's dialect", "", "")
+TODAY = Dialect("v2.32.0", "the current dialect", "", "")
 
 
 class SupportState(Enum):

@@ -33,23 +33,23 @@ COMMAND = "difftest api > docs/reference/generated/api.md"
 _INTRODUCTION = f"""\
 # The supported API
 
-Every name that AWS documents of `neuronxcc.nki`, `.language` and `.isa` at tag {CLASSIC.tag}, the
-classic dialect, and of `nki`, `.language`, `.isa` and `.collectives` at tag {TODAY.tag}, today's,
-and what the embedded simulator has of it. This page is generated from the records of the
-instructions (`{COMMAND}`); a test fails when it is stale.
+This page lists every name that AWS documents, and whether the embedded simulator models it. The
+classic dialect is `neuronxcc.nki`, `.language` and `.isa` at tag {CLASSIC.tag}. The current dialect
+is `nki`, `.language`, `.isa` and `.collectives` at tag {TODAY.tag}. The page is generated from the
+records of the instructions (`{COMMAND}`); a test fails when it is stale.
 
-- **modelled**: it works as documented; what an argument would need beyond that raises.
-- **raises**: its use is a `NotModelledError` that names it.
-- **missing**: the simulator does not know it.
+- **modelled**: the name works as documented. An argument that is not modelled raises.
+- **raises**: using the name raises a `NotModelledError`.
+- **missing**: the simulator lacks the name.
 """
 _INSTRUCTIONS = """\
 ## Instructions
 
-What each instruction of the simulator takes and makes, by role. A role takes tiles in the buffers \
-and of the dtypes that stand beside it, or a number where that is said; an optional one ends in \
-`?`. Rules that hold between operands are in the instruction's module. The last column says how \
-its cost in the timing model is known on trn2, by engine: *measured* on a device, *documented* by \
-AWS, *assumed*, or *none*: a prediction then names the instruction instead of a total. Where \
+This table lists the operands and destinations of each instruction by role. A role accepts \
+tiles in the listed buffers and dtypes, or a number if listed; an optional role ends in `?`. \
+Rules between operands are in the instruction's module. The last column is the evidence of \
+its cost in the timing model on trn2, by engine: *measured* on a device, *documented* by \
+AWS, *assumed*, or *none*: a prediction then names the instruction instead of a total. If \
 variants of an operand differ, each class is named.
 """
 

@@ -100,28 +100,25 @@ def lint_source(
     target : a machine. None for the rules of all machines.
     ids : the ids of the rules to check. Empty for all rules.
     """
+    chosen = ids or rules().keys()
     active = [
-        row
-        for id, row in rules().items()
-        if (not ids or id in ids) and row.holds(sdk, target)
+        check
+        for id, check in rules().items()
+        if id in chosen and not check.reads_traces and check.holds(sdk, target)
     ]
     comments = suppressions_in(source.text)
-    findings = []
-    used = set()
+    diagnostics: set[Diagnostic] = set()
+    used: set[tuple[Suppression, str]] = set()
     for entry in _source_diagnostics(source, sdk, active):
-        matching = {
-            (it, entry.id) for it in comments if it.applies_to(entry.id, entry.line)
-        }
-        used |= matching
+        matching = [it for it in comments if it.applies_to(entry.id, entry.line)]
+        used.update((comment, entry.id) for comment in matching)
         if not matching:
-            findings.append(entry)
-    checked = {check.id for check in active if not check.reads_traces}
-    unused = [
-        _unused_suppression(source, comment, id)
-        for comment, id in _suppressed_ids(comments, checked)
-        if (comment, id) not in used
-    ]
-    return sorted({*findings, *unused})
+            diagnostics.add(entry)
+    checked = {check.id for check in active}
+    for comment, id in _suppressed_ids(comments, checked):
+        if (comment, id) not in used:
+            diagnostics.add(_unused_suppression(source, comment, id))
+    return sorted(diagnostics)
 
 
 def _suppressed_ids(
@@ -174,11 +171,10 @@ def lint_trace(
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
     for id, at, happened in _trace_breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_suppressed(id, at):
-            called = "".join(
-                f", called at {call.file}:{call.line}" for call in at.calls
-            )
+            for call in at.calls:
+                happened += f", called at {call.file}:{call.line}"
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
-            diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
+            diagnostics[id, at] = Diagnostic(at.file, region, id, happened)
     return sorted(diagnostics.values())
 
 
@@ -186,8 +182,9 @@ def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
+    chosen = ids or rules().keys()
     for check in _active_trace_rules(sdk, machine.name):
-        if not ids or check.id in ids:
+        if check.id in chosen:
             with internal_error_scope(f"the rule {check.id}"):
                 for at, happened in check.reader(trace, machine):
                     if at.location is not None:
@@ -224,14 +221,15 @@ def findings_of(
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
-    diagnostics = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
     findings: tuple[Finding, ...] = ()
     if code is not None:
         text = "".join(linecache.getlines(code.co_filename))
         findings = _findings(code.co_filename, text, function.__name__, level)
-    return (
-        *findings,
-        *(_finding(entry) for entry in diagnostics if entry.id not in _DETECTED),
+    if trace is None:
+        return findings
+    diagnostics = lint_trace(trace, sdk_of(trace, level))
+    return findings + tuple(
+        _finding(entry) for entry in diagnostics if entry.id not in _DETECTED
     )
 
 
@@ -243,12 +241,9 @@ def _findings(
         source = Source(Path(file), text, (name,))
     except UNREADABLE:
         return ()
-    functions = source.reached(*source.functions.get(name, ()))
-    lines = {
-        line
-        for node in functions
-        for line in range(node.lineno, (node.end_lineno or 0) + 1)
-    }
+    lines: set[int] = set()
+    for node in source.reached(source.functions.get(name, ())):
+        lines.update(range(node.lineno, (node.end_lineno or 0) + 1))
     diagnostics = lint_source(source, of_level(level) or source.sdk)
     return tuple(
         _finding(entry)
@@ -285,7 +280,7 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
     roots = [
         node for node in own if node.decorator_list or node.name == function.__name__
     ]
-    reached = source.reached(*roots)
+    reached = source.reached(roots)
     return [
         Finding(
             id="unused-helper",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, TypeGuard
 
 from difftest.tools.lint.rule import Frontend, Group, Refusal, rule
@@ -18,8 +17,17 @@ from difftest.tools.lint.type_inference import (
     TRACED_ONCE,
     Binding,
     ValueType,
-    parts_of,
     targets_of,
+)
+from difftest.tools.syntax import (
+    arguments_of,
+    base_of,
+    bound_names,
+    calls_in,
+    indices_of,
+    keyword_of,
+    literal_of,
+    names_in,
 )
 
 _CLASSIC: dict[str, Any] = {
@@ -41,36 +49,31 @@ _ALLOCATORS = tuple(
     for name in ("alloc", "mod_alloc")
 )
 _WITH_VALUES = ("nl.zeros", "nl.ones", "nl.full")
-_ACTIVATED = [
-    *("nisa.activation", "nisa.activation_reduce"),
-    *(
-        "nl.exp",
-        "nl.log",
-        "nl.sin",
-        "nl.cos",
-        "nl.tan",
-        "nl.tanh",
-        "nl.arctan",
-        "nl.sqrt",
-    ),
-    *(
-        "nl.rsqrt",
-        "nl.sigmoid",
-        "nl.relu",
-        "nl.gelu",
-        "nl.silu",
-        "nl.erf",
-        "nl.softplus",
-    ),
-    *(
-        "nl.mish",
-        "nl.square",
-        "nl.gelu_dx",
-        "nl.silu_dx",
-        "nl.erf_dx",
-        "nl.gelu_apprx_tanh",
-    ),
-]
+_ACTIVATED = (
+    "nisa.activation",
+    "nisa.activation_reduce",
+    "nl.exp",
+    "nl.log",
+    "nl.sin",
+    "nl.cos",
+    "nl.tan",
+    "nl.tanh",
+    "nl.arctan",
+    "nl.sqrt",
+    "nl.rsqrt",
+    "nl.sigmoid",
+    "nl.relu",
+    "nl.gelu",
+    "nl.silu",
+    "nl.erf",
+    "nl.softplus",
+    "nl.mish",
+    "nl.square",
+    "nl.gelu_dx",
+    "nl.silu_dx",
+    "nl.erf_dx",
+    "nl.gelu_apprx_tanh",
+)
 """Functions that the Scalar Engine computes as an activation. The compiler creates their bias."""
 HAZARDS = ("NKH401", "NKH402")
 """The hazard rules of this module. Detectors that read a trace are more precise."""
@@ -84,15 +87,13 @@ HAZARDS = ("NKH401", "NKH402")
 def _mask(
     node: ast.BoolOp | ast.UnaryOp | ast.Compare, at: RuleContext
 ) -> Iterator[Refusal]:
-    is_plain = len(node.ops) == 1 if isinstance(node, ast.Compare) else False
-    if is_plain or (isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)):
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return
-    chain = [node, *at.source.around(node)]
-    whole = next(
-        link
-        for link, two in pairwise(chain)
-        if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
-    )
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return
+    whole: ast.AST = node
+    while isinstance(at.source.parents[whole], (ast.BoolOp, ast.UnaryOp)):
+        whole = at.source.parents[whole]
     is_condition = getattr(at.source.parents[whole], "test", None) is whole
     if at.kind(node) in _UNKNOWN and not is_condition:
         yield node, ast.unparse(node)
@@ -106,43 +107,45 @@ def _scope(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
 def _shared(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    values = (*node.args, *(keyword.value for keyword in node.keywords))
-    is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in values)
-    is_shared |= any(_is_given_shared(value, at) for value in values)
-    if at.name(node.func) in MAKERS and is_shared:
-        is_helper = at.function in at.source.in_kernels - at.source.kernels
-        if is_helper or any(_is_scope(block, at) for block in at.source.around(node)):
-            where = "a helper" if is_helper else "a block"
-            yield node, f"{ast.unparse(node.func)} makes shared HBM in {where}"
+    if at.name(node.func) not in MAKERS:
+        return
+    if not any(_is_shared(value, at) for value in arguments_of(node)):
+        return
+    if at.function in at.source.in_kernels - at.source.kernels:
+        yield node, f"{ast.unparse(node.func)} makes shared HBM in a helper"
+    elif any(_is_scope(block, at) for block in at.source.around(node)):
+        yield node, f"{ast.unparse(node.func)} makes shared HBM in a block"
 
 
-def _is_given_shared(value: ast.expr, at: RuleContext) -> bool:
-    """Return whether a value is a parameter that a call in the file sets to ``nl.shared_hbm``."""
+def _is_shared(value: ast.expr, at: RuleContext) -> bool:
+    """Return whether an argument is ``nl.shared_hbm``, or a parameter that a call sets to it."""
+    if at.name(at.value(value)) == "nl.shared_hbm":
+        return True
     if at.function is None or not isinstance(value, ast.Name):
         return False
     if value.id not in {arg.arg for arg in at.function.args.args}:
         return False
-    calls = [node for node in ast.walk(at.source.tree) if isinstance(node, ast.Call)]
-    own = [call for call in calls if getattr(call.func, "id", None) == at.function.name]
-    given = [
-        part
-        for call in own
-        for part in (*call.args, *(kw.value for kw in call.keywords))
-    ]
-    return any(at.name(part) == "nl.shared_hbm" for part in given)
+    for call in at.source.calls_by_name.get(at.function.name, ()):
+        if any(at.name(part) == "nl.shared_hbm" for part in arguments_of(call)):
+            return True
+    return False
 
 
 @rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _mutable(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     mutable = {arg.arg for arg in node.args.args if _is_mutable(arg, at)}
-    ends: list[ast.AST] = [
-        inner for inner in ast.walk(node) if isinstance(inner, ast.Return)
-    ]
-    for end in (ends or [node]) if mutable and node in at.source.kernels else ():
-        value = end.value if isinstance(end, ast.Return) else None
-        returned = {getattr(inner, "id", "") for inner in ast.walk(value or ast.Pass())}
+    if not mutable or node not in at.source.kernels:
+        return
+    ends: list[ast.AST] = list(_returns(node))
+    for end in ends or [node]:
+        value = getattr(end, "value", None)
+        returned = names_in(value) if value is not None else set()
         for name in sorted(mutable - returned):
             yield end, f"{node.name} does not return {name}"
+
+
+def _returns(function: ast.AST) -> Iterator[ast.Return]:
+    return (node for node in ast.walk(function) if isinstance(node, ast.Return))
 
 
 @rule(
@@ -164,39 +167,37 @@ def _block(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 @rule("NKT206", nodes=(ast.AnnAssign,), **_CLASSIC)
 def _annotation(node: ast.AnnAssign, at: RuleContext) -> Iterator[Refusal]:
     annotated = node.annotation
-    call = node.value
-    if (
-        not isinstance(annotated, ast.Subscript)
-        or at.name(annotated.value) != "nt.tensor"
-    ):
+    value = node.value
+    if not isinstance(annotated, ast.Subscript):
+        return
+    if at.name(annotated.value) != "nt.tensor":
         return
     shape = _sizes(annotated.slice, at)
-    if isinstance(call, ast.Subscript) and _differ_from_slices(shape, call):
-        yield node.annotation, f"{ast.unparse(annotated)} annotates {ast.unparse(call)}"
-    if (
-        isinstance(call, ast.Call)
-        and at.name(call.func) in (*MAKERS, "nl.load")
-        and call.args
-    ):
-        first = call.args[0]
-        sizes = (
-            _sizes(first, at)
-            if at.name(call.func) in MAKERS
-            else _sliced(first, len(shape))
-        )
-        if shape and sizes and None not in (*shape, *sizes) and shape != sizes:
-            yield (
-                node.annotation,
-                f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}",
-            )
+    if isinstance(value, ast.Subscript) and _differ_from_slices(shape, value):
+        yield annotated, f"{ast.unparse(annotated)} annotates {ast.unparse(value)}"
+    if isinstance(value, ast.Call):
+        sizes = _sizes_of_result(value, len(shape), at)
+        is_known = shape and sizes and None not in shape + sizes
+        if is_known and shape != sizes:
+            yield annotated, f"{ast.unparse(annotated)} annotates a tensor {sizes}"
 
 
 def _differ_from_slices(shape: list[int | None], tile: ast.Subscript) -> bool:
     """Return whether a known size differs from the length of a subscript's slice."""
-    lengths = [_length(part) for part in parts_of(tile)]
+    lengths = [_length(part) for part in indices_of(tile)]
     pairs = zip(shape, lengths, strict=False)
     differ = any(None not in pair and pair[0] != pair[1] for pair in pairs)
     return differ and len(shape) == len(lengths)
+
+
+def _sizes_of_result(call: ast.Call, rank: int, at: RuleContext) -> list[int | None]:
+    """Return the sizes of an allocated or loaded tensor; empty if they are unknown."""
+    name = at.name(call.func)
+    if name in MAKERS and call.args:
+        return _sizes(call.args[0], at)
+    if name == "nl.load" and call.args:
+        return _sliced(call.args[0], rank)
+    return []
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
@@ -229,7 +230,8 @@ def _parameter(
     if isinstance(node, ast.Call):
         name = at.name(node.func)
         written = at.argument(node, "dst", 0) if name in _WRITERS else None
-        yield from _written_parameter(node, written, f"{name}", at)
+        if written is not None:
+            yield from _written_parameter(node, written, f"{name}", at)
     else:
         for target in targets_of(node):
             if _is_slice(target):
@@ -239,48 +241,45 @@ def _parameter(
 def _is_slice(target: ast.expr) -> bool:
     """Return whether a target is a slice. Other subscripts may be items of a list."""
     return isinstance(target, ast.Subscript) and any(
-        isinstance(part, ast.Slice) or ast.unparse(part) == "..."
-        for part in parts_of(target)
+        isinstance(index, ast.Slice) or literal_of(index) is ...
+        for index in indices_of(target)
     )
 
 
 def _written_parameter(
-    node: ast.AST, written: ast.AST | None, did: str, at: RuleContext
+    node: ast.AST, written: ast.AST, did: str, at: RuleContext
 ) -> Iterator[Refusal]:
     """Yield a refusal if ``written`` is a parameter that the kernel may not change."""
-    base = written.value if isinstance(written, ast.Subscript) else written
-    root = base and at.value(base)  # resolve other names of the parameter
+    root = at.value(base_of(written))  # resolve other names of the parameter
     if at.function not in at.source.kernels or not isinstance(root, ast.Name):
         return
-    returns = any(
-        isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function)
-    )
-    for arg in at.function.args.args if returns and at.value(root) is root else ():
+    if at.value(root) is not root:
+        return
+    if not any(end.value is not None for end in _returns(at.function)):
+        return
+    for arg in at.function.args.args:
         if arg.arg == root.id and not _is_mutable(arg, at):
             yield node, f"{did} writes to {arg.arg}, a parameter"
 
 
 @rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)
 def _line(node: ast.Subscript, at: RuleContext) -> Iterator[Refusal]:
-    for part in parts_of(node) if at.kind(node.value) is not ValueType.LINE else ():
-        if at.kind(part) is ValueType.LINE:
-            yield (
-                part,
-                f"{ast.unparse(node)} has {ast.unparse(part)}, an index of one dimension",
-            )
+    if at.kind(node.value) is ValueType.LINE:
+        return
+    for index in indices_of(node):
+        if at.kind(index) is ValueType.LINE:
+            text = f"{ast.unparse(node)} has {ast.unparse(index)}"
+            yield index, f"{text}, an index of one dimension"
 
 
 @rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
 def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
+    if at.sdk.minor >= _GATHERS_SINCE.get(name, 0):
+        return
     moved = at.argument(node, "src", 0)
-    parts = parts_of(moved) if isinstance(moved, ast.Subscript) else []
-    is_early = at.sdk.minor < _GATHERS_SINCE.get(name, 0)
-    if (
-        moved is not None
-        and is_early
-        and any(at.kind(part) is ValueType.TILE for part in parts)
-    ):
+    indices = indices_of(moved) if isinstance(moved, ast.Subscript) else []
+    if moved and any(at.kind(index) is ValueType.TILE for index in indices):
         yield moved, f"{name} got {ast.unparse(moved)}"
 
 
@@ -292,38 +291,32 @@ def _uses_after(
     ``lost`` holds the tensors of earlier blocks.
     """
     for statement in body:
-        assigned = {
-            name.id for name in ast.walk(statement) if _is_name(name, ast.Store)
-        }
+        assigned = bound_names(statement)
         if isinstance(statement, _BLOCKS):
             for part in (statement.body, getattr(statement, "orelse", [])):
                 yield from _uses_after(part, at, set(lost))
-            lost -= set() if _is_scope(statement, at) else assigned
+            if not _is_scope(statement, at):
+                lost -= assigned
             lost |= _made(statement, at, False)
         else:
-            for inner in ast.walk(statement):
-                if _is_name(inner, ast.Load) and inner.id in lost:
-                    yield inner, f"{inner.id} is used after the block that makes it"
+            for use in _reads(statement):
+                if use.id in lost:
+                    yield use, f"{use.id} is used after the block that makes it"
             lost -= assigned
 
 
 def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
     """Return the names of new tensors inside a block that has its own scope."""
     if isinstance(node, ast.Assign):
-        is_new = at.kind(node.value) is ValueType.TILE and not isinstance(
-            node.value, _PARTS
-        )
-        return {
-            item.id
-            for item in node.targets
-            if isinstance(item, ast.Name) and is_new and is_inside
-        }
+        is_new = is_inside and not isinstance(node.value, _PARTS)
+        if not is_new or at.kind(node.value) is not ValueType.TILE:
+            return set()
+        return {item.id for item in node.targets if isinstance(item, ast.Name)}
     is_inside |= _is_scope(node, at)
-    return {
-        name
-        for child in ast.iter_child_nodes(node)
-        for name in _made(child, at, is_inside)
-    }
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        names |= _made(child, at, is_inside)
+    return names
 
 
 def _is_scope(node: ast.AST, at: RuleContext) -> bool:
@@ -336,8 +329,11 @@ def _is_scope(node: ast.AST, at: RuleContext) -> bool:
     return isinstance(node, ast.While)
 
 
-def _is_name(node: ast.AST, context: type[ast.expr_context]) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, context)
+def _reads(node: ast.AST) -> Iterator[ast.Name]:
+    """Yield the uses of names in a node."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            yield part
 
 
 def _is_mutable(parameter: ast.arg, at: RuleContext) -> bool:
@@ -369,23 +365,11 @@ def _size(node: ast.expr, at: RuleContext) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _sliced(node: ast.expr, rank: int) -> list[int]:
-    """Return the length of the slice of each dimension; empty unless all ends are literals."""
-    parts = parts_of(node) if isinstance(node, ast.Subscript) else []
-    slices = [
-        part for part in parts if isinstance(part, ast.Slice) and part.step is None
-    ]
-    ends = [
-        (getattr(it.lower, "value", 0), getattr(it.upper, "value", None))
-        for it in slices
-    ]
-    lengths = [
-        up - low for low, up in ends if isinstance(low, int) and isinstance(up, int)
-    ]
-    is_plain = all(
-        it.lower is None or isinstance(it.lower, ast.Constant) for it in slices
-    )
-    return lengths if is_plain and len(parts) == rank == len(lengths) else []
+def _sliced(node: ast.expr, rank: int) -> list[int | None]:
+    """Return the length of the slice of each dimension; empty unless all are known."""
+    parts = indices_of(node) if isinstance(node, ast.Subscript) else []
+    lengths = [_length(part) for part in parts]
+    return lengths if len(parts) == rank and None not in lengths else []
 
 
 def _length(part: ast.expr) -> int | None:
@@ -403,10 +387,8 @@ def _length(part: ast.expr) -> int | None:
 def _bias(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
         return
-    if (
-        not any(keyword.arg in ("bias", None) for keyword in node.keywords)
-        and len(node.args) < 3
-    ):
+    has_bias = any(keyword.arg in ("bias", None) for keyword in node.keywords)
+    if not has_bias and len(node.args) < 3:
         yield node, f"{ast.unparse(node.func)} got no bias"
 
 
@@ -426,11 +408,9 @@ def _transpose(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 @rule("NKT212", nodes=(ast.Call,), **_CLASSIC)
 def _value(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     buffer = at.argument(node, "buffer")
-    if (
-        at.name(node.func) in _WITH_VALUES
-        and buffer is not None
-        and _is_allocator(buffer, at)
-    ):
+    if buffer is None or at.name(node.func) not in _WITH_VALUES:
+        return
+    if _is_allocator(buffer, at):
         yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(buffer)}"
 
 
@@ -439,22 +419,17 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if at.name(node.func) not in ("nl.load", "nl.store") or not node.args:
         return
     moved = at.value(node.args[0])
-    first, *rest = parts_of(moved) if isinstance(moved, ast.Subscript) else [moved]
-    for part in rest:
-        if at.kind(first) is ValueType.TILE and _is_of_grid(part, at):
-            yield (
-                part,
-                f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices",
-            )
-    if (
-        rest
-        and at.kind(rest[-1]) is ValueType.TILE
-        and any(_spans(p, at) for p in (first, *rest[:-1]))
-    ):
-        yield (
-            rest[-1],
-            f"{ast.unparse(moved)} has a tile of indices in its last dimension",
-        )
+    if not isinstance(moved, ast.Subscript) or len(indices_of(moved)) < 2:
+        return
+    first, *rest = indices_of(moved)
+    for index in rest:
+        if at.kind(first) is ValueType.TILE and _is_of_grid(index, at):
+            text = "has an index of nl.mgrid beside a tile of indices"
+            yield index, f"{ast.unparse(moved)} {text}"
+    *before, last = indices_of(moved)
+    if at.kind(last) is ValueType.TILE and any(_spans(it, at) for it in before):
+        text = "has a tile of indices in its last dimension"
+        yield last, f"{ast.unparse(moved)} {text}"
 
 
 def _spans(part: ast.AST, at: RuleContext) -> bool:
@@ -480,17 +455,13 @@ def _places(at: RuleContext) -> bool:
     """Return whether the function, or a kernel that reaches it, allocates tensors explicitly."""
     if at.function is None:
         return False
-    callers = [
-        kernel
-        for kernel in at.source.kernels
-        if at.function in at.source.reached(kernel)
-    ]
-    return any(
-        _is_allocator(node, at)
-        for function in (at.function, *callers)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-    )
+    if any(_is_allocator(call, at) for call in calls_in(at.function)):
+        return True
+    for kernel in at.source.kernels:
+        allocates = any(_is_allocator(call, at) for call in calls_in(kernel))
+        if allocates and at.function in at.source.reached([kernel]):
+            return True
+    return False
 
 
 def _is_allocator(node: ast.AST, at: RuleContext) -> bool:
@@ -499,21 +470,17 @@ def _is_allocator(node: ast.AST, at: RuleContext) -> bool:
 
 @rule("NKH401", nodes=(ast.For,), **_CLASSIC)
 def _one_place(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
-    if (
-        at.function is None
-        or _range(node, at) != "nl.affine_range"
-        or _runs_once(node, at)
-    ):
+    if at.function is None or _range(node, at) != "nl.affine_range":
+        return
+    if _runs_once(node, at):
         return
     own = at.source.kinds(at.function).bound_in(node)
     for written, mask in _written(node, at):
         name = getattr(written.value, "id", None)
         chosen = [written.slice, *mask, *_conditions(written, node, at)]
         if name and name not in own and not _follows(chosen, node, at):
-            yield (
-                written,
-                f"each iteration over {ast.unparse(node.target)} writes {ast.unparse(written)}",
-            )
+            target = ast.unparse(node.target)
+            yield written, f"each iteration over {target} writes {ast.unparse(written)}"
 
 
 def _runs_once(loop: ast.For, at: RuleContext) -> bool:
@@ -537,10 +504,11 @@ def _follows(chosen: list[ast.AST], loop: ast.For, at: RuleContext) -> bool:
     It may if it is computed from the loop variable, or from a tile of indices that the loop or a
     function of the file may fill.
     """
-    kinds = at.source.kinds(at.function) if at.function else None
-    names = set().union(*(kinds.origins(part) for part in chosen)) if kinds else set()
-    loop_names = {getattr(part, "id", "") for part in ast.walk(loop.target)}
-    return bool(names & (loop_names | _filled(loop, at)))
+    if at.function is None:
+        return False
+    varying = names_in(loop.target) | _filled(loop, at)
+    types = at.source.kinds(at.function)
+    return any(types.origins(part) & varying for part in chosen)
 
 
 def _filled(loop: ast.For, at: RuleContext) -> set[str]:
@@ -548,19 +516,23 @@ def _filled(loop: ast.For, at: RuleContext) -> set[str]:
     filled: list[ast.expr] = []
     for node in ast.walk(loop):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
-            filled += [
-                target
-                for target in targets_of(node)
-                if isinstance(target, ast.Subscript)
-            ]
-        elif isinstance(node, ast.Call) and at.name(node.func) is None:
-            filled += [*node.args, *(keyword.value for keyword in node.keywords)]
+            filled += filter(_is_subscript, targets_of(node))
         elif isinstance(node, ast.Call):
-            filled += [
-                keyword.value for keyword in node.keywords if keyword.arg == "dst"
-            ]
-    bases = (part.value if isinstance(part, ast.Subscript) else part for part in filled)
+            filled += _filled_by_call(node, at)
+    bases = map(base_of, filled)
     return {base.id for base in bases if isinstance(base, ast.Name)}
+
+
+def _is_subscript(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript)
+
+
+def _filled_by_call(call: ast.Call, at: RuleContext) -> list[ast.expr]:
+    """Return the arguments that a call may change: ``dst`` of NKI, all of other functions."""
+    if at.name(call.func) is None:
+        return arguments_of(call)
+    dst = keyword_of(call, "dst")
+    return [] if dst is None else [dst]
 
 
 @rule("NKH402", nodes=(ast.For,), **_CLASSIC)
@@ -569,15 +541,12 @@ def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
         return
     for name, bindings in at.source.kinds(at.function).bound_in(node).items():
         first = min(bindings, key=lambda binding: binding.end)
-        is_number = first.value is not None and at.kind(first.value) in (
-            ValueType.NUMBER,
-            ValueType.TURN,
-        )
-        if is_number and first.by is not node and _is_read(name, node, first, at):
-            yield (
-                first.by,
-                f"{name} is carried between iterations over {ast.unparse(node.target)}",
-            )
+        if first.by is node or first.value is None:
+            continue
+        is_number = at.kind(first.value) in (ValueType.NUMBER, ValueType.TURN)
+        if is_number and _is_read(name, node, first, at):
+            target = ast.unparse(node.target)
+            yield first.by, f"{name} is carried between iterations over {target}"
 
 
 def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
@@ -585,17 +554,14 @@ def _is_read(name: str, loop: ast.For, first: Binding, at: RuleContext) -> bool:
 
     Uses that only place tensors do not count.
     """
-    reads = [
-        use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name
-    ]
-    reads = [use for use in reads if isinstance(use.ctx, ast.Load)]
-    is_before = isinstance(first.by, ast.AugAssign) or any(
-        (use.lineno, use.col_offset) < first.end for use in reads
-    )
-    return is_before and any(
-        not any(_is_excused(block, name, at) for block in at.source.around(read))
-        for read in reads
-    )
+    reads = [use for use in _reads(loop) if use.id == name]
+    is_before = any((use.lineno, use.col_offset) < first.end for use in reads)
+    if not is_before and not isinstance(first.by, ast.AugAssign):
+        return False
+    for read in reads:
+        if not any(_is_excused(block, name, at) for block in at.source.around(read)):
+            return True
+    return False
 
 
 def _is_excused(node: ast.AST, name: str, at: RuleContext) -> bool:
@@ -617,22 +583,23 @@ def _written(
     ``+=`` and ``nl.loop_reduce`` are excluded, because they accumulate.
     """
     for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and not _adds(node.value, at):
+        if isinstance(node, ast.Assign) and not _is_call(
+            node.value, "nl.loop_reduce", at
+        ):
             for part in targets_of(node):
                 if isinstance(part, ast.Subscript) and at.kind(part.value) in _TENSORS:
-                    yield part, _mask_of(node.value)
-        elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store":
+                    yield part, _masks_in(node.value)
+        elif _is_call(node, "nl.store", at):
             for part in node.args[:1]:
                 if isinstance(part, ast.Subscript):
-                    yield part, _mask_of(node)
+                    yield part, _masks_in(node)
 
 
-def _adds(node: ast.expr, at: RuleContext) -> bool:
-    """Return whether an expression is ``nl.loop_reduce(...)``."""
-    return isinstance(node, ast.Call) and at.name(node.func) == "nl.loop_reduce"
+def _is_call(node: ast.AST, name: str, at: RuleContext) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and at.name(node.func) == name
 
 
-def _mask_of(node: ast.expr) -> list[ast.expr]:
+def _masks_in(node: ast.expr) -> list[ast.expr]:
     """Return the masks of an expression's calls."""
-    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return [key.value for call in calls for key in call.keywords if key.arg == "mask"]
+    masks = (keyword_of(call, "mask") for call in calls_in(node))
+    return [mask for mask in masks if mask is not None]

@@ -76,15 +76,21 @@ class Levels:
 
     def of(self, rule: Rule) -> Level:
         """Return the level of a rule's findings."""
-        names = (rule.id, rule.group.value, ALL)
-        own = next((self.chosen[name] for name in names if name in self.chosen), None)
-        named = {
+        for name in (rule.id, rule.group.value, ALL):
+            if name in self.chosen:
+                return self.chosen[name]
+        is_certain = {
+            Group.CORRECTNESS: True,
             Group.PORTABILITY: self.is_target_named,
             Group.UPGRADE: self.is_sdk_named,
+            Group.PERFORMANCE: False,
         }
-        is_certain = named.get(rule.group, rule.group is Group.CORRECTNESS)
         is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
-        return own or (Level.DENY if is_certain and is_known else Level.WARN)
+        return Level.DENY if is_certain[rule.group] and is_known else Level.WARN
+
+    def denied(self, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+        """Return the diagnostics that are denied."""
+        return [entry for entry in diagnostics if self.of(entry.rule) is Level.DENY]
 
 
 def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
@@ -112,17 +118,18 @@ def ids_of(names: Iterable[str]) -> frozenset[str]:
     ------
     SettingsError : a rule or group does not exist.
     """
+    named: dict[str, set[str]] = {ALL: set(rules())}
+    for id, rule in rules().items():
+        named[id] = {id}
+        named.setdefault(rule.group.value, set()).add(id)
     ids: set[str] = set()
     for name in names:
-        own = {
-            id for id, rule in rules().items() if name in (id, rule.group.value, ALL)
-        }
-        if not own:
-            groups = ", ".join((ALL, *(group.value for group in Group)))
+        if name not in named:
+            groups = ", ".join([ALL, *(group.value for group in Group)])
             raise SettingsError(
                 f"there is no rule {name}; the groups are {groups}, the rules {', '.join(rules())}"
             )
-        ids |= own
+        ids |= named[name]
     return frozenset(ids)
 
 
@@ -137,13 +144,15 @@ def project_settings(folder: Path) -> dict[str, Any]:
     ------
     SettingsError : the table has an unknown key or an invalid value.
     """
-    files = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    file = next((path for path in files if path.is_file()), None)
-    table = _table(file) if file else {}
-    try:
-        return _checked_settings(table)
-    except SettingsError as error:
-        raise SettingsError(f"{file}, {TABLE}: {error}") from None
+    for parent in (folder, *folder.parents):
+        file = parent / "pyproject.toml"
+        if file.is_file():
+            table = _table(file)
+            try:
+                return _checked_settings(table)
+            except SettingsError as error:
+                raise SettingsError(f"{file}, {TABLE}: {error}") from None
+    return _checked_settings({})
 
 
 def _checked_settings(table: dict[str, Any]) -> dict[str, Any]:
@@ -258,12 +267,12 @@ class LintRequest:
 
     def _fixed(self, file: Path, text: str, unsafe: bool) -> str:
         for _ in range(_ROUNDS):
-            fixes = (
-                diagnostic.fix for diagnostic in self.of_source(Source(file, text))
-            )
-            text, count = applied(
-                text, [fix for fix in fixes if fix and (fix.is_safe or unsafe)]
-            )
+            fixes = []
+            for diagnostic in self.of_source(Source(file, text)):
+                fix = diagnostic.fix
+                if fix is not None and (fix.is_safe or unsafe):
+                    fixes.append(fix)
+            text, count = applied(text, fixes)
             if not count:
                 break
         return text
@@ -299,24 +308,23 @@ def request_of(
 
 def diff(file: Path, text: str, fixed: str) -> str:
     """Return the changes of a file as a unified diff."""
-    lines = (
-        StringIO(text).readlines(),
-        StringIO(fixed).readlines(),
-    )  # split lines as git does
     name = file.as_posix()
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in unified_diff(*lines, name, name)
-    )
+    old = StringIO(text).readlines()  # StringIO splits lines as git does
+    new = StringIO(fixed).readlines()
+    changes = ""
+    for line in unified_diff(old, new, name, name):
+        changes += line
+        if not line.endswith("\n"):
+            changes += "\n\\ No newline at end of file\n"
+    return changes
 
 
 def python_files(paths: Iterable[Path]) -> list[Path]:
     """Return the files and, for each folder, its Python files in sorted order."""
-    return [
-        file
-        for path in paths
-        for file in (sorted(_inside(path)) if path.is_dir() else [path])
-    ]
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(_inside(path)) if path.is_dir() else [path]
+    return files
 
 
 def _inside(folder: Path) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from difftest.analysis.finding import Suppression
 from difftest.simulator.frontend.levels import LIFETIMES
 from difftest.simulator.frontend.nki import isa, language
 from difftest.tools.lint.source import Edit, Fix, RuleContext, Source
+from difftest.tools.syntax import literal_of, names_in
 
 Fixer = Callable[[Any, RuleContext], Fix | None]
 _FIXERS: dict[str, Fixer] = {}
@@ -61,51 +62,57 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
     parent = at.source.parents[node]
     if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
         return None
-    [clause, *others], [target, *names] = node.generators, parent.targets
-    if others or names or not isinstance(target, ast.Name) or at.function is None:
+    if len(node.generators) > 1 or len(parent.targets) > 1 or at.function is None:
         return None
+    target = parent.targets[0]
     start, end = at.source.span(parent)
+    indent = _indent_before(start, at)
+    if not isinstance(target, ast.Name) or target.id in names_in(node):
+        return None
+    if indent is None or "\n" in at.source.segment(parent):
+        return None
+    text = f"\n{indent}".join(_loop_lines(target.id, node, at))
+    # Unlike a comprehension, a loop leaves its variable bound.
+    own = names_in(node.generators[0].target)
+    others = set(ast.walk(at.function)).difference(ast.walk(parent))
+    is_safe = own.isdisjoint(getattr(part, "id", "") for part in others)
+    return Fix(
+        "write a loop that appends", (at.source.edit(start, end, text),), is_safe
+    )
+
+
+def _loop_lines(name: str, node: ast.ListComp, at: RuleContext) -> list[str]:
+    """Return the lines of a loop that appends the items of a comprehension to a list."""
+    source = at.source
+    clause = node.generators[0]
+    lines = [f"{name} = []"]
+    lines.append(
+        f"for {source.segment(clause.target)} in {source.segment(clause.iter)}:"
+    )
+    indent = "    "
+    for test in clause.ifs:
+        lines.append(f"{indent}if {source.segment(test)}:")
+        indent += "    "
+    lines.append(f"{indent}{name}.append({source.segment(node.elt)})")
+    return lines
+
+
+def _indent_before(start: int, at: RuleContext) -> str | None:
+    """Return the indentation of a statement, or None if its line has code before it."""
     line = at.source.text.rfind("\n", 0, start) + 1
     indent = at.source.text[line:start]
-    deeper = 4 + 4 * len(clause.ifs)
-    tests = [f"if {at.source.segment(test)}:" for test in clause.ifs]
-    head = (
-        f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
-    )
-    lines = [
-        f"{target.id} = []",
-        head,
-        *(" " * 4 * n + test for n, test in enumerate(tests, 1)),
-    ]
-    lines.append(" " * deeper + f"{target.id}.append({at.source.segment(node.elt)})")
-    own = {name.id for name in ast.walk(clause.target) if isinstance(name, ast.Name)}
-    inside = set(ast.walk(parent))
-    is_seen = any(
-        isinstance(name, ast.Name) and name.id in own and name not in inside
-        for name in ast.walk(at.function)
-    )  # unlike a comprehension, a loop leaves its variable bound
-    uses_itself = any(
-        isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node)
-    )
-    if indent.strip() or uses_itself or "\n" in at.source.segment(parent):
-        return None
-    text = f"\n{indent}".join(lines)
-    return Fix(
-        "write a loop that appends", (at.source.edit(start, end, text),), not is_seen
-    )
+    return None if indent.strip() else indent
 
 
 @fixer("NKL102")
 def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
     function = at.function
+    # A parameter without a default cannot follow one that has a default.
     if function is None or function.args.vararg or None in function.args.kw_defaults:
-        return (
-            None  # a parameter without a default cannot follow one that has a default
-        )
-    parts = [*function.args.args, *function.args.defaults]
-    start = max(
-        (at.source.span(part)[1] for part in parts), default=at.source.span(function)[0]
-    )
+        return None
+    start = at.source.span(function)[0]
+    for part in (*function.args.args, *function.args.defaults):
+        start = max(start, at.source.span(part)[1])
     end = at.source.span(node)[0]
     text = re.sub(r"\*\s*,\s*", "", at.source.text[start:end], count=1)
     return Fix("leave the * out", (at.source.edit(start, end, text),))
@@ -115,24 +122,22 @@ def _no_star(node: ast.arg, at: RuleContext) -> Fix | None:
 def _counted(node: ast.expr, at: RuleContext) -> Fix | None:
     """Rewrite ``for i, tile in enumerate(tiles):`` as a loop over ``range``."""
     loop = at.source.parents[node]
+    assert isinstance(loop, ast.For)
     names = [
         name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)
     ]
-    match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))  # type: ignore[attr-defined]
-    if match is None or len(names) != 2 or at.function is None:
-        return None
-    assert isinstance(loop, ast.For)
+    match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))
     body = at.source.span(loop.body[0])[0]
-    line = at.source.text.rfind("\n", 0, body) + 1
-    indent = at.source.text[line:body]
-    if indent.strip():
+    indent = _indent_before(body, at)
+    if match is None or len(names) != 2 or indent is None or at.function is None:
         return None
-    counted = names[0]
+    number, item = names
     listed = match[1]
     start = at.source.span(node)[0]
     end = at.source.span(loop.iter)[1]
-    head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
-    first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
+    line = body - len(indent)
+    head = at.source.edit(start, end, f"{number} in range(len({listed}))")
+    first = at.source.edit(line, line, f"{indent}{item} = {listed}[{number}]\n")
     # Other iterables may not have a length.
     is_list = isinstance(at.value(loop.iter.args[0]), _SEQUENCES)  # type: ignore[attr-defined]
     return Fix("count with range", (head, first), is_list)
@@ -160,42 +165,38 @@ def _tuple(node: ast.expr, at: RuleContext) -> Fix | None:
         return None
     inside = at.source.segment(node)[1:-1].rstrip().rstrip(",")
     text = f"({inside},)" if len(node.elts) == 1 else f"({inside})"
-    return Fix(
-        "write a tuple", (at.source.edit(*at.source.span(node), text),), is_safe=False
-    )
+    return _rewritten(node, "write a tuple", text, at, is_safe=False)
 
 
 @fixer("NKL109")
 def _name_of_nl(node: ast.Attribute, at: RuleContext) -> Fix | None:
-    return (
-        _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
-    )
+    if node.attr not in language.NAMES:
+        return None
+    return _replaced(node, f"nl.{node.attr}", at)
 
 
 @fixer("NKL110")
 def _buffer(node: ast.keyword, at: RuleContext) -> Fix | None:
-    name = getattr(node.value, "value", None)
+    name = literal_of(node.value)
     return _replaced(node.value, f"nl.{name}", at) if name in _BUFFERS else None
 
 
 @fixer("NKL111")
 def _member(node: ast.keyword, at: RuleContext) -> Fix | None:
-    kind = isa.NAMES.get(node.arg or "")
-    number = getattr(node.value, "value", None)
-    names = [member.name for member in kind or () if member.value == number]
-    return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
+    number = literal_of(node.value)
+    for member in isa.NAMES.get(node.arg or "", ()):
+        if member.value == number:
+            return _replaced(node.value, f"nisa.{node.arg}.{member.name}", at)
+    return None
 
 
 @fixer("NKL112")
 def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
     call = at.value(node)
-    values = (
-        [keyword.value for keyword in call.keywords]
-        if isinstance(call, ast.Call)
-        else []
-    )
-    buffers = [value for value in values if at.name(value) == "nl.hbm"]
-    return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
+    for keyword in call.keywords if isinstance(call, ast.Call) else ():
+        if at.name(keyword.value) == "nl.hbm":
+            return _replaced(keyword.value, "nl.shared_hbm", at)
+    return None
 
 
 @fixer("NKL113")
@@ -203,26 +204,21 @@ def _shared(node: ast.Name, at: RuleContext) -> Fix | None:
 def _bare_jit(node: ast.keyword, at: RuleContext) -> Fix | None:
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
-    is_safe = (
-        node.arg == "mode"
-    )  # without platform_target, the machine is no longer specified
-    if len(call.keywords) + len(call.args) == 1:
-        start, end = at.source.span(call)
-        name = at.source.segment(call.func)
-        return Fix(
-            f"leave {node.arg}= out", (at.source.edit(start, end, name),), is_safe
-        )
-    return _without(node, at, is_safe)
+    # Without platform_target, the machine is no longer specified.
+    is_safe = node.arg == "mode"
+    if len(call.keywords) + len(call.args) > 1:
+        return _without(node, at, is_safe)
+    name = at.source.segment(call.func)
+    return _rewritten(call, f"leave {node.arg}= out", name, at, is_safe)
 
 
 @fixer("NKT201")
 def _and(node: ast.expr, at: RuleContext) -> Fix | None:
     if not isinstance(node, ast.BoolOp):
         return None
-    sign = " & " if isinstance(node.op, ast.And) else " | "
-    text = sign.join(f"({at.source.segment(value)})" for value in node.values)
-    edit = at.source.edit(*at.source.span(node), text)
-    return Fix(f"join masks by{sign}".rstrip(), (edit,), is_safe=False)
+    sign = "&" if isinstance(node.op, ast.And) else "|"
+    text = f" {sign} ".join(f"({at.source.segment(value)})" for value in node.values)
+    return _rewritten(node, f"join masks by {sign}", text, at, is_safe=False)
 
 
 @fixer("NKU301")
@@ -234,30 +230,28 @@ def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
 
     text = at.source.text
     result = migrate_source(text)
-    edits = (at.source.edit(0, len(text), result.text),) if result.text != text else ()
+    edits: tuple[Edit, ...] = ()
+    if result.text != text:
+        edits = (at.source.edit(0, len(text), result.text),)
     left = len(result.left)
     title = "rewrite the file as `difftest migrate` does"
-    places = (
-        f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
-    )
-    return Fix(title + places, edits, is_safe=not left)
+    if left:
+        title += f", which leaves {left} place{'s' * (left > 1)} to do by hand"
+    return Fix(title, edits, is_safe=not left)
 
 
 @fixer("NKU302")
 def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
     """Replace ``nl.par_dim(128)`` at the start of a shape with the size itself."""
     call = at.source.parents[node]
-    if (
-        at.name(node) != "nl.par_dim"
-        or not isinstance(call, ast.Call)
-        or len(call.args) != 1
-    ):
+    if at.name(node) != "nl.par_dim" or not isinstance(call, ast.Call):
         return None
     shape = at.source.parents[call]
     if not isinstance(shape, (ast.Tuple, ast.List)) or shape.elts[0] is not call:
         return None
-    edit = at.source.edit(*at.source.span(call), at.source.segment(call.args[0]))
-    return Fix("write the size", (edit,))
+    if len(call.args) != 1:
+        return None
+    return _rewritten(call, "write the size", at.source.segment(call.args[0]), at)
 
 
 @fixer("NKU303")
@@ -276,15 +270,13 @@ def _argument(node: ast.keyword, at: RuleContext) -> Fix | None:
     if new := _NEW_NAME.match(instead):
         edit = at.source.edit(start, start + len(node.arg or ""), new[1])
         return Fix(instead, (edit,))
-    if (value := _NEW_VALUE.match(instead)) and getattr(
-        node.value, "value", None
-    ) is True:
+    value = _NEW_VALUE.match(instead)
+    if value is not None and literal_of(node.value) is True:
         own = at.source.names.spelled(value[2])
-        return (
-            Fix(instead, (at.source.edit(start, end, f"{value[1]}={own}"),))
-            if own
-            else None
-        )
+        if own is None:
+            return None
+        edit = at.source.edit(start, end, f"{value[1]}={own}")
+        return Fix(instead, (edit,))
     return _without(node, at) if _LEFT_OUT.match(instead) else None
 
 
@@ -308,11 +300,15 @@ def fix_of_comment(source: Source, comment: Suppression, id: str) -> Fix | None:
 def _replaced(node: ast.AST, name: str, at: RuleContext) -> Fix | None:
     """Return the fix that replaces a node with an NKI name, qualified as in the file."""
     own = at.source.names.spelled(name)
-    return (
-        Fix(f"write {own}", (at.source.edit(*at.source.span(node), own),))
-        if own
-        else None
-    )
+    return None if own is None else _rewritten(node, f"write {own}", own, at)
+
+
+def _rewritten(
+    node: ast.AST, title: str, text: str, at: RuleContext, is_safe: bool = True
+) -> Fix:
+    """Return the fix that replaces a node with a text."""
+    start, end = at.source.span(node)
+    return Fix(title, (at.source.edit(start, end, text),), is_safe)
 
 
 def _without(node: ast.keyword, at: RuleContext, is_safe: bool = True) -> Fix | None:

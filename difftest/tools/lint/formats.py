@@ -31,12 +31,15 @@ _PRECISION = {
 
 def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return lines ``FILE:line:column: ID text``, as ruff does. ``[*]`` marks safe fixes."""
-    return "\n".join(
-        f"{entry.path}:{entry.line}:{entry.region.column}: {entry.id} "
-        f"{'[*] ' if entry.fix and entry.fix.is_safe else ''}"
-        f"{'warning: ' if levels.of(entry.rule) is Level.WARN else ''}{entry.text}"
-        for entry in diagnostics
-    )
+    lines = []
+    for entry in diagnostics:
+        line = f"{entry.path}:{entry.line}:{entry.region.column}: {entry.id} "
+        if entry.fix and entry.fix.is_safe:
+            line += "[*] "
+        if levels.of(entry.rule) is Level.WARN:
+            line += "warning: "
+        lines.append(line + entry.text)
+    return "\n".join(lines)
 
 
 def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
@@ -92,8 +95,9 @@ def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return the numbers of findings, of denied findings, and of available fixes as text."""
     if not diagnostics:
         return "nothing found"
-    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
-    text = f"{len(diagnostics)} finding{'s' * (len(diagnostics) > 1)}, {denied} denied"
+    count = len(diagnostics)
+    denied = len(levels.denied(diagnostics))
+    text = f"{count} finding{'s' * (count > 1)}, {denied} denied"
     fixes = Counter(
         diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix
     )
@@ -180,8 +184,16 @@ def _region(place: TextRange) -> dict[str, int]:
 
 
 _COLUMNS = (
-    *("rule", "what a kernel does", "looks at", "SDK", "machines", "known"),
-    *("our simulator", "AWS's simulator", "compiler", "sources"),
+    "rule",
+    "what a kernel does",
+    "looks at",
+    "SDK",
+    "machines",
+    "known",
+    "our simulator",
+    "AWS's simulator",
+    "compiler",
+    "sources",
 )
 _HEAD = f"""# The linter's rules
 
@@ -208,18 +220,17 @@ foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 
 def rules_page() -> str:
     """Return the page of rules: their table, the table of refusals, and each rule's page."""
-    own = "".join(
-        f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values()
-    )
-    refused = "".join(
-        f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
-        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'not needed'} |\n"
-        for row in REFUSALS
-    )
-    pages = "".join(
-        f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items()
-    )
-    return _HEAD + own + _REFUSALS + refused + pages
+    page = _HEAD
+    for rule in rules().values():
+        page += f"| {' | '.join(map(_cell, _row(rule)))} |\n"
+    page += _REFUSALS
+    for row in REFUSALS:
+        links = ", ".join(map(_link, row["rules"].split()))
+        page += f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
+        page += f"{links or row['reason'] or 'not needed'} |\n"
+    for id, rule in rules().items():
+        page += f'\n<a id="{id}"></a>\n\n#{rule.page}'
+    return page
 
 
 def _row(rule: Rule) -> tuple[str, ...]:

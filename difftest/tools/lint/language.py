@@ -11,6 +11,14 @@ from collections.abc import Iterator
 from difftest.tools.lint.rule import PARSER, TODAYS, Group, Refusal, rule
 from difftest.tools.lint.source import RuleContext
 from difftest.tools.lint.type_inference import targets_of
+from difftest.tools.syntax import (
+    argument_of,
+    arguments_of,
+    base_of,
+    calls_in,
+    is_none,
+    names_in,
+)
 
 _DEVICE_LOOPS = ("nl.fori_loop", "nl.while_loop")
 _COMPREHENSIONS = {
@@ -20,24 +28,22 @@ _COMPREHENSIONS = {
     ast.GeneratorExp: "a generator expression",
 }
 _STATEMENTS = (
-    *(
-        ast.Try,
-        ast.Yield,
-        ast.YieldFrom,
-        ast.Lambda,
-        ast.ClassDef,
-        ast.Global,
-        ast.Nonlocal,
-    ),
-    *(
-        ast.Delete,
-        ast.Import,
-        ast.ImportFrom,
-        ast.NamedExpr,
-        ast.AsyncFor,
-        ast.AsyncWith,
-    ),
-    *(ast.Await, ast.Match, ast.Raise),
+    ast.Try,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.Global,
+    ast.Nonlocal,
+    ast.Delete,
+    ast.Import,
+    ast.ImportFrom,
+    ast.NamedExpr,
+    ast.AsyncFor,
+    ast.AsyncWith,
+    ast.Await,
+    ast.Match,
+    ast.Raise,
 )
 ENUMERATIONS = (
     "dge_mode",
@@ -51,7 +57,8 @@ ENUMERATIONS = (
 
 _MOVES = {"nl.load": ("src", 0), "nl.store": ("dst", 0), "nisa.dma_copy": ("src", 1)}
 """The HBM operand of functions that move data: its keyword and its position."""
-_CONDITIONS = (
+_BLOCKS = (
+    ast.For,
     ast.If,
     ast.While,
     ast.IfExp,
@@ -59,6 +66,7 @@ _CONDITIONS = (
     ast.Lambda,
     ast.FunctionDef,
 )
+"""Loops, and nodes that may run their parts less often than the loop around them."""
 _LOADS = ("nl.load", "nisa.dma_copy")
 
 
@@ -94,17 +102,12 @@ def _targets(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
 def _inner_function(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
-    if any(
-        isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)
-    ):
-        for call in ast.walk(at.function):
-            if (
-                isinstance(call, ast.Call)
-                and getattr(call.func, "id", None) == node.name
-            ):
-                yield call, f"{node.name}, the body of a device loop, is called"
-    else:
+    if node.name not in {getattr(body, "id", "") for body in _loop_bodies(at)}:
         yield node, f"{node.name} is defined inside {at.function.name}"
+        return
+    for call in calls_in(at.function):
+        if getattr(call.func, "id", None) == node.name:
+            yield call, f"{node.name}, the body of a device loop, is called"
 
 
 @rule(
@@ -117,26 +120,25 @@ def _statement(node: ast.AST, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None:
         return
     if isinstance(node, ast.Assign):
-        several = (
-            part for part in node.targets if isinstance(part, (ast.Tuple, ast.List))
-        )
-        if any(_has_item(part) for part in several):
+        if any(map(_unpacks_into_item, node.targets)):
             yield node, f"`{ast.unparse(node)}` in {at.function.name}"
     elif isinstance(node, ast.With):
         opened = [getattr(item.context_expr, "func", item) for item in node.items]
         if any(at.name(called) != "nl.no_reorder" for called in opened):
             yield node, f"with in {at.function.name}"
-    elif not any(node is statement for statement in _loop_bodies(at)):
+    elif node not in _loop_bodies(at):
         head = ast.unparse(node).partition("\n")[0]
         yield node, f"`{head}` in {at.function.name}"
 
 
-def _has_item(target: ast.expr) -> bool:
-    """Return whether the targets inside tuples contain a subscript or an attribute."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return any(map(_has_item, target.elts))
-    inner = target.value if isinstance(target, ast.Starred) else target
-    return isinstance(inner, (ast.Subscript, ast.Attribute))
+def _unpacks_into_item(target: ast.expr) -> bool:
+    """Return whether a target is a tuple that contains a subscript or an attribute."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return False
+    return any(
+        isinstance(part, (ast.Subscript, ast.Attribute))
+        for part in targets_of(ast.Assign([target], target))
+    )
 
 
 @rule(
@@ -147,24 +149,25 @@ def _has_item(target: ast.expr) -> bool:
     since="2.29",
 )
 def _identity(node: ast.Compare, at: RuleContext) -> Iterator[Refusal]:
-    sides = [node.left, *node.comparators]
     has_identity = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-    has_none = any(getattr(side, "value", 0) is None for side in sides)
+    has_none = is_none(node.left) or any(map(is_none, node.comparators))
     if at.function is not None and has_identity and not has_none:
         yield node, ast.unparse(node)
 
 
 @rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=PARSER)
 def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
-    values = node.keywords if isinstance(node, ast.Call) else []
-    expanded = [keyword.value for keyword in values if keyword.arg is None]
-    if at.function is not None and expanded:
-        yield expanded[0], f"** in a call of {ast.unparse(node.func)}"  # type: ignore[union-attr]
-    for key in (
-        node.keys if isinstance(node, ast.Dict) and at.function is not None else ()
-    ):
-        if isinstance(key, ast.Constant) and not isinstance(key.value, str):
-            yield key, f"a dict has the key {ast.unparse(key)}"
+    if at.function is None:
+        return
+    if isinstance(node, ast.Call):
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                yield keyword.value, f"** in a call of {ast.unparse(node.func)}"
+                break
+    else:
+        for key in node.keys:
+            if isinstance(key, ast.Constant) and not isinstance(key.value, str):
+                yield key, f"a dict has the key {ast.unparse(key)}"
 
 
 @rule(
@@ -176,7 +179,7 @@ def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
 )
 def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if node in at.source.kernels:
-        for default in (*node.args.defaults, *node.args.kw_defaults):
+        for default in [*node.args.defaults, *node.args.kw_defaults]:
             if isinstance(default, (ast.List, ast.Set)):
                 yield default, f"{node.name} has the default {ast.unparse(default)}"
 
@@ -186,9 +189,9 @@ def _numpy(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
         return
-    for arg in (*node.args, *(keyword.value for keyword in node.keywords)):
-        is_numpy = isinstance(arg, ast.Attribute) and isinstance(arg.value, ast.Name)
-        if is_numpy and arg.value.id in ("np", "numpy"):  # type: ignore[attr-defined]
+    for arg in arguments_of(node):
+        module = arg.value if isinstance(arg, ast.Attribute) else None
+        if isinstance(module, ast.Name) and module.id in ("np", "numpy"):
             yield arg, f"{name} got {ast.unparse(arg)}"
 
 
@@ -220,13 +223,7 @@ def _output(node: ast.Return, at: RuleContext) -> Iterator[Refusal]:
     if function is None or function not in at.source.kernels or node.value is None:
         return
     for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
-        call = at.value(value)
-        buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
-        if (
-            isinstance(value, ast.Name)
-            and buffer is not None
-            and at.name(buffer) == "nl.hbm"
-        ):
+        if isinstance(value, ast.Name) and at.buffer(value) == "nl.hbm":
             yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
 
 
@@ -242,16 +239,19 @@ def _mode(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 def _argument_of_jit(node: ast.Call, name: str, at: RuleContext) -> Iterator[Refusal]:
     """Yield the keyword of a name in a call of ``nki.jit``, a decorator or another."""
-    for keyword in node.keywords if at.name(node.func) == "nki.jit" else ():
-        if keyword.arg == name:
-            yield keyword, f"nki.jit got {name}="
+    if at.name(node.func) == "nki.jit":
+        for keyword in node.keywords:
+            if keyword.arg == name:
+                yield keyword, f"nki.jit got {name}="
 
 
 @rule(
     "NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32"
 )
 def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    for arg in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
+    if at.name(node.func) not in _DEVICE_LOOPS:
+        return
+    for arg in node.args:
         called = ast.unparse(arg.func) if isinstance(arg, ast.Call) else ""
         if called.rpartition(".")[2] == "partial":
             yield arg, f"{ast.unparse(node.func)} got {ast.unparse(arg)}"
@@ -259,15 +259,12 @@ def _partial(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 def _loop_bodies(at: RuleContext) -> list[ast.expr]:
     """Return the arguments of device loops (NKI 0.6), which include the loops' bodies."""
-    if at.sdk.minor < 32 or at.function is None:
-        return []
-    calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
-    return [
-        arg
-        for call in calls
-        if at.name(call.func) in _DEVICE_LOOPS
-        for arg in call.args
-    ]
+    bodies: list[ast.expr] = []
+    if at.sdk.minor >= 32 and at.function is not None:
+        for call in calls_in(at.function):
+            if at.name(call.func) in _DEVICE_LOOPS:
+                bodies += call.args
+    return bodies
 
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
@@ -278,28 +275,26 @@ def _one_element(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         return
     is_one = len(moved.slice.elts) > 1 and all(map(_is_one, moved.slice.elts))
     is_in_hbm = at.name(node.func) == "nl.store" or _is_argument(moved.value, at)
-    if loop and is_one and is_in_hbm and _names(moved.slice) & _names(loop.target):
+    if loop and is_one and is_in_hbm and names_in(moved.slice) & names_in(loop.target):
         yield node, f"each iteration moves the one element {ast.unparse(moved)}"
 
 
 @rule("NKP602", group=Group.PERFORMANCE, nodes=(ast.Call,))
 def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
+    if at.function is None or at.name(node.func) not in _LOADS:
+        return
     moved = _moved(node, at)
     loop = _loop(node, at)
-    if (
-        at.function is None
-        or loop is None
-        or moved is None
-        or at.name(node.func) not in _LOADS
-    ):
+    tile = _tile(node, at)
+    if moved is None or loop is None or tile is None:
         return
-    base = moved.value if isinstance(moved, ast.Subscript) else moved
-    is_same = _names(moved).isdisjoint(at.source.kinds(at.function).bound_in(loop))
-    if is_same and _is_argument(base, at) and not _is_written(base, at.function, at):
-        tile = _tile(node, at)
-        if tile is not None and not _is_written(tile, loop, at, besides=node):
-            target = ast.unparse(loop.target)
-            yield node, f"each iteration over {target} loads {ast.unparse(moved)} again"
+    varies = names_in(moved) & at.source.kinds(at.function).bound_in(loop).keys()
+    if varies or _is_written(tile, loop, at, besides=node):
+        return
+    base = base_of(moved)
+    if _is_argument(base, at) and not _is_written(base, at.function, at):
+        target = ast.unparse(loop.target)
+        yield node, f"each iteration over {target} loads {ast.unparse(moved)} again"
 
 
 def _is_argument(node: ast.AST, at: RuleContext) -> bool:
@@ -311,7 +306,7 @@ def _is_argument(node: ast.AST, at: RuleContext) -> bool:
 def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
     """Return the HBM operand of a call that moves data, or None for other calls."""
     role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
-    return at.given(node, role, place) if role else None
+    return argument_of(node, role, place) if role else None
 
 
 def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
@@ -319,18 +314,20 @@ def _tile(node: ast.Call, at: RuleContext) -> ast.expr | None:
     parent = at.source.parents[node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         return parent.targets[0]
-    dst = at.given(node, "dst", 0)
-    base = dst.value if isinstance(dst, ast.Subscript) else dst
-    return base if isinstance(base, ast.Name) and isinstance(parent, ast.Expr) else None
+    dst = argument_of(node, "dst", 0)
+    if dst is None or not isinstance(parent, ast.Expr):
+        return None
+    base = base_of(dst)
+    return base if isinstance(base, ast.Name) else None
 
 
 def _loop(node: ast.AST, at: RuleContext) -> ast.For | None:
     """Return the loop that runs a node in each iteration, or None below a condition."""
-    around = at.source.around(node) if at.function else iter(())
-    first = next(
-        (block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None
-    )
-    return first if isinstance(first, ast.For) else None
+    if at.function is not None:
+        for block in at.source.around(node):
+            if isinstance(block, _BLOCKS):
+                return block if isinstance(block, ast.For) else None
+    return None
 
 
 def _is_one(index: ast.expr) -> bool:
@@ -338,9 +335,9 @@ def _is_one(index: ast.expr) -> bool:
     if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
         return False
     first = getattr(index.lower, "value", None)
-    after = (
-        str(first + 1) if isinstance(first, int) else f"{ast.unparse(index.lower)} + 1"
-    )
+    after = f"{ast.unparse(index.lower)} + 1"
+    if isinstance(first, int):
+        after = str(first + 1)
     return ast.unparse(index.upper) == after
 
 
@@ -350,13 +347,10 @@ def _is_written(
     """Return whether a statement in a block writes to the tensor of a name."""
     name = base.id if isinstance(base, ast.Name) else ""
     for node in ast.walk(block):
-        written = [] if node is besides else _destinations(node, at)
-        if any(
-            name in _names(part)
-            for part in written
-            if not isinstance(part, ast.Attribute)
-        ):
-            return True
+        if node is not besides:
+            for written in _destinations(node, at):
+                if name in names_in(written) and not isinstance(written, ast.Attribute):
+                    return True
     return False
 
 
@@ -366,13 +360,9 @@ def _destinations(node: ast.AST, at: RuleContext) -> list[ast.expr]:
         written = [
             key.value for key in node.keywords if (key.arg or "").startswith("dst")
         ]
-        return (
-            written if at.name(node.func) == "nl.load" else [*written, *node.args[:1]]
-        )
+        if at.name(node.func) != "nl.load":
+            written += node.args[:1]
+        return written
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         return [part for part in targets_of(node) if isinstance(part, ast.Subscript)]
     return []
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

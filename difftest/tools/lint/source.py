@@ -13,6 +13,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import group_by
 from difftest.tools.lint.rule import LAST_CLASSIC, NEWEST, Release
 from difftest.tools.lint.type_inference import TypeInference, ValueType
+from difftest.tools.syntax import argument_of, calls_in, names_in
 
 MODULES = {
     "nki": "nki",
@@ -41,6 +42,7 @@ _LAUNCHERS = frozenset(
 _ON_THE_HOST = frozenset(
     {"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"}
 )
+_OWN = ("self", "cls")
 _END = re.compile(r"\r\n|\n|\r")
 UNREADABLE = (OSError, SyntaxError, ValueError, RecursionError)
 """Errors for a file that is missing, is not Python, or is nested too deeply for the parser."""
@@ -117,20 +119,18 @@ class RuleContext(NamedTuple):
         """Return the expression that is the value of a name, or else the node itself."""
         return self.source.kinds(self.function).value(node) if self.function else node
 
-    def given(
-        self, call: ast.Call, name: str, place: int | None = None
-    ) -> ast.expr | None:
-        """Return the argument of a call by keyword or else by position; None if absent."""
-        values = [keyword.value for keyword in call.keywords if keyword.arg == name]
-        values += call.args[place : place + 1] if place is not None else []
-        return values[0] if values else None
-
     def argument(
         self, call: ast.Call, name: str, place: int | None = None
     ) -> ast.AST | None:
-        """Return the argument of a call as :meth:`given`, with a name resolved to its value."""
-        values = self.given(call, name, place)
-        return self.value(values) if values is not None else None
+        """Return an argument of a call, with a name resolved to its value; None if absent."""
+        value = argument_of(call, name, place)
+        return None if value is None else self.value(value)
+
+    def buffer(self, tensor: ast.AST) -> str | None:
+        """Return the buffer of a tensor's allocation, such as ``nl.psum``; else None."""
+        call = self.value(tensor)
+        buffer = isinstance(call, ast.Call) and self.argument(call, "buffer", 2)
+        return self.name(buffer) if buffer else None
 
 
 class ImportedNames:
@@ -145,15 +145,20 @@ class ImportedNames:
         """The first import of the classic dialect."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for alias in node.names:
-                    local = alias.asname or alias.name.partition(".")[0]
-                    self._enter(
-                        node, local, alias.name if alias.asname else local, alias.name
-                    )
+                self._enter_modules(node)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for member in node.names:
                     full = f"{node.module}.{member.name}"
                     self._enter(node, member.asname or member.name, full, full)
+
+    def _enter_modules(self, node: ast.Import) -> None:
+        """Record an import of modules. Without ``as`` it binds the outermost package."""
+        for alias in node.names:
+            package = alias.name.partition(".")[0]
+            if alias.asname:
+                self._enter(node, alias.asname, alias.name, alias.name)
+            else:
+                self._enter(node, package, package, alias.name)
 
     def _enter(self, node: ast.AST, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
@@ -176,10 +181,10 @@ class ImportedNames:
     def spelled(self, name: str) -> str | None:
         """Return the file's spelling of ``nl.load``; None if it does not import the module."""
         short, _, rest = name.partition(".")
-        full = next(full for full, place in MODULES.items() if place == short)
-        return next(
-            (f"{own}.{rest}" for own, of in self._full.items() if of == full), None
-        )
+        for local, full in self._full.items():
+            if MODULES.get(full) == short:
+                return f"{local}.{rest}"
+        return None
 
     def of(self, node: ast.AST) -> str | None:
         """Return the documented name of a name or an attribute, or None if it is not NKI's."""
@@ -260,21 +265,19 @@ class Source(SourceText):
     @property
     def sdk(self) -> Release:
         """The newest SDK of the file's dialect."""
-        return (
-            LAST_CLASSIC
-            if self.names.is_classic and not self.names.is_todays
-            else NEWEST
-        )
+        if self.names.is_classic and not self.names.is_todays:
+            return LAST_CLASSIC
+        return NEWEST
 
     @cached_property
     def constants(self) -> Mapping[str, ast.expr]:
         """The values of names that are assigned at the top level."""
-        assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
-        return {
-            getattr(to, "id", ""): node.value
-            for node in assigned
-            for to in node.targets
-        }
+        constants: dict[str, ast.expr] = {}
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    constants[getattr(target, "id", "")] = node.value
+        return constants
 
     def kinds(self, function: Function) -> TypeInference:
         """Return the inferred types of a function's expressions."""
@@ -285,37 +288,41 @@ class Source(SourceText):
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:
         """All functions of the file by name, including nested functions."""
-        functions = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        return group_by(functions, lambda function: function.name)
+        return group_by(self._all_functions, lambda function: function.name)
+
+    @cached_property
+    def calls_by_name(self) -> Mapping[str, Sequence[ast.Call]]:
+        """All calls of the file by the plain name that they call; "" for other callees."""
+        return group_by(calls_in(self.tree), lambda call: getattr(call.func, "id", ""))
 
     @cached_property
     def kernels(self) -> frozenset[Function]:
         """The kernels of the file: functions with an NKI decorator, or that are launched."""
-        functions = {
-            function for named in self.functions.values() for function in named
-        }
-        launched = {*self.launched, *self._launched_here()}
+        launched = set(self.launched).union(self._launched_here())
         return frozenset(
             function
-            for function in functions
+            for function in self._all_functions
             if function.name in launched
             or any(map(self._is_launcher, function.decorator_list))
         )
 
     @cached_property
+    def _all_functions(self) -> Sequence[Function]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
+
+    @cached_property
     def in_kernels(self) -> frozenset[Function]:
         """The kernels, and the functions that they use directly or indirectly."""
-        return self.reached(*self.kernels)
+        return self.reached(self.kernels)
 
     @cached_property
     def kernel_code(self) -> frozenset[Function]:
         """Functions that run in kernels: functions that issue instructions, and their callees."""
-        functions = (
-            function for named in self.functions.values() for function in named
+        return self.reached(
+            self.kernels.union(filter(self._issues, self._all_functions))
         )
-        return self.reached(*self.kernels, *filter(self._issues, functions))
 
-    def reached(self, *functions: Function) -> frozenset[Function]:
+    def reached(self, functions: Iterable[Function]) -> frozenset[Function]:
         """Return these functions, and functions of the file that they use, even indirectly."""
         reached: set[Function] = set()
         waiting = list(functions)
@@ -323,15 +330,8 @@ class Source(SourceText):
             function = waiting.pop()
             if function not in reached:
                 reached.add(function)
-                names = {
-                    getattr(node, "id", None) or _own(node)
-                    for node in ast.walk(function)
-                }
-                waiting += (
-                    inner
-                    for name in names
-                    for inner in self.functions.get(name or "", ())
-                )
+                for name in {_used_name(node) for node in ast.walk(function)}:
+                    waiting += self.functions.get(name, ())
         return frozenset(reached)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -343,11 +343,10 @@ class Source(SourceText):
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The parent of each node."""
-        return {
-            part: node
-            for node in ast.walk(self.tree)
-            for part in ast.iter_child_nodes(node)
-        }
+        parents: dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(self.tree):
+            parents.update(dict.fromkeys(ast.iter_child_nodes(node), node))
+        return parents
 
     def offset(self, line: int, column: int) -> int:
         """Return the character offset of a line and a column."""
@@ -370,22 +369,17 @@ class Source(SourceText):
     def _is_launcher(self, node: ast.expr) -> bool:
         """Return whether an expression turns a function into a kernel, as ``nki.jit`` does."""
         if isinstance(node, ast.Call):
-            return any(map(self._is_launcher, (node.func, *node.args[:1])))
-        return (
-            self.names.of(node) or ast.unparse(node).rpartition(".")[2]
-        ) in _LAUNCHERS
+            return any(map(self._is_launcher, [node.func, *node.args[:1]]))
+        name = self.names.of(node) or ast.unparse(node).rpartition(".")[2]
+        return name in _LAUNCHERS
 
     def _launched_here(self) -> Iterator[str]:
         """Yield the names of launched functions: ``name[grid](...)``, ``nki.jit(name)``."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-                yield getattr(node.func.value, "id", "")
-            elif (
-                isinstance(node, ast.Call)
-                and node.args
-                and self._is_launcher(node.func)
-            ):
-                yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
+        for call in calls_in(self.tree):
+            if isinstance(call.func, ast.Subscript):
+                yield getattr(call.func.value, "id", "")
+            elif call.args and self._is_launcher(call.func):
+                yield from names_in(call.args[0])
 
     def _issues(self, function: Function) -> bool:
         """Return whether a function issues instructions itself and does not run on the host.
@@ -393,16 +387,15 @@ class Source(SourceText):
         A host function launches kernels, or contains functions that are or launch kernels. A
         factory that only reads constants of ``nl`` is a host function, too.
         """
-        inside = list(ast.walk(function))
-        if any(node in self.kernels for node in inside if node is not function):
+        if any(self._is_host_code(node, function) for node in ast.walk(function)):
             return False
-        calls = [node for node in inside if isinstance(node, ast.Call)]
-        if any(
-            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func)
-            for call in calls
-        ):
-            return False
-        return any(self.is_instruction(call) for call in self._own_calls(function))
+        return any(map(self.is_instruction, self._own_calls(function)))
+
+    def _is_host_code(self, node: ast.AST, function: Function) -> bool:
+        """Return whether a node of a function is another kernel, or launches a kernel."""
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Subscript) or self._is_launcher(node.func)
+        return node in self.kernels and node is not function
 
     def _own_calls(self, function: Function) -> Iterator[ast.Call]:
         """Yield the calls of a function, except calls in nested functions and classes."""
@@ -424,10 +417,10 @@ class Source(SourceText):
         return is_own and f"{module}.{function}" not in _ON_THE_HOST
 
 
-def _own(node: ast.AST) -> str | None:
-    """Return the name of a method that is accessed through ``self`` or ``cls``."""
-    is_own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in (
-        "self",
-        "cls",
-    )
-    return node.attr if is_own else None  # type: ignore[attr-defined]
+def _used_name(node: ast.AST) -> str:
+    """Return the name that a node reads, or the method of ``self`` or ``cls``; else ""."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in _OWN:
+        return node.attr
+    return ""

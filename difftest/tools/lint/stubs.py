@@ -23,7 +23,12 @@ from difftest.simulator.frontend.arguments import Annotation, Unmodelled
 from difftest.simulator.frontend.classic.memories import Buffer
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.levels import LIFETIMES
-from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
+from difftest.tools.api.documented import (
+    CLASSIC,
+    TODAY,
+    DocumentedName,
+    documented_names,
+)
 
 _HEADER = """\
 # Written by `difftest stubs`: the names that the simulator of nki-difftest has.
@@ -52,16 +57,16 @@ _FORMS = ("__{}__", "__r{}__", "__i{}__")
 """The method names of an operator: plain, reflected, and in place."""
 _DATA = Path(__file__).parent / "data"
 _DOCUMENTED = json.loads((_DATA / "stubs.json").read_text(encoding="utf-8"))
-_MEMBERS, _RETURNED, _BASES = (
-    _DOCUMENTED[key] for key in ("members", "returned", "bases")
-)
+_MEMBERS = _DOCUMENTED["members"]
+_RETURNED = _DOCUMENTED["returned"]
+_BASES = _DOCUMENTED["bases"]
 """AWS's documentation of each class: its attributes and methods, their return types, and its bases.
 
 Other attributes of the simulator's classes are private.
 """
-_SHORT, _TENSORS, _OPERATORS = (
-    _DOCUMENTED[key] for key in ("modules", "sections", "operators")
-)
+_SHORT = _DOCUMENTED["modules"]
+_TENSORS = _DOCUMENTED["sections"]
+_OPERATORS = _DOCUMENTED["operators"]
 """The short names of current modules in the table of levels, the sections with functions that
 return a tensor (except ``_NO_TENSORS``), and the operators that a tensor may have.
 """
@@ -78,50 +83,46 @@ def stub_files() -> dict[str, str]:
     for root in ("neuronxcc", "nki"):
         texts[f"{root}-stubs/py.typed"] = "partial\n"
     for name, module in sorted(served.items()):
-        root, _, inner = name.partition(".")
-        has_parts = any(other.startswith(f"{name}.") for other in served)
-        file = (
-            f"{inner.replace('.', '/')}/__init__"
-            if has_parts
-            else inner.replace(".", "/")
-        )
-        texts[f"{root}-stubs/{file.removeprefix('/')}.pyi"] = StubModule(
-            name, module, homes
-        ).text
+        root, *inner = name.split(".")
+        if any(other.startswith(f"{name}.") for other in served):
+            inner.append("__init__")
+        file = f"{root}-stubs/{'/'.join(inner)}.pyi"
+        texts[file] = StubModule(name, module, homes).text
     return texts
 
 
 def public_names(name: str, module: ModuleType) -> list[str]:
     """Return the public names of a module: documented, exported, or part of any NKI level."""
     namespace = vars(module)
-    listed = namespace.get("__all__") or [
-        word for word in namespace if not word.startswith("_")
-    ]
+    names = set(namespace.get("__all__") or filter(_is_public, namespace))
+    names.update(entry.name for entry in _documented(name))
+    for path in LIFETIMES:
+        prefix, _, own = path.partition(".")
+        if _SHORT.get(prefix) == name and own.isidentifier():
+            names.add(own)
+    return sorted(key for key in names if getattr(module, key, None) is not None)
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+def _documented(name: str) -> list[DocumentedName]:
+    """Return the documented names of a module."""
     dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
-    documented = {
-        row.name
-        for row in documented_names(dialect)
-        if f"{dialect.package}{row.module}" == name
-    }
-    levelled = {
-        own for prefix, _, own in (path.partition(".") for path in LIFETIMES)
-        if _SHORT.get(prefix) == name and own.isidentifier()
-    }  # fmt: skip
-    return sorted(
-        key
-        for key in {*listed, *documented, *levelled}
-        if getattr(module, key, None) is not None
-    )
+    return [
+        entry
+        for entry in documented_names(dialect)
+        if f"{dialect.package}{entry.module}" == name
+    ]
 
 
 def _homes(served: dict[str, ModuleType]) -> dict[tuple[str, int], str]:
     """Return the outermost module that contains a class, by package and class identity."""
     homes: dict[tuple[str, int], str] = {}
-    for name, module in sorted(
-        served.items(), key=lambda item: (item[0].count("."), item[0])
-    ):
-        for own in public_names(name, module):
-            value = getattr(module, own)
+    for name in sorted(served, key=lambda name: (name.count("."), name)):
+        for own in public_names(name, served[name]):
+            value = getattr(served[name], own)
             if isinstance(value, type):
                 homes.setdefault((name.partition(".")[0], id(value)), name)
     return homes
@@ -137,21 +138,21 @@ class StubModule:
         self._homes = homes
         self._imports: set[str] = set()
         self._private: dict[str, str] = {}
-        dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
-        self._tensors = {
-            entry.name
-            for entry in documented_names(dialect)
-            if f"{dialect.package}{entry.module}" == name and entry.section in _TENSORS
-        } - _NO_TENSORS
-        self._is_classic = dialect is CLASSIC
+        documented = _documented(name)
+        returning = {own.name for own in documented if own.section in _TENSORS}
+        self._tensors = returning - _NO_TENSORS
+        self._is_classic = name.startswith(CLASSIC.package)
         self._tensor = self._tensor_of()
-        parts = [
-            self._declared(own, getattr(module, own))
-            for own in public_names(name, module)
-        ]
+        declared = ""
+        for own in public_names(name, module):
+            text = self._declared(own, getattr(module, own))
+            declared += f"\n{text}" if text else ""
         doc = (inspect.getdoc(module) or "").partition("\n")[0]
-        head = [f'{_HEADER}"""{doc}"""\n', _IMPORTS + "".join(sorted(self._imports))]
-        self.text = "\n".join([*head, *self._private.values(), *filter(None, parts)])
+        self.text = f'{_HEADER}"""{doc}"""\n\n{_IMPORTS}'
+        self.text += "".join(sorted(self._imports))
+        for private in self._private.values():
+            self.text += f"\n{private}"
+        self.text += declared
 
     def _tensor_of(self) -> str:
         """Return the name of the tensor class in this module, and import it if necessary."""
@@ -170,31 +171,28 @@ class StubModule:
             return ""
         if isinstance(value, FunctionType):
             returned = self._tensor if name in self._tensors else "Any"
-            return function_text(
-                name, value, self._type, returned, self._lifetime(name)
-            )
+            mark = self._deprecation(name)
+            return mark + function_text(name, value, self._type, returned)
         if isinstance(value, Unmodelled):
             return f'{name}: Any\n"""Documented; the simulator refuses its use."""\n'
         if isinstance(value, Annotation):
             self._imports.add(_ANNOTATIONS)
-            classic = ("neuronxcc.nki", "tensor")
-            today = ("nki.language", "NkiTensor")
-            module, kind = classic if self._is_classic else today
+            module, kind = ("nki.language", "NkiTensor")
             if name == "scalar":
-                module = "typing"
-                kind = "Any"
+                module, kind = ("typing", "Any")
+            elif self._is_classic:
+                module, kind = ("neuronxcc.nki", "tensor")
             return _ANNOTATION.format(module=module, kind=kind, name=name)
         return f"{name}: {self._kind(value)}\n"
 
-    def _lifetime(self, name: str) -> str | None:
-        """Return the deprecation text of a name that a level of the current dialect removed."""
-        short = next(
-            (prefix for prefix, module in _SHORT.items() if module == self.name), ""
-        )
-        row = LIFETIMES.get(f"{short}.{name}")
-        return (
-            f"ended with NKI {row.ended}: {row.instead}" if row and row.ended else None
-        )
+    def _deprecation(self, name: str) -> str:
+        """Return the decorator of a name that a level of the current dialect removed."""
+        for short, module in _SHORT.items():
+            row = LIFETIMES.get(f"{short}.{name}")
+            if module == self.name and row and row.ended:
+                text = f"ended with NKI {row.ended}: {row.instead}"
+                return f"@deprecated({text!r})\n"
+        return ""
 
     def _class(self, name: str, value: type) -> str:
         if value.__module__.partition(".")[0] == "numpy":
@@ -206,11 +204,8 @@ class StubModule:
         if home != self.name:
             self._imports.add(f"from {home} import {name} as {name}\n")
             return ""
-        return (
-            enum_text(name, value)
-            if issubclass(value, Enum)
-            else class_text(name, value)
-        )
+        write = enum_text if issubclass(value, Enum) else class_text
+        return write(name, value)
 
     def _type(self, value: Any) -> str:
         """Return the annotation of a parameter with this default."""
@@ -258,10 +253,10 @@ def doc_of(value: object, indent: str = "    ") -> str:
 def enum_text(name: str, kind: type[Enum]) -> str:
     """Return the stub of an enumeration with its members."""
     base = "IntEnum" if issubclass(kind, IntEnum) else "Enum"
-    members = [
-        f"    {key} = {member.value!r}\n" for key, member in kind.__members__.items()
-    ]
-    return f"class {name}({base}):\n{''.join(members)}"
+    text = f"class {name}({base}):\n"
+    for key, member in kind.__members__.items():
+        text += f"    {key} = {member.value!r}\n"
+    return text
 
 
 def function_text(
@@ -269,12 +264,10 @@ def function_text(
     function: Callable[..., Any],
     type_of: Callable[[Any], str],
     returned: str,
-    ended: str | None = None,
 ) -> str:
     """Return the stub of a function. ``type_of`` maps a parameter's default to its type."""
-    mark = f"@deprecated({ended!r})\n" if ended else ""
     listed = _parameters(inspect.signature(function).parameters.values(), type_of)
-    return f"{mark}def {name}({listed}) -> {returned}:{doc_of(function)}\n    ...\n"
+    return f"def {name}({listed}) -> {returned}:{doc_of(function)}\n    ...\n"
 
 
 def class_text(name: str, value: Any) -> str:
@@ -296,11 +289,14 @@ def _member(kind: str, owner: Any, member: str) -> str:
             return f"    @property\n    def {name}(self) -> {held}: ...\n"
         return f"    {member}\n"
     if member == "operators":
-        return "".join(
-            f"    {_protocol(kind, operator)}\n" for operator in _operators(owner)
-        )
+        return "".join(_protocol(kind, operator) for operator in _operators(owner))
     if member.startswith("__") and member != "__init__":
-        return f"    {_protocol(kind, member)}\n"
+        return _protocol(kind, member)
+    return _method(kind, owner, member)
+
+
+def _method(kind: str, owner: Any, member: str) -> str:
+    """Return the stub of a method with documented arguments."""
     method = getattr(owner, member)
     parameters = list(inspect.signature(method).parameters.values())
     if isinstance(owner, type):
@@ -326,18 +322,17 @@ def _view_of(kind: str) -> str:
 
 def _protocol(kind: str, name: str) -> str:
     """Return the stub of a special method: subscripts and operators."""
-    returned = _view_of(kind)
-    return {
-        "__getitem__": f"def __getitem__(self, key: Any, /) -> {returned}: ...",
-        "__setitem__": "def __setitem__(self, key: Any, value: Any, /) -> None: ...",
-        "__class_getitem__": "def __class_getitem__(cls, shape: Any, /) -> Any: ...",
-        "__len__": "def __len__(self) -> int: ...",
-    }.get(
-        name,
-        f"def {name}(self) -> Any: ..."
-        if name in ("__neg__", "__invert__", "__iter__")
-        else f"def {name}(self, other: Any, /) -> Any: ...",
-    )
+    signatures = {
+        "__getitem__": f"(self, key: Any, /) -> {_view_of(kind)}",
+        "__setitem__": "(self, key: Any, value: Any, /) -> None",
+        "__class_getitem__": "(cls, shape: Any, /) -> Any",
+        "__len__": "(self) -> int",
+        "__neg__": "(self) -> Any",
+        "__invert__": "(self) -> Any",
+        "__iter__": "(self) -> Any",
+    }
+    binary = "(self, other: Any, /) -> Any"
+    return f"    def {name}{signatures.get(name, binary)}: ...\n"
 
 
 class _Verbatim(str):

@@ -6,7 +6,7 @@ Sources: records of the compiler's answers. Each rule's page names its record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Any
 
@@ -32,7 +32,6 @@ WRONG: dict[str, Any] = {**RECORDED, "group": Group.CORRECTNESS}
 TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
 TRN2: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn2"})}
 _ARITHMETIC = ("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor")
-_FLOAT8 = {"float8_e4m3", "float8_e4m3fn"}
 _STEP_MAX = 2**15 - 1
 _ALIGNED = 32
 """The alignment in bytes of the destination of a DMA transpose."""
@@ -62,15 +61,13 @@ def partition_elements(region: Region) -> int:
 
 @_each("NKI501", **TRN1)
 def _gpsimd(event: Event) -> str | bool:
-    is_chosen = "power" in (event.attributes.op or "")
-    are_integers = all(
-        region.dtype.kind in "iu" for region in event.writes + event.reads
-    )
-    is_own = is_chosen or are_integers  # these run on GpSimd by default
-    is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
-    return (
-        is_on_it and not is_own and f"{event.opcode} runs on the GpSimd Engine of trn1"
-    )
+    if event.engine is not Engine.GPSIMD or event.opcode not in _ARITHMETIC:
+        return False
+    # Operations on integers, and powers, run on GpSimd by default.
+    are_integers = all(part.dtype.kind in "iu" for part in event.writes + event.reads)
+    if are_integers or "power" in (event.attributes.op or ""):
+        return False
+    return f"{event.opcode} runs on the GpSimd Engine of trn1"
 
 
 @_each("NKI502", **WRONG)
@@ -88,58 +85,49 @@ def _mod(event: Event) -> str | bool:
 
 @_each("NKI504", **TRN1)
 def _match_indices(event: Event) -> str | bool:
-    is_match = event.opcode == "nc_match_replace8"
-    return (
-        is_match
-        and event.operand("dst_idx") is not None
-        and "nc_match_replace8 got dst_idx"
-    )
+    if event.opcode != "nc_match_replace8":
+        return False
+    return event.operand("dst_idx") is not None and "nc_match_replace8 got dst_idx"
 
 
 @_each("NKI505", **TRN1)
 def _transposed(event: Event) -> str | bool:
-    is_transpose = event.opcode == "nc_transpose" or bool(
-        event.arguments.get("is_transpose")
-    )
+    if event.opcode != "nc_transpose" and not event.arguments.get("is_transpose"):
+        return False
     dst = event.operand("dst")
-    written = dst.dtype.name if dst is not None else "float32"
-    is_cast = is_transpose and event.engine is Engine.TENSOR and written != "float32"
-    return is_cast and f"{event.opcode} writes {written} to PSUM"
+    if event.engine is not Engine.TENSOR or dst is None:
+        return False
+    written = dst.dtype.name
+    return written != "float32" and f"{event.opcode} writes {written} to PSUM"
 
 
 @trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
     dtypes = {dtype.name for dtype in {tensor.dtype for tensor in trace.allocations}}
-    for tensor in trace.allocations if "float8_e4m3fn" in dtypes else ():
-        if tensor.dtype.name == "float8_e4m3fn" and (
-            tensor.space.is_hbm or dtypes >= _FLOAT8
-        ):
-            beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
+    if "float8_e4m3fn" not in dtypes:
+        return
+    beside = " beside float8_e4m3" if "float8_e4m3" in dtypes else ""
+    for tensor in trace.allocations:
+        if tensor.dtype.name == "float8_e4m3fn" and (beside or tensor.space.is_hbm):
             yield _place(trace, tensor), f"{tensor} is float8_e4m3fn{beside}"
 
 
 def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
     """Return an object with the tensor's line: the tensor, or an argument's first event."""
-    touches = (
-        event
-        for event in trace
-        for part in event.writes + event.reads
-        if part.allocation is tensor
-    )
-    return tensor if tensor.location is not None else next(touches, tensor)
+    if tensor.location is None:
+        for event in trace:
+            if any(part.allocation is tensor for part in event.writes + event.reads):
+                return event
+    return tensor
 
 
 @_each("NKI507", **TRN1)
 def _register_store(event: Event) -> str | bool:
-    kinds = [
-        part.allocation.space
-        for part in event.writes
-        if event.opcode == "register_store"
-    ]
-    return (
-        any(not kind.is_hbm for kind in kinds)
-        and f"register_store writes to {kinds[0].value}"
-    )
+    if event.opcode != "register_store":
+        return False
+    spaces = [part.allocation.space for part in event.writes]
+    is_on_chip = any(not space.is_hbm for space in spaces)
+    return is_on_chip and f"register_store writes to {spaces[0].value}"
 
 
 @_each("NKI508", **TRN2)
@@ -151,9 +139,11 @@ def _affine_select(event: Event) -> str | bool:
 @_each("NKI509", **TRN2)
 def _long_row(event: Event) -> str | bool:
     data = event.operand("data")
-    total = event.operand("reduce_res")
-    is_scalar = event.engine is Engine.SCALAR and total is not None
-    length = partition_elements(data) if data is not None and is_scalar else 0
+    if event.engine is not Engine.SCALAR or data is None:
+        return False
+    if event.operand("reduce_res") is None:
+        return False
+    length = partition_elements(data)
     return length > 16384 and f"{event.opcode} reduces {length:,} elements a partition"
 
 
@@ -165,19 +155,17 @@ def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
             if region.allocation.space is Space.PSUM and region.view is None and step:
                 byte = region.offset % step * region.dtype.itemsize
                 if byte % machine.psum_min_align:
-                    yield (
-                        event,
-                        f"{event.opcode} writes {region.dtype.name} at byte {byte} of PSUM",
-                    )
+                    text = f"{region.dtype.name} at byte {byte} of PSUM"
+                    yield event, f"{event.opcode} writes {text}"
 
 
 @_each("NKI511", **TRN1)
 def _collective_on_chip(event: Event) -> str | bool:
-    on_chip = any(
-        not region.allocation.space.is_hbm for region in event.reads + event.writes
-    )
-    is_collective = event.arguments.get("replica_group") is not None
-    return is_collective and on_chip and f"{event.opcode} has a tensor in SBUF"
+    if event.arguments.get("replica_group") is None:
+        return False
+    parts = event.reads + event.writes
+    is_on_chip = any(not part.allocation.space.is_hbm for part in parts)
+    return is_on_chip and f"{event.opcode} has a tensor in SBUF"
 
 
 @trace_rule("NKI512", **TRN1)
@@ -185,10 +173,8 @@ def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in collective_events(trace):
         for region in event.reads + event.writes:
             if region.allocation.location is None:
-                yield (
-                    event,
-                    f"{event.opcode} has {region.allocation}, an argument of the kernel",
-                )
+                text = f"{event.opcode} has {region.allocation}"
+                yield event, f"{text}, an argument of the kernel"
 
 
 def collective_events(trace: Trace) -> Iterator[Event]:
@@ -201,11 +187,9 @@ def collective_events(trace: Trace) -> Iterator[Event]:
 def on_chip(event: Event) -> Iterator[Region]:
     """Yield the operands of a compute instruction in SBUF and PSUM."""
     if event.engine is not Engine.DMA:
-        yield from (
-            part
-            for part in event.writes + event.reads
-            if not part.allocation.space.is_hbm
-        )
+        for part in event.writes + event.reads:
+            if not part.allocation.space.is_hbm:
+                yield part
 
 
 @trace_rule("NKI521", **WRONG)
@@ -216,13 +200,10 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _detected(
     rows: Iterable[Finding | InconclusiveFinding], id: str
 ) -> Iterator[Breach]:
-    """Return the errors with this id that a hazard detector reports, as breaches."""
-    errors = (
-        row
-        for row in rows
-        if isinstance(row, Finding) and row.severity is Severity.ERROR
-    )
-    return ((finding, finding.happened) for finding in errors if finding.id == id)
+    """Yield the errors with this id that a hazard detector reports, as breaches."""
+    for row in rows:
+        if isinstance(row, Finding) and row.severity is Severity.ERROR and row.id == id:
+            yield row, row.happened
 
 
 @trace_rule("NKI522", **WRONG)
@@ -231,48 +212,38 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
         for region in on_chip(event):
             if max(map(abs, region.strides), default=0) <= _STEP_MAX:
                 continue  # fast path: nearly all regions end here, without computing axes
-            step = max(
-                (abs(step) for size, step in region.free_axes if size > 1), default=0
-            )
-            if step > _STEP_MAX:
-                yield (
-                    event,
-                    f"{event.opcode} has a step of {step:,} elements in {region.role}",
-                )
+            steps = [abs(step) for size, step in region.free_axes if size > 1]
+            longest = max(steps, default=0)
+            if longest > _STEP_MAX:
+                text = f"a step of {longest:,} elements in {region.role}"
+                yield event, f"{event.opcode} has {text}"
 
 
 @_each("NKI523", **TRN1)
 def _dynamic(event: Event) -> str | bool:
-    moved = [
-        part.role
-        for part in on_chip(event)
-        if f"register of {part.role}" in event.arguments
-    ]
-    return bool(moved) and f"{event.opcode} has {moved[0]} at the offset of a register"
+    for part in on_chip(event):
+        if f"register of {part.role}" in event.arguments:
+            return f"{event.opcode} has {part.role} at the offset of a register"
+    return False
 
 
 @trace_rule("NKI524", **RECORDED)
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
-        own = [
-            tile
-            for tile in trace.allocations
-            if tile.space is space and not tile.is_temporary
-        ]
-        placed = [tensor for tensor in own if tensor.address is not None]
-        for tile in own if placed else ():
-            if tile.address is None:
-                yield tile, f"{tile} has no address, and {placed[0]} has one"
+        tiles = [tile for tile in trace.allocations if tile.space is space]
+        placed = [tile for tile in tiles if tile.address is not None]
+        first = next((tile for tile in placed if not tile.is_temporary), None)
+        for tile in tiles:
+            if first and tile.address is None and not tile.is_temporary:
+                yield tile, f"{tile} has no address, and {first} has one"
 
 
 @_each("NKI525", **TRN1)
 def _indices(event: Event) -> str | bool:
     index = event.operand("index")
-    count = (
-        partition_elements(index)
-        if event.engine is Engine.DMA and index is not None
-        else 0
-    )
+    if event.engine is not Engine.DMA or index is None:
+        return False
+    count = partition_elements(index)
     return count > 1 and f"{event.opcode} got {count} indices a partition"
 
 
@@ -297,11 +268,9 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
             width = box.allocation.partition_step or box.elements
             size = box.dtype.itemsize
             first = box.offset % width * size
-            step = (
-                box.strides[0] * size
-                if box.shape[0] > 1 and box.allocation.space.is_hbm
-                else 0
-            )
+            step = 0
+            if box.shape[0] > 1 and box.allocation.space.is_hbm:
+                step = box.strides[0] * size
             if first % _ALIGNED:
                 yield event, f"dma_transpose writes from byte {first} of the rows on"
             elif step % _ALIGNED:
@@ -310,12 +279,13 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
 def _broadcast(event: Event) -> str | bool:
-    reads = [
-        part for part in event.reads if part.whole and part.shape and part.shape[0] > 1
-    ]
-    repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
-    is_broadcast = bool(repeated) and event.engine is Engine.DMA
-    return is_broadcast and f"{event.opcode} reads one row for {repeated[0]} partitions"
+    if event.engine is not Engine.DMA:
+        return False
+    for part in event.reads:
+        is_one_row = part.whole and part.strides[:1] == (0,)
+        if is_one_row and part.shape[0] > 1:
+            return f"{event.opcode} reads one row for {part.shape[0]} partitions"
+    return False
 
 
 @_each("NKI529", **TRN2)
@@ -325,11 +295,10 @@ def _moved_on_chip(event: Event) -> str | bool:
     src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
     if src is None or dst is None or index is None:
         return False
-    is_of_src = _is_part(src) and not _is_part(
-        dst
-    )  # the indexed side is accessed in part
-    is_on_chip = is_of_src and not src.allocation.space.is_hbm
-    return is_on_chip and "dma_copy reads SBUF at an offset from a tile"
+    # The indexed side is accessed in part.
+    if not _is_part(src) or _is_part(dst) or src.allocation.space.is_hbm:
+        return False
+    return "dma_copy reads SBUF at an offset from a tile"
 
 
 def _is_part(region: Region) -> bool:
@@ -350,10 +319,7 @@ def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _runs(region: Region) -> int:
     """Return the number of runs of adjacent elements in a region."""
     length = 1
-    axes: Sequence[tuple[int, int]] = tuple(
-        zip(region.shape, region.strides, strict=True)
-    )
-    for size, step in reversed(axes):
+    for size, step in zip(region.shape[::-1], region.strides[::-1], strict=True):
         if size > 1 and step != length:
             break
         length *= size
@@ -362,23 +328,22 @@ def _runs(region: Region) -> int:
 
 @trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    if len(trace) > MANY_INSTRUCTIONS:
-        generated = [  # count the instructions of a device loop only once
-            event
-            for event in trace
-            if not any(
-                step.number and step.loop.kind is LoopKind.DYNAMIC
-                for step in event.loops
-            )
-        ]
-        if len(generated) > MANY_INSTRUCTIONS:
-            lines = Counter(event.location for event in generated)
-            [(most, _)] = lines.most_common(1)
-            event = next(event for event in generated if event.location == most)
-            yield (
-                event,
-                f"the kernel has {len(generated):,} instructions, most at this line",
-            )
+    if len(trace) <= MANY_INSTRUCTIONS:
+        return
+    generated = [event for event in trace if not _is_repeated(event)]
+    if len(generated) > MANY_INSTRUCTIONS:
+        lines = Counter(event.location for event in generated)
+        [(most, _)] = lines.most_common(1)
+        event = next(event for event in generated if event.location == most)
+        count = len(generated)
+        yield event, f"the kernel has {count:,} instructions, most at this line"
+
+
+def _is_repeated(event: Event) -> bool:
+    """Return whether an event is of a later iteration of a device loop."""
+    return any(
+        step.number and step.loop.kind is LoopKind.DYNAMIC for step in event.loops
+    )
 
 
 def enclosing_device_loops(event: Event) -> list[Loop]:
@@ -393,25 +358,19 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
         for region in event.writes + event.reads if loops else ():
             inside = {step.loop.id for step in region.allocation.loops}
             if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
-                yield (
-                    event,
-                    f"{event.opcode} uses {region.allocation}, allocated outside the loop",
-                )
+                text = f"{event.opcode} uses {region.allocation}"
+                yield event, f"{text}, allocated outside the loop"
 
 
 @trace_rule("NKI542", **TRN1)
 def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        is_static = (
-            event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
-        )
-        if is_static and enclosing_device_loops(event):
-            for region in event.reads:
-                if region.allocation.space.is_hbm and not region.allocation.writes:
-                    yield (
-                        event,
-                        f"{event.opcode} with dge_mode.none reads {region.allocation}",
-                    )
+        if event.engine is not Engine.DMA or event.arguments.get("dge_mode") != "none":
+            continue
+        for region in event.reads if enclosing_device_loops(event) else ():
+            tensor = region.allocation
+            if tensor.space.is_hbm and not tensor.writes:
+                yield event, f"{event.opcode} with dge_mode.none reads {tensor}"
 
 
 @trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
@@ -421,10 +380,8 @@ def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
         if len(loops) > 1:
             outer = loops[0].location
             where = f" of line {outer.line}" if outer else ""
-            yield (
-                event,
-                f"{event.opcode} is inside of {len(loops)} device loops, the outer{where}",
-            )
+            text = f"{event.opcode} is inside of {len(loops)} device loops"
+            yield event, f"{text}, the outer{where}"
 
 
 @trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
@@ -434,18 +391,16 @@ def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @trace_rule("NKI546", **TRN2)
 def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    programs = {event.program for event in trace}
-    issued = {program: Counter[str]() for program in programs}
-    events = list(collective_events(trace)) if len(programs) > 1 else []
+    issued: dict[tuple[int, ...], set[str]] = {event.program: set() for event in trace}
+    events = list(collective_events(trace))
     for event in events:
-        issued[event.program][event.opcode] += 1
+        issued[event.program].add(event.opcode)
     for event in events:
-        other = next((at for at in issued if not issued[at][event.opcode]), None)
+        others = (at for at, opcodes in issued.items() if event.opcode not in opcodes)
+        other = next(others, None)
         if other is not None:
-            yield (
-                event,
-                f"{event.opcode} is called by program {event.program}, not by {other}",
-            )
+            text = f"{event.opcode} is called by program {event.program}"
+            yield event, f"{text}, not by {other}"
 
 
 @trace_rule("NKI545", **{**TRN1, "frontends": PARSER})
@@ -456,13 +411,10 @@ def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
             step.loop.id for step in event.loops if step.loop.kind is LoopKind.STATIC
         )
         is_inside = bool(enclosing_device_loops(event))
-        for region in (
-            event.reads if event.opcode == "tensor_copy" and not is_inside else ()
-        ):
+        is_copied = event.opcode == "tensor_copy" and not is_inside
+        for region in event.reads if is_copied else ():
             if written.get(region.allocation.id, frozenset()) & ids:
-                yield (
-                    event,
-                    f"tensor_copy reads {region.allocation}, which a device loop wrote",
-                )
+                text = f"tensor_copy reads {region.allocation}"
+                yield event, f"{text}, which a device loop wrote"
         for part in event.writes:
             written[part.allocation.id] = ids if is_inside else frozenset()

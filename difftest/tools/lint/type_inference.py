@@ -7,12 +7,19 @@ is unknown, and rules that depend on it report no finding.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
+from difftest.tools.syntax import (
+    indices_of,
+    is_none,
+    keyword_of,
+    literal_of,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from difftest.tools.lint.source import Source
@@ -36,78 +43,71 @@ TRACED_ONCE = ("nl.affine_range", "nl.sequential_range")
 """Loops of the classic dialect that are not unrolled. Source: their stubs at v2.26.0."""
 _IN_HBM = {"nl.hbm", "nl.private_hbm", "nl.shared_hbm"}
 _NO_TILES = (
-    *(
-        "nl.ds",
-        "nl.par_dim",
-        "nl.num_programs",
-        "nl.program_ndim",
-        "nl.store",
-        "nl.device_print",
-    ),
-    *(
-        "nl.static_range",
-        "nl.dynamic_range",
-        "nl.fori_loop",
-        "nl.while_loop",
-        "nl.no_reorder",
-    ),
-    *(
-        "nl.nc",
-        "nl.spmd_dim",
-        "nl.loop_reduce",
-        "nisa.register_alloc",
-        "nisa.get_nc_version",
-    ),
-    *TRACED_ONCE,
+    "nl.ds",
+    "nl.par_dim",
+    "nl.num_programs",
+    "nl.program_ndim",
+    "nl.store",
+    "nl.device_print",
+    "nl.affine_range",
+    "nl.sequential_range",
+    "nl.static_range",
+    "nl.dynamic_range",
+    "nl.fori_loop",
+    "nl.while_loop",
+    "nl.no_reorder",
+    "nl.nc",
+    "nl.spmd_dim",
+    "nl.loop_reduce",
+    "nisa.register_alloc",
+    "nisa.get_nc_version",
 )
 """NKI functions that do not return a new tile. ``nl.loop_reduce`` adds to its target."""
-_TILE_SECTIONS = frozenset(
-    {
-        *(
-            "Memory operations",
-            "Creation operations",
-            "Tensor operations",
-            "Math operations",
-        ),
-        *("Bitwise operations", "Logical operations", "Comparison operations"),
-        *(
-            "Reduction operations",
-            "Tensor manipulation operations",
-            "Indexing operations",
-        ),
-        *(
-            "Indexing/Searching operations",
-            "Collective communication operations",
-            "NKI ISA",
-        ),
-        *("Activation and Backpropagation functions",),
-        *("Normalization and Regularization functions",),
-    }
+_TILE_SECTIONS = (
+    "Memory operations",
+    "Creation operations",
+    "Tensor operations",
+    "Math operations",
+    "Bitwise operations",
+    "Logical operations",
+    "Comparison operations",
+    "Reduction operations",
+    "Tensor manipulation operations",
+    "Indexing operations",
+    "Indexing/Searching operations",
+    "Collective communication operations",
+    "NKI ISA",
+    "Activation and Backpropagation functions",
+    "Normalization and Regularization functions",
 )
 """Sections of AWS's lists of names whose functions return tiles, except ``_NO_TILES``."""
-_TILE_METHODS = frozenset(
-    {
-        *(
-            "astype",
-            "broadcast",
-            "broadcast_to",
-            "expand_dim",
-            "expand_dims",
-            "squeeze_dim",
-        ),
-        *(
-            "reshape",
-            "reshape_dim",
-            "flatten_dims",
-            "permute",
-            "rearrange",
-            "view",
-            "slice",
-        ),
-        *("select", "vector_select", "ap"),
-    }
+_TILE_METHODS = (
+    "astype",
+    "broadcast",
+    "broadcast_to",
+    "expand_dim",
+    "expand_dims",
+    "squeeze_dim",
+    "reshape",
+    "reshape_dim",
+    "flatten_dims",
+    "permute",
+    "rearrange",
+    "view",
+    "slice",
+    "select",
+    "vector_select",
+    "ap",
 )
 """Methods of tensors that return tensors, by the documented classes of both dialects."""
+_LOOP_VARIABLES = {
+    "nl.affine_range": ValueType.TURN,
+    "nl.sequential_range": ValueType.TURN,
+    "range": ValueType.TURN,
+    "nl.static_range": ValueType.NUMBER,
+}
+"""The type of a loop's variable, by the function that makes the loop's range."""
+_INDICES = {"nl.arange": ValueType.LINE, "nl.program_id": ValueType.TURN}
 _OF_NUMBERS = ("len", "int", "float", "min", "max", "abs", "round", "sum")
 _IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
@@ -119,15 +119,11 @@ def _tile_makers() -> frozenset[str]:
     A function outside of the lists, such as ``nl.constants.sizeinbytes``, may return anything.
     """
     modules = {"nki.language": "nl", "nki.isa": "nisa"}
-    names = (
-        entry for dialect in (CLASSIC, TODAY) for entry in documented_names(dialect)
-    )
-    makers = {
-        f"{modules[entry.module]}.{entry.name}"
-        for entry in names
-        if entry.module in modules and entry.section in _TILE_SECTIONS
-    }
-    return frozenset({*makers, *MAKERS}.difference(_NO_TILES))
+    makers = set(MAKERS)
+    for entry in documented_names(CLASSIC) + documented_names(TODAY):
+        if entry.module in modules and entry.section in _TILE_SECTIONS:
+            makers.add(f"{modules[entry.module]}.{entry.name}")
+    return frozenset(makers.difference(_NO_TILES))
 
 
 class Binding(NamedTuple):
@@ -158,10 +154,10 @@ class TypeInference:
     def of(self, node: ast.AST) -> ValueType | None:
         """Return the type of an expression, or None if it is unknown."""
         if node not in self._known:
-            self._known[node] = (
-                ValueType.NUMBER
-            )  # ends recursion for self-referencing names
-            self._known[node] = self._kind(node)
+            # This ends the recursion for names that refer to themselves.
+            self._known[node] = ValueType.NUMBER
+            read = _READERS.get(type(node))
+            self._known[node] = read(self, node) if read else None
         return self._known[node]
 
     def value(self, node: ast.AST) -> ast.AST:
@@ -175,129 +171,96 @@ class TypeInference:
 
     def bound_in(self, block: ast.AST) -> dict[str, list[Binding]]:
         """Return the bindings that the statements of a block make, by name."""
-        around = self._source.around
-        return {
-            name: own
-            for name, every in self.bound.items()
-            if (
-                own := [
-                    item
-                    for item in every
-                    if item.by is block or block in around(item.by)
-                ]
-            )
-        }
+        inside: dict[str, list[Binding]] = {}
+        for name, bindings in self.bound.items():
+            for item in bindings:
+                if item.by is block or block in self._source.around(item.by):
+                    inside.setdefault(name, []).append(item)
+        return inside
 
     def origins(self, node: ast.AST) -> set[str]:
         """Return the names that an expression is computed from, directly or indirectly."""
         names: set[str] = set()
-        left: list[ast.AST | None] = [node]
+        left: list[ast.AST] = [node]
         while left:
-            read = {
-                part.id
-                for part in ast.walk(left.pop() or ast.Pass())
-                if isinstance(part, ast.Name)
-            }
-            left += (
-                binding.value
-                for name in read - names
-                for binding in self.bound.get(name, ())
-            )
+            read = names_in(left.pop())
+            for name in read - names:
+                for binding in self.bound.get(name, ()):
+                    if binding.value is not None:
+                        left.append(binding.value)
             names |= read
         return names
 
-    def _kind(self, node: ast.AST) -> ValueType | None:
-        if isinstance(node, ast.Constant):
-            return ValueType.NUMBER if isinstance(node.value, (int, float)) else None
-        if isinstance(node, ast.Name):
-            kinds = {self._of_binding(binding) for binding in self._reaching(node)}
-            return kinds.pop() if len(kinds) == 1 else None
-        if isinstance(node, ast.Call):
-            return self._of_call(node)
-        if isinstance(node, ast.Subscript):
-            return self._of_part(node)
-        if isinstance(node, ast.Attribute):
-            return self._of_attribute(node)
-        if isinstance(node, ast.Compare):
-            return self._of_comparison(node)
-        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
-            parts = [
-                child
-                for child in ast.iter_child_nodes(node)
-                if isinstance(child, ast.expr)
-            ]
-            return self._together(
-                *parts[isinstance(node, ast.IfExp) :]
-            )  # without its test
-        return None
+    def _of_name(self, node: ast.Name) -> ValueType | None:
+        kinds = set(map(self._of_binding, self._reaching(node)))
+        return kinds.pop() if len(kinds) == 1 else None
 
     def _of_attribute(self, node: ast.Attribute) -> ValueType | None:
         if self.of(node.value) is ValueType.GRID:
             return ValueType.INDEX
-        if node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
-            node
-        ):
+        is_size = node.attr in ("shape", "ndim", "size")
+        if is_size or "nl.tile_size" in self._named(node):
             return ValueType.NUMBER
         return None
 
     def _of_comparison(self, node: ast.Compare) -> ValueType | None:
         sides = [node.left, *node.comparators]
-        if any(isinstance(op, _IDENTITY) for op in node.ops) or any(
-            map(_is_no_number, sides)
-        ):
+        is_identity = any(isinstance(op, _IDENTITY) for op in node.ops)
+        if is_identity or any(map(_is_no_number, sides)):
             return ValueType.NUMBER
-        common = self._together(*sides)
+        common = self._together(sides)
         return ValueType.MASK if common in (ValueType.INDEX, ValueType.LINE) else common
 
     def _of_binding(self, binding: Binding) -> ValueType | None:
         if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):
             called = self._named(binding.value.func) or ast.unparse(binding.value.func)
-            static = ValueType.NUMBER if called == "nl.static_range" else None
-            return ValueType.TURN if called in (*TRACED_ONCE, "range") else static
+            return _LOOP_VARIABLES.get(called)
         return self.of(binding.value) if binding.value else None
 
     def _of_call(self, node: ast.Call) -> ValueType | None:
         name = self._named(node.func)
         if name in MAKERS:
-            values = [
-                *node.args[2:],
-                *(key.value for key in node.keywords if key.arg == "buffer"),
-            ]
-            buffers = [self.value(value) for value in values]
-            if _IN_HBM.intersection(map(self._named, buffers)):
-                return ValueType.TENSOR
-            if any(isinstance(buffer, ast.Name) for buffer in buffers):
-                return None
-            return ValueType.TILE
-        if name in ("nl.arange", "nl.program_id"):
-            return ValueType.LINE if name == "nl.arange" else ValueType.TURN
+            return self._of_allocation(node)
+        if name in _INDICES:
+            return _INDICES[name]
         if name:
             return ValueType.TILE if name in _tile_makers() else None
-        if isinstance(node.func, ast.Name) and node.func.id in _OF_NUMBERS:
-            if self._together(*node.args) is ValueType.TURN:
-                return ValueType.TURN
-            return ValueType.NUMBER
-        if (
-            not isinstance(node.func, ast.Attribute)
-            or node.func.attr not in _TILE_METHODS
-        ):
+        if isinstance(node.func, ast.Attribute):
+            return self._of_method(node.func)
+        if getattr(node.func, "id", "") not in _OF_NUMBERS:
             return None
-        receiver = self.of(node.func.value)
+        is_index = self._together(node.args) is ValueType.TURN
+        return ValueType.TURN if is_index else ValueType.NUMBER
+
+    def _of_allocation(self, node: ast.Call) -> ValueType | None:
+        """Return the type of a new tensor, which its buffer decides."""
+        buffers = [self.value(value) for value in node.args[2:]]
+        named = keyword_of(node, "buffer")
+        if named is not None:
+            buffers.append(self.value(named))
+        if _IN_HBM.intersection(map(self._named, buffers)):
+            return ValueType.TENSOR
+        if any(isinstance(buffer, ast.Name) for buffer in buffers):
+            return None
+        return ValueType.TILE
+
+    def _of_method(self, method: ast.Attribute) -> ValueType | None:
+        """Return the type of a view: the type of the tensor whose method makes it."""
+        receiver = self.of(method.value) if method.attr in _TILE_METHODS else None
         return receiver if receiver in (ValueType.TILE, ValueType.TENSOR) else None
 
     def _of_part(self, node: ast.Subscript) -> ValueType | None:
         if self._named(node.value) in ("nl.mgrid", "nl.ogrid"):
             return ValueType.GRID
         whole = self.of(node.value)
-        if whole is ValueType.LINE and any(
-            getattr(part, "value", 0) is None for part in parts_of(node)
-        ):
+        if whole is ValueType.LINE and any(map(is_none, indices_of(node))):
             return ValueType.INDEX  # [:, None]
         return ValueType.INDEX if whole is ValueType.GRID else whole
 
-    def _together(self, *nodes: ast.expr) -> ValueType | None:
+    def _together(self, nodes: Iterable[ast.expr]) -> ValueType | None:
+        """Return the type of an operation on expressions."""
         kinds = {self.of(node) for node in nodes}
-        first = next((sort for sort in ValueType if sort in kinds), None)
+        first = next((kind for kind in ValueType if kind in kinds), None)
         is_open = None in kinds and first in (ValueType.LINE, ValueType.NUMBER)
         return None if is_open or {ValueType.TENSOR, ValueType.GRID} & kinds else first
 
@@ -308,16 +271,12 @@ class TypeInference:
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = getattr(value, "elts", ())
             for number, element in enumerate(target.elts):
-                part = (
-                    ast.Subscript(value, ast.Constant(number), ast.Load())
-                    if value
-                    else None
-                )
-                self._bind(
-                    node,
-                    element,
-                    parts[number] if len(parts) == len(target.elts) else part,
-                )
+                part: ast.expr | None = None
+                if len(parts) == len(target.elts):
+                    part = parts[number]
+                elif value is not None:
+                    part = ast.Subscript(value, ast.Constant(number), ast.Load())
+                self._bind(node, element, part)
         elif name := getattr(target, "id", getattr(target, "arg", None)):
             self.bound.setdefault(name, []).append(Binding(node, value))
 
@@ -327,41 +286,54 @@ class TypeInference:
         if bindings is None:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
-        above = [
-            binding
-            for binding in bindings
-            if binding.end <= (name.lineno, name.col_offset)
-        ]
+        use = (name.lineno, name.col_offset)
+        above = [binding for binding in bindings if binding.end <= use]
         last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
             return bindings
         repeated = around.difference(self._source.around(last.by), [last.by])
         loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
-        return [
-            last,
-            *(
-                item
-                for item in bindings
-                if loops.intersection(self._source.around(item.by))
-            ),
-        ]
+        reaching = [last]
+        for binding in bindings:  # an earlier iteration may bind the name, too
+            if loops.intersection(self._source.around(binding.by)):
+                reaching.append(binding)
+        return reaching
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Return whether a statement always runs before the code inside ``around``."""
+        if statement in around:
+            return True
         parent = self._source.parents.get(statement)
-        blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
-        own = [
-            block for block in blocks if isinstance(block, list) and statement in block
-        ]
-        return statement in around or any(not around.isdisjoint(block) for block in own)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return not around.isdisjoint(block)
+        return False
+
+
+_READERS: Mapping[type[ast.AST], Callable[[TypeInference, Any], ValueType | None]] = {
+    ast.Constant: lambda types, node: _of_literal(node),
+    ast.Name: TypeInference._of_name,
+    ast.Call: TypeInference._of_call,
+    ast.Subscript: TypeInference._of_part,
+    ast.Attribute: TypeInference._of_attribute,
+    ast.Compare: TypeInference._of_comparison,
+    ast.BinOp: lambda types, node: types._together([node.left, node.right]),
+    ast.IfExp: lambda types, node: types._together([node.body, node.orelse]),
+    ast.UnaryOp: lambda types, node: types._together([node.operand]),
+    ast.BoolOp: lambda types, node: types._together(node.values),
+}
+"""The inference of each kind of expression. Other kinds have an unknown type."""
+
+
+def _of_literal(node: ast.Constant) -> ValueType | None:
+    return ValueType.NUMBER if isinstance(node.value, (int, float)) else None
 
 
 def _is_no_number(node: ast.expr) -> bool:
     """Return whether an expression is None or a string, which only Python itself compares."""
-    return isinstance(node, ast.Constant) and (
-        node.value is None or isinstance(node.value, str)
-    )
+    return is_none(node) or isinstance(literal_of(node), str)
 
 
 def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
@@ -376,15 +348,11 @@ def targets_of(node: ast.Assign | ast.AugAssign) -> Iterator[ast.expr]:
             yield target.value if isinstance(target, ast.Starred) else target
 
 
-def parts_of(node: ast.Subscript) -> list[ast.expr]:
-    """Return the parts of an index, one for each dimension."""
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
 def _targets(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
     """Yield each target that a node binds, with its value."""
     if isinstance(node, ast.Assign):
-        yield from ((target, node.value) for target in node.targets)
+        for target in node.targets:
+            yield target, node.value
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
         yield node.target, node.value
     elif isinstance(node, ast.AugAssign):

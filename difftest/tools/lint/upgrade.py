@@ -18,6 +18,7 @@ from difftest.simulator.frontend.levels import GONE, LIFETIMES
 from difftest.simulator.frontend.nki import collectives, isa, language
 from difftest.tools.lint.rule import NEWEST, TODAYS, Frontend, Group, Refusal, rule
 from difftest.tools.lint.source import RuleContext
+from difftest.tools.syntax import argument_of, base_of, has_expansion, keywords_of
 
 _TODAYS: dict[str, Any] = {"group": Group.UPGRADE, "frontends": TODAYS}
 _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
@@ -89,8 +90,7 @@ def _future_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
 def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node) or ""
     since, instead = _DEPRECATED.get(name, (None, ""))
-    row = LIFETIMES.get(name)
-    if _reached(since, at) and not (row and _reached(row.ended, at)):
+    if _reached(since, at) and not _has_ended(name, at):
         yield node, f"{name} is deprecated since NKI {since} (now: {instead})"
 
 
@@ -98,25 +98,22 @@ def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
 def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
-    tile = at.given(node, argument, place) if _reached(ended, at) else None
-    tile = tile.value if isinstance(tile, ast.Subscript) else tile
-    call = at.value(tile) if tile is not None else None
-    buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
-    if buffer is not None and at.name(buffer) == "nl.psum":
+    tile = argument_of(node, argument, place) if _reached(ended, at) else None
+    if tile is not None and at.buffer(base_of(tile)) == "nl.psum":
         yield node, f"{name} of a tile in PSUM ended with NKI {ended} (now: {instead})"
 
 
 @rule("NKU304", nodes=(ast.Call,), **_TODAYS)
 def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func)
-    for keyword in node.keywords if name else ():
+    for keyword in node.keywords:
         row = LIFETIMES.get(f"{name}({keyword.arg})")
-        argument = f"{name}({keyword.arg}=)"
-        if _is_passed(f"{name}({keyword.arg})", at):
+        if row is None or _is_passed(f"{name}({keyword.arg})", at):
             continue
-        if row and _reached(row.ended, at):
+        argument = f"{name}({keyword.arg}=)"
+        if _reached(row.ended, at):
             yield keyword, f"{argument} ended with NKI {row.ended} (now: {row.instead})"
-        elif row and not _reached(row.since, at):
+        elif not _reached(row.since, at):
             yield (
                 keyword,
                 f"{argument} exists since NKI {row.since} (until then: {row.instead})",
@@ -125,50 +122,35 @@ def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
-    module, _, rest = (at.name(node) or "").partition(".")
+    name = at.name(node) or ""
+    module, _, rest = name.partition(".")
     names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
-    is_todays = rest in _FUNCTIONS[False].get(
-        module, {}
-    )  # AWS's last classic tests use these
-    name = f"{module}.{rest}"
-    is_part = (
-        not rest or "." in rest
-    )  # the module itself, or an attribute of one of its names
-    if not (
-        names is None or is_part or rest in names or is_todays or name in LIFETIMES
-    ):
+    # AWS's last classic tests use names of the current dialect.
+    current = _FUNCTIONS[False].get(module, {})
+    if names is None or rest in names or rest in current or name in LIFETIMES:
+        return
+    if rest and "." not in rest:  # neither a module nor a part of a member
         yield node, f"{name} is no name of NKI"
 
 
 @rule("NKU307", group=Group.CORRECTNESS, nodes=(ast.Call,))
 def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
-    signature = _signature_of(name, at.source.names.has_classic(node.func))
-    arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
-    if signature is None or any(
-        arg is None or isinstance(arg, ast.Starred) for arg in arguments
-    ):
+    is_classic = at.source.names.has_classic(node.func)
+    signature = _signature_of(name, is_classic)
+    if signature is None or has_expansion(node):
         return
     if _is_assigned_result(node, signature, at):
         return
-    is_classic = at.source.names.has_classic(
-        node.func
-    )  # AWS's classic stubs have **kwargs
-    keywords = [
-        keyword
-        for keyword in node.keywords
-        if f"{name}({keyword.arg})" not in LIFETIMES
-        and not _is_passed(f"{name}({keyword.arg})", at)
-    ]
-    own = [
-        keyword
-        for keyword in keywords
-        if not is_classic or keyword.arg in signature.parameters
-    ]
+    keywords: dict[str, ast.expr] = {}
+    for key, value in keywords_of(node).items():
+        use = f"{name}({key})"
+        # AWS's classic stubs have **kwargs: unknown keywords are the rule NKU308's.
+        is_unknown = is_classic and key not in signature.parameters
+        if not (is_unknown or use in LIFETIMES or _is_passed(use, at)):
+            keywords[key] = value
     try:
-        signature.bind(
-            *node.args, **{keyword.arg: keyword for keyword in own if keyword.arg}
-        )
+        signature.bind(*node.args, **keywords)
     except TypeError as error:
         yield node, f"{name}{signature}: {error}"
 
@@ -181,11 +163,11 @@ def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     if signature is None or (is_classic and at.sdk.frontend is not Frontend.CLASSIC):
         return
     for keyword in node.keywords:
-        row = LIFETIMES.get(f"{name}({keyword.arg})")
-        is_documented = row is not None and not _reached(row.ended, at)
-        is_passed = _is_passed(f"{name}({keyword.arg})", at) and not is_documented
-        is_open = is_classic or is_passed
-        if keyword.arg and is_open and keyword.arg not in signature.parameters:
+        if keyword.arg is None or keyword.arg in signature.parameters:
+            continue
+        use = f"{name}({keyword.arg})"
+        is_documented = use in LIFETIMES and not _has_ended(use, at)
+        if is_classic or (_is_passed(use, at) and not is_documented):
             yield keyword, f"{name} got {keyword.arg}="
     if _is_assigned_result(node, signature, at):
         yield node, f"{name} got no dst, and its result is assigned"
@@ -204,29 +186,29 @@ def _is_assigned_result(
     NKI 0.3 removes this form.
     """
     parent = at.source.parents[node]
-    is_part = isinstance(parent, ast.Assign) and isinstance(
-        parent.targets[0], ast.Subscript
-    )
-    is_early = at.sdk.minor <= _LAST_ASSIGNED and not at.source.names.has_classic(
-        node.func
-    )
-    if not (is_part and is_early) or "dst" not in signature.parameters:
+    if at.sdk.minor > _LAST_ASSIGNED or at.source.names.has_classic(node.func):
         return False
-    given = {keyword.arg: keyword for keyword in node.keywords if keyword.arg}
+    if not isinstance(parent, ast.Assign):
+        return False
+    given = keywords_of(node)
+    if "dst" in given or "dst" not in signature.parameters:
+        return False
+    if not isinstance(parent.targets[0], ast.Subscript):
+        return False
     others = [item for item in signature.parameters.values() if item.name != "dst"]
     try:
         inspect.Signature(others).bind(*node.args, **given)
     except TypeError:
         return False
-    return "dst" not in given
+    return True
 
 
 @rule("NKU306", nodes=(ast.Call,), **_TODAYS)
 def _mask(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    is_of_nki = (at.name(node.func) or "").startswith(("nl.", "nisa.", "ncc."))
-    for keyword in node.keywords if is_of_nki else ():
-        if keyword.arg == "mask":
-            yield keyword, f"{at.name(node.func)} got mask="
+    name = at.name(node.func) or ""
+    for keyword in node.keywords:
+        if keyword.arg == "mask" and name.startswith(("nl.", "nisa.", "ncc.")):
+            yield keyword, f"{name} got mask="
 
 
 @cache
@@ -242,12 +224,17 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
         return None
     if any(item.kind is item.VAR_POSITIONAL for item in parameters):
         return None  # such as a range, which also takes hints
-    blank = inspect.Parameter.empty
-    bare = (item.replace(annotation=blank) for item in parameters)
-    shown = [
-        item if item.default is blank else item.replace(default=None) for item in bare
-    ]
+    shown = []
+    for item in parameters:
+        bare = item.replace(annotation=item.empty)
+        shown.append(bare if item.default is item.empty else bare.replace(default=None))
     return inspect.Signature(shown)
+
+
+def _has_ended(use: str, at: RuleContext) -> bool:
+    """Return whether the selected SDK no longer has a name or an argument."""
+    row = LIFETIMES.get(use)
+    return row is not None and _reached(row.ended, at)
 
 
 def _reached(level: str | None, at: RuleContext) -> bool:

@@ -26,7 +26,7 @@ from difftest.tools.migration.calls import (
     CallInfo,
     positional,
 )
-from difftest.tools.migration.indices import EVERYTHING, ONE, MaskBox
+from difftest.tools.migration.indices import EVERYTHING, ONE, MaskBox, Term
 from difftest.tools.migration.operands import (
     NewOperand,
     OperandWriter,
@@ -42,7 +42,9 @@ from difftest.tools.migration.rules import (
     NotMechanicalError,
 )
 from difftest.tools.migration.scope import KnownTile, Shape, axes_of, reduced
+from difftest.tools.syntax import has_expansion, keywords_of
 
+_LITERALS = (ast.Constant, ast.Tuple, ast.List)
 OF_RESULT = ("shape", "dtype", "mask")
 """Arguments that describe the result and are not operands of the instruction."""
 
@@ -86,30 +88,36 @@ class InstructionWriter(OperandWriter):
         if calling.first not in arguments:
             raise NotMechanicalError(*UNKNOWN_CALL)
         operands = self._operands(name, arguments, wanted.limits)
-        target = wanted.dst or self.fresh(wanted.wish, call, meant.split(".")[1])
-        if wanted.dst is None:
+        target = wanted.dst
+        if target is None:
+            target = self.fresh(wanted.wish, call, meant.split(".")[1])
             buffer = self._buffer(calling, operands)
-            for role, operand in operands.items():
-                if (
-                    isinstance(expression(operand.text), ast.Call)
-                    and role not in NUMPY_OPS
-                ):
-                    source = self.named(operand.text, role)
-                    operands[role] = NewOperand(
-                        source, self.scope.tile(expression(source))
-                    )
-            first = operands[calling.first]
+            self._name_calls(operands)
             shape = arguments.get("shape")
-            if wanted.limits is not EVERYTHING and first.shape is None:
+            if (
+                wanted.limits is not EVERYTHING
+                and operands[calling.first].shape is None
+            ):
                 raise NotMechanicalError(*MASK)
             sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
-            own = self.nl(calling.dtype[3:]) if calling.dtype else None
-            self.allocate(
-                target, sizes, wanted.dtype or own or self.dtype_of(first), buffer
-            )
-        return self.issued(
-            name, {key: side.text for key, side in operands.items()}, target, wanted
-        )
+            dtype = wanted.dtype or self._dtype(calling, operands)
+            self.allocate(target, sizes, dtype, buffer)
+        texts = {role: operand.text for role, operand in operands.items()}
+        return self.issued(name, texts, target, wanted)
+
+    def _name_calls(self, operands: dict[str, NewOperand]) -> None:
+        """Name the operands that are calls, because an allocation also reads their shapes."""
+        for role, operand in operands.items():
+            if role not in NUMPY_OPS and isinstance(expression(operand.text), ast.Call):
+                source = self.named(operand.text, role)
+                tile = self.scope.tile(expression(source))
+                operands[role] = NewOperand(source, tile)
+
+    def _dtype(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
+        """Return the default dtype of a result."""
+        if calling.dtype:
+            return self.nl(calling.dtype[3:])
+        return self.dtype_of(operands[calling.first])
 
     def asked(
         self, wanted: ResultTarget, arguments: dict[str, ast.expr]
@@ -128,14 +136,9 @@ class InstructionWriter(OperandWriter):
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """Return the arguments of a call by parameter name."""
         parameters = positional(self.names.meant(call.func) or "")
-        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-        starred = starred or any(keyword.arg is None for keyword in call.keywords)
-        if len(call.args) > len(parameters) or starred:
+        if len(call.args) > len(parameters) or has_expansion(call):
             raise NotMechanicalError(*UNKNOWN_CALL)
-        arguments = dict(zip(parameters, call.args, strict=False))
-        return arguments | {
-            str(keyword.arg): keyword.value for keyword in call.keywords
-        }
+        return dict(zip(parameters, call.args, strict=False)) | keywords_of(call)
 
     def _operands(
         self, name: str, arguments: dict[str, ast.expr], limits: MaskBox
@@ -154,12 +157,9 @@ class InstructionWriter(OperandWriter):
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
-                operands[role] = self._vector(
-                    node, arguments.get(f"op{role[-1]}"), limits
-                )
-            elif isinstance(
-                node, (ast.Constant, ast.Tuple, ast.List)
-            ) or self.names.meant(node):
+                op = arguments.get(f"op{role[-1]}")
+                operands[role] = self._vector(node, op, limits)
+            elif isinstance(node, _LITERALS) or self.names.meant(node):
                 operands[role] = NewOperand(ast.unparse(node))  # no tensor
             else:
                 operands[role] = self.operand(node, limits)
@@ -169,15 +169,14 @@ class InstructionWriter(OperandWriter):
         self, node: ast.expr, op: ast.expr | None, limits: MaskBox
     ) -> NewOperand:
         """Return the operand for a number or a column. Arithmetic operators take it in float32."""
-        if self.scope.tile(self.value(node)) is None and not isinstance(
-            node, ast.Subscript
-        ):
+        is_part = isinstance(node, ast.Subscript)
+        if not is_part and self.scope.tile(self.value(node)) is None:
             return self.operand(node)
         operand = self.operand(node, limits)
-        on_bits = op is not None and any(
-            word in self.operator_name(op) for word in BITWISE
-        )
-        return operand if operand.tile is None or on_bits else self.column(operand)
+        name = "" if op is None else self.operator_name(op)
+        if operand.tile is None or any(word in name for word in BITWISE):
+            return operand
+        return self.column(operand)
 
     def _buffer(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
         """Return a result's buffer: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
@@ -195,16 +194,15 @@ class InstructionWriter(OperandWriter):
         if calling.shape == REDUCED:
             keeps = "keepdims" in operands and operands["keepdims"].text == "True"
             return self.reduced_shape(first, expression(operands["axis"].text), keeps)
-        sizes = [
-            self.size_of(operands[role], dim) if role else str(dim)
-            for role, dim in calling.sizes
-        ]
+        sizes: list[str] = []
+        for role, dim in calling.sizes:
+            sizes.append(self.size_of(operands[role], dim) if role else str(dim))
         if calling.shape == PRODUCT:
             moving = operands["moving"]
             if moving.shape is None:
                 sizes.append(f"*{moving.text}.shape[1:]")
             else:
-                sizes += [size.text() for size in moving.shape[1:]]
+                sizes += map(Term.text, moving.shape[1:])
         return f"({', '.join(sizes)})"
 
     def reduced_shape(self, data: NewOperand, axis: ast.expr, keeps: bool) -> str:
@@ -231,9 +229,9 @@ class FunctionWriter(InstructionWriter):
         wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
-        return (self.instruction if name in INSTRUCTIONS else self._function)(
-            call, wanted
-        )
+        if name in INSTRUCTIONS:
+            return self.instruction(call, wanted)
+        return self._function(call, wanted)
 
     def computes(self, call: ast.expr) -> bool:
         """Return whether an expression is a call that :meth:`computed` may rewrite."""
@@ -245,26 +243,16 @@ class FunctionWriter(InstructionWriter):
         name = self.names.meant(call.func) or ""
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
-        nodes = {
-            role: node for role, node in nodes.items() if role not in ("mask", "dtype")
-        }
-        roles: tuple[str, ...]
-        if name in BINARY:
-            roles = ("x", "y")
-        elif name in REDUCTIONS:
-            roles = ("x", "axis")
-        else:
-            roles = ("x",)
-        if not set(roles) <= set(nodes):
-            raise NotMechanicalError(*UNKNOWN_CALL)
-        if name in BINARY and len(nodes) == 2:
-            sides = [self.operand(nodes[role], wanted.limits) for role in roles]
-            return self.binary(name[3:], sides[0], sides[1], wanted)
-        operand = self.operand(nodes.pop("x"), wanted.limits)
+        for role in ("mask", "dtype"):
+            nodes.pop(role, None)
         if name in REDUCTIONS:
-            return self._reduction(name, operand, nodes, wanted)
-        if nodes:
+            return self._reduction(name, nodes, wanted)
+        roles = ["x", "y"] if name in BINARY else ["x"]
+        if sorted(nodes) != roles:
             raise NotMechanicalError(*UNKNOWN_CALL)
+        operand, *others = [self.operand(nodes[role], wanted.limits) for role in roles]
+        if others:
+            return self.binary(name[3:], operand, others[0], wanted)
         if wanted.is_value:
             return self._called(name[3:], wanted, operand)
         if name not in UNARY:
@@ -274,8 +262,10 @@ class FunctionWriter(InstructionWriter):
 
     def _called(self, name: str, wanted: ResultTarget, *operands: NewOperand) -> str:
         """Return the call of an ``nl`` function of the current dialect."""
-        end = [f"dtype={wanted.dtype}"] if wanted.dtype else []
-        return f"{self.nl(name)}({', '.join([*(operand.text for operand in operands), *end])})"
+        texts = [operand.text for operand in operands]
+        if wanted.dtype:
+            texts.append(f"dtype={wanted.dtype}")
+        return f"{self.nl(name)}({', '.join(texts)})"
 
     def _two_tiles(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Rewrite ``nisa.tensor_tensor``. With a column it becomes ``tensor_scalar``.
@@ -283,22 +273,23 @@ class FunctionWriter(InstructionWriter):
         ``tensor_tensor`` of the current dialect does not broadcast a column.
         """
         arguments = self.given(call)
-        if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(
-            arguments
-        ):
+        has_operands = {"data1", "data2", "op"} <= arguments.keys()
+        if not has_operands or {"mask", "engine"} & arguments.keys():
             return self.instruction(call, wanted)
-        sides = (arguments[role] for role in ("data1", "data2"))
-        named = (ast.Name, ast.Subscript)
-        marked = [
-            isinstance(side, named) and self.operand(side).is_scalar for side in sides
-        ]
+        is_column = self._is_column(arguments["data1"])
         name = self.operator_name(arguments["op"]).rpartition(".")[2]
-        if marked[0] == marked[1] or name not in SCALED:
+        if is_column == self._is_column(arguments["data2"]) or name not in SCALED:
             return self.instruction(call, wanted)
-        left, right = (self.operand(arguments[role]) for role in ("data1", "data2"))
+        left = self.operand(arguments["data1"])
+        right = self.operand(arguments["data2"])
         wanted = self.asked(wanted, arguments)
-        tile, column = (right, left) if marked[0] else (left, right)
+        tile, column = (right, left) if is_column else (left, right)
         return self._scaled(name, tile, column, tile is right, wanted)
+
+    def _is_column(self, node: ast.expr) -> bool:
+        """Return whether a named tile is known to have one element in each partition."""
+        is_named = isinstance(node, (ast.Name, ast.Subscript))
+        return is_named and self.operand(node).is_scalar
 
     def _like(
         self,
@@ -318,27 +309,19 @@ class FunctionWriter(InstructionWriter):
         return self.issued(name, operands, target, wanted)
 
     def _reduction(
-        self,
-        name: str,
-        data: NewOperand,
-        arguments: dict[str, ast.expr],
-        wanted: ResultTarget,
+        self, name: str, arguments: dict[str, ast.expr], wanted: ResultTarget
     ) -> str:
         """Rewrite ``nl.sum(x, axis=...)`` and other reductions, with the reduced axes last."""
-        axis = arguments.pop("axis")
-        axes = axes_of(axis)
-        if axes is not None and data.shape is not None:
-            data, axes = _with_axes_last(
-                data, [number % len(data.shape) for number in axes]
-            )
-        words = ast.unparse(self.value(axis))
-        if axes is not None:
-            words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
+        if not {"x", "axis"} <= arguments.keys():
+            raise NotMechanicalError(*UNKNOWN_CALL)
+        data = self.operand(arguments.pop("x"), wanted.limits)
+        data, words = self._with_axes_last(data, arguments.pop("axis"))
         others = {
             role: ast.unparse(self.value(value)) for role, value in arguments.items()
         }
         if wanted.is_value:
-            others |= {"dtype": wanted.dtype} if wanted.dtype else {}
+            if wanted.dtype:
+                others["dtype"] = wanted.dtype
             end = "".join(f", {role}={text}" for role, text in others.items())
             return f"{self.nl(name[3:])}({data.text}, axis={words}{end})"
         operator = REDUCTIONS[name]
@@ -358,20 +341,18 @@ class FunctionWriter(InstructionWriter):
     ) -> str:
         """Rewrite ``left <op> right`` for at least one tile, and broadcast the smaller operand."""
         float32 = self.nl("float32")
-        dtypes = [
-            None if side.tile is None else side.tile.dtype for side in (left, right)
-        ]
-        if not wanted.dtype and left.tile and dtypes[1] == float32 != dtypes[0]:
-            wanted = wanted._replace(dtype=float32)  # the first operand may be narrower
+        is_wider = right.dtype == float32 != left.dtype
+        if is_wider and left.tile and not wanted.dtype:
+            wanted = wanted._replace(dtype=float32)
         if left.tile is None or right.tile is None:
             return self._with_number(name, left, right, wanted)
         shape = _joined(left.shape, right.shape)
         if shape is not None:
             column, tile = (left, right) if left.shape != shape else (right, left)
-            fits = tile.shape == shape and column.shape != shape and column.is_scalar
-            if fits and name in SCALED and (column.shape or ())[:1] == shape[:1]:
+            if name in SCALED and _is_column_of(column, tile):
                 return self._scaled(name, tile, column, tile is right, wanted)
-            left, right = (self._spread(side, shape, wanted) for side in (left, right))
+            left = self._spread(left, shape, wanted)
+            right = self._spread(right, shape, wanted)
         if wanted.is_value:
             return self._called(name, wanted, left, right)
         operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
@@ -386,10 +367,9 @@ class FunctionWriter(InstructionWriter):
         """
         tile, number = (right, left) if left.tile is None else (left, right)
         float32 = self.nl("float32")
-        dtype = tile.tile and tile.tile.dtype
-        if wanted.dtype is None and dtype != float32 and wanted.dst is None:
-            is_integer = self.scope.is_integer(expression(number.text))
-            wanted = wanted._replace(dtype=None if is_integer else float32)
+        is_open = wanted.dtype is None and wanted.dst is None and tile.dtype != float32
+        if is_open and not self.scope.is_integer(expression(number.text)):
+            wanted = wanted._replace(dtype=float32)
         if wanted.is_value:
             return self._called(name, wanted, left, right)
         if not isinstance(expression(number.text), ast.Constant):
@@ -405,9 +385,10 @@ class FunctionWriter(InstructionWriter):
         wanted: ResultTarget,
     ) -> str:
         """Write ``tensor_scalar`` on a tile and a column or a number."""
-        if other.is_scalar and other.tile is not None:
+        if other.is_scalar:
             other = NewOperand(other.text.partition(".expand_dim(")[0], other.tile)
-        other = other if other.tile is None else self.column(other)
+        if other.tile is not None:
+            other = self.column(other)
         operands = {"data": tile.text, "op0": self.nl(name), "operand0": other.text}
         if is_reversed and name in ("subtract", "divide"):
             operands["reverse0"] = "True"
@@ -422,8 +403,29 @@ class FunctionWriter(InstructionWriter):
         if wanted.limits is not EVERYTHING:
             raise NotMechanicalError(*BROADCAST)
         text = f"{self.nl('broadcast_to')}({side.text}, {written(shape)})"
-        dtype = None if side.tile is None else side.tile.dtype
-        return NewOperand(text, KnownTile(shape, dtype, "sbuf"))
+        return NewOperand(text, KnownTile(shape, side.dtype, "sbuf"))
+
+    def _with_axes_last(
+        self, data: NewOperand, axis: ast.expr
+    ) -> tuple[NewOperand, str]:
+        """Return a view whose reduced axes are last, and the axes, as reductions now require."""
+        axes = axes_of(axis)
+        if axes is None:
+            return data, ast.unparse(self.value(axis))
+        shape = data.shape
+        if shape is not None:
+            reduced = sorted(dim % len(shape) for dim in axes)
+            others = [dim for dim in range(len(shape)) if dim not in reduced]
+            axes = list(range(len(others), len(shape)))
+            if reduced != axes:
+                order = others + reduced
+                text = f"{data.text}.permute(({', '.join(map(str, order))}))"
+                sizes = tuple(shape[dim] for dim in order)
+                source = data.tile or KnownTile()
+                data = NewOperand(text, KnownTile(sizes, source.dtype, source.buffer))
+        if len(axes) == 1:
+            return data, str(axes[0])
+        return data, f"({', '.join(map(str, axes))})"
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
@@ -438,15 +440,8 @@ def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
     return tuple(other if size == ONE else size for size, other in pairs)
 
 
-def _with_axes_last(data: NewOperand, axes: list[int]) -> tuple[NewOperand, list[int]]:
-    """Return a view whose reduced axes are last, as reductions of the current dialect require."""
-    shape = data.shape or ()
-    others = [n for n in range(len(shape)) if n not in axes]
-    first = len(others)
-    if sorted(axes) == list(range(first, len(shape))):
-        return data, sorted(axes)
-    order = [*others, *sorted(axes)]
-    text = f"{data.text}.permute(({', '.join(map(str, order))}))"
-    source = data.tile or KnownTile()
-    tile = KnownTile(tuple(shape[n] for n in order), source.dtype, source.buffer)
-    return NewOperand(text, tile), list(range(first, len(shape)))
+def _is_column_of(column: NewOperand, tile: NewOperand) -> bool:
+    """Return whether an operand is one column of another operand's partitions."""
+    if column.shape is None or tile.shape is None or not column.is_scalar:
+        return False
+    return column.shape != tile.shape and column.shape[:1] == tile.shape[:1]

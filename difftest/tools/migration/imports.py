@@ -16,18 +16,17 @@ from difftest.tools.migration.rules import IMPORT, OTHERS
 
 CLASSIC = "neuronxcc"
 WITHOUT_NKI = (
-    *(
-        "nki",
-        "numpy",
-        "ml_dtypes",
-        "scipy",
-        "torch",
-        "torch_xla",
-        "torchvision",
-        "jax",
-        "jaxlib",
-    ),
-    *("pytest", "hypothesis"),
+    "nki",
+    "numpy",
+    "ml_dtypes",
+    "scipy",
+    "torch",
+    "torch_xla",
+    "torchvision",
+    "jax",
+    "jaxlib",
+    "pytest",
+    "hypothesis",
 )
 """Packages without code in the classic dialect, in addition to Python's standard library."""
 MODULES = {
@@ -65,14 +64,15 @@ class ModuleNames:
 
     def of(self, node: cst.CSTNode | None) -> str | None:
         """Return the canonical name of a LibCST node, such as ``nl.load``; else None."""
-        is_dotted = isinstance(node, cst.Attribute)
-        return self._meant(get_full_name_for_node(node) or "") if is_dotted else None  # type: ignore[arg-type]
+        if not isinstance(node, cst.Attribute):
+            return None
+        return self._meant(get_full_name_for_node(node) or "")
 
     def meant(self, node: ast.AST) -> str | None:
         """Return the canonical name of a node of ``ast``, such as ``nl.load``; else None."""
-        return (
-            self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
-        )
+        if not isinstance(node, ast.Attribute):
+            return None
+        return self._meant(ast.unparse(node))
 
     def has_type(self, annotation: ast.AST) -> bool:
         """Return whether an annotation, or a string inside it, names an NKI type."""
@@ -92,19 +92,22 @@ class ModuleNames:
 
     def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
         """Return the rules that an import breaks: NKI imports not rewritten, or other modules."""
-        is_from = isinstance(statement, cst.ImportFrom)
-        if is_from and (statement.relative or statement.module is None):
-            return [] if self._is_package else [OTHERS]
-        named = (
-            [statement.module] if is_from else [alias.name for alias in statement.names]
-        )
-        names = {get_full_name_for_node(name) or "" for name in named}
+        if isinstance(statement, cst.ImportFrom):
+            if statement.relative or statement.module is None:
+                return [] if self._is_package else [OTHERS]
+            names = {get_full_name_for_node(statement.module) or ""}
+            refused = {CLASSIC, "nki"}
+        else:
+            names = {get_full_name_for_node(it.name) or "" for it in statement.names}
+            refused = {CLASSIC}
         if names <= self._new_names:
             return []
         packages = {name.partition(".")[0] for name in names}
-        if CLASSIC in packages or (is_from and "nki" in packages):
+        if packages & refused:
             return [IMPORT]
-        return [] if packages <= {*sys.stdlib_module_names, *WITHOUT_NKI} else [OTHERS]
+        return (
+            [] if packages <= sys.stdlib_module_names | set(WITHOUT_NKI) else [OTHERS]
+        )
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
         """Return the file with the new names of migrated modules in its imports."""
@@ -121,10 +124,9 @@ class ModuleNames:
         meant: dict[str, str] = {}
         body = []
         for line in module.body:
-            statement = (
-                line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-            )
-            single = self._single_names(statement)
+            single: dict[str, str] = {}
+            if isinstance(line, cst.SimpleStatementLine):
+                single = self._single_names(line.body[0])
             if not single or bound & set(single):
                 body.append(line)
                 continue
@@ -139,10 +141,10 @@ class ModuleNames:
 
     def _single_names(self, statement: Any) -> dict[str, str]:
         """Return ``{"par_dim": "nl.par_dim"}`` for an import of names from NKI modules."""
-        single = {}
-        for full, local in (
-            _imported(statement) if isinstance(statement, cst.ImportFrom) else ()
-        ):
+        single: dict[str, str] = {}
+        if not isinstance(statement, cst.ImportFrom):
+            return single
+        for full, local in _imported(statement):
             module, _, name = full.rpartition(".")
             if module.startswith(CLASSIC) and MODULES.get(module, "nki") != "nki":
                 single[local] = f"{self.local(MODULES[module])}.{name}"
@@ -161,25 +163,27 @@ class ModuleNames:
     def imported_today(self, body: Any) -> list[Any]:
         """Return the statements of a module with NKI imports of the current dialect."""
         statements: list[Any] = []
-        have = {MODULES[name] for line in body for name, _ in _nki_modules(line)}
+        has_nisa = any("neuronxcc.nki.isa" in dict(_nki_modules(line)) for line in body)
         for line in body:
-            modules = [(MODULES[name], local) for name, local in _nki_modules(line)]
-            named = [
-                (TODAY[module], local) for module, local in modules if module in TODAY
-            ]
-            if "nisa" not in have and any(module == "nl" for module, _ in modules):
-                named.insert(0, (TODAY["nisa"], "nisa"))
-            lines: list[Any] = [_import_line(name, local) for name, local in named]
+            modules = _nki_modules(line)
+            lines = _import_lines(modules, has_nisa)
             if lines:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
             statements += lines if modules else [line]
         return statements
 
 
-def _import_line(name: str, local: str) -> Any:
-    return cst.parse_statement(
-        f"import {name}" + (f" as {local}" if local != name else "")
-    )
+def _import_lines(modules: list[tuple[str, str]], has_nisa: bool) -> list[Any]:
+    """Return the imports of the current dialect's modules for classic modules."""
+    lines: list[Any] = []
+    if "neuronxcc.nki.language" in dict(modules) and not has_nisa:
+        lines.append(cst.parse_statement("import nki.isa as nisa"))
+    for name, local in modules:
+        new = TODAY.get(MODULES[name])
+        if new is not None:
+            alias = "" if local == new else f" as {local}"
+            lines.append(cst.parse_statement(f"import {new}{alias}"))
+    return lines
 
 
 def _imported(node: Any) -> list[tuple[str, str]]:
@@ -193,13 +197,11 @@ def _imported(node: Any) -> list[tuple[str, str]]:
         if node.module is None:
             return []
         prefix = f"{get_full_name_for_node(node.module)}."
-    return [
-        (
-            f"{prefix}{alias.evaluated_name}",
-            alias.evaluated_alias or str(alias.evaluated_name),
-        )
-        for alias in node.names
-    ]
+    imported = []
+    for alias in node.names:
+        name = str(alias.evaluated_name)
+        imported.append((f"{prefix}{name}", alias.evaluated_alias or name))
+    return imported
 
 
 def _nki_modules(line: Any) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from difftest.simulator.frontend.levels import GONE
 from difftest.tools.migration.imports import ModuleNames
 from difftest.tools.migration.rules import LOST, MASK, NOT_AFFINE, NotMechanicalError
+from difftest.tools.syntax import indices_of, is_none, names_in
 
 
 class Monomial(tuple[str, ...]):
@@ -93,8 +94,7 @@ class Term:
 
     def names(self) -> set[str]:
         """Return the names that occur in the term."""
-        tree = ast.parse(self.text(), mode="eval")
-        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return names_in(ast.parse(self.text(), mode="eval"))
 
 
 def _summed(parts: Iterable[tuple[Monomial, int]]) -> Term:
@@ -119,11 +119,12 @@ def min_or_max(function: Callable[[list[int]], int], terms: Iterable[Term]) -> T
     """Return ``min`` or ``max`` of terms: a number if all are constant, else a call."""
     different = list(dict.fromkeys(terms))
     numbers = [term.constant for term in different if term.constant is not None]
-    others = [Term.number(function(numbers))] if numbers else []
-    others += [term for term in different if term.constant is None]
+    others = [term for term in different if term.constant is None]
+    if numbers:
+        others.insert(0, Term.number(function(numbers)))
     if len(others) == 1:
         return others[0]
-    text = f"{function.__name__}({', '.join(term.text() for term in others)})"
+    text = f"{function.__name__}({', '.join(map(Term.text, others))})"
     return Term(((Monomial([text]), 1),))
 
 
@@ -163,8 +164,10 @@ class GridIndex:
 
     def names(self) -> set[str]:
         """Return the names that the index's terms use."""
-        terms = [self.offset, *(term for axis in self.axes.values() for term in axis)]
-        return set().union(*(term.names() for term in terms))
+        names = self.offset.names()
+        for axis in self.axes.values():
+            names |= axis.step.names() | axis.size.names()
+        return names
 
     def plus(self, other: GridIndex) -> GridIndex:
         if set(self.axes) & set(other.axes):
@@ -184,23 +187,15 @@ class GridIndex:
 
     def at(self, items: list[ast.expr]) -> GridIndex:
         """Return the index with new dimensions, as in ``index[:, None]``."""
-        slices = [
-            n - len(items)
-            for n, item in enumerate(items)
-            if isinstance(item, ast.Slice)
-        ]
-        new = [
-            item
-            for item in items
-            if isinstance(item, ast.Constant) and item.value is None
-        ]
-        if (
-            len(slices) != self.ndim
-            or self.ndim > 1
-            or len(slices) + len(new) != len(items)
-        ):
+        axes: dict[int, GridAxis] = {}
+        for place, item in enumerate(items, -len(items)):
+            if isinstance(item, ast.Slice):
+                axes[place] = self.axes[-1]
+            elif not is_none(item):
+                raise NotMechanicalError(*GONE["nl.arange"])
+        if len(axes) != self.ndim or self.ndim > 1:
             raise NotMechanicalError(*GONE["nl.arange"])
-        return GridIndex(self.offset, dict.fromkeys(slices, self.axes[-1]), len(items))
+        return GridIndex(self.offset, axes, len(items))
 
 
 Grid = GridIndex | tuple[GridIndex, ...]
@@ -229,31 +224,25 @@ class Grids:
     def forget(self, changed: set[str]) -> None:
         """Discard the values of rebound names, and of names that depend on them."""
         for name, mask in list(self.masks.items()):
-            used = {part.id for part in ast.walk(mask) if isinstance(part, ast.Name)}
-            if name in changed or used & (changed | self.lost):
+            if not ({name} | names_in(mask)).isdisjoint(changed | self.lost):
                 del self.masks[name]
                 self.lost.add(name)
         for name, grid in list(self.known.items()):
-            parts = (grid,) if isinstance(grid, GridIndex) else grid
-            if name in changed or any(part.names() & changed for part in parts):
+            if not ({name} | _names_of(grid)).isdisjoint(changed):
                 del self.known[name]
                 self.lost.add(name)
 
     def uses(self, node: ast.AST) -> bool:
         """Return whether an expression contains an index or a mask."""
-        return any(
-            (
-                isinstance(part, ast.Name)
-                and part.id in {*self.known, *self.masks, *self.lost}
-            )
-            or self.names.meant(part) in ("nl.arange", "nl.mgrid")
-            for part in ast.walk(node)
-        )
+        if names_in(node) & (self.known.keys() | self.masks.keys() | self.lost):
+            return True
+        functions = ("nl.arange", "nl.mgrid")
+        return any(self.names.meant(part) in functions for part in ast.walk(node))
 
     def is_index(self, node: ast.expr) -> bool:
         """Return whether an expression itself is an index or a grid."""
         if isinstance(node, ast.Name):
-            return node.id in {*self.known, *self.lost}
+            return node.id in self.known or node.id in self.lost
         if isinstance(node, ast.BinOp):
             return self.is_index(node.left) or self.is_index(node.right)
         if isinstance(node, ast.Call):
@@ -264,10 +253,8 @@ class Grids:
 
     def defined(self, node: ast.expr) -> Grid | None:
         """Return the index, or all indices of a grid, that an expression makes; else None."""
-        if (
-            isinstance(node, ast.Subscript)
-            and self.names.meant(node.value) == "nl.mgrid"
-        ):
+        base = node.value if isinstance(node, ast.Subscript) else node
+        if isinstance(node, ast.Subscript) and self.names.meant(base) == "nl.mgrid":
             return _mgrid(node)
         if isinstance(node, ast.Name) and isinstance(self.known.get(node.id), tuple):
             return self.known[node.id]
@@ -279,26 +266,31 @@ class Grids:
         if not self.uses(node):
             return GridIndex.scalar(node)
         if isinstance(node, ast.Name):
-            index = self.known.get(node.id)
-            if isinstance(index, GridIndex):
-                return index
-            if node.id in self.lost:
-                raise NotMechanicalError(*LOST)
-        if isinstance(node, ast.Attribute) and node.attr in AXES:
-            grid = self.defined(node.value)
-            if (
-                grid is not None
-                and not isinstance(grid, GridIndex)
-                and AXES[node.attr] < len(grid)
-            ):
-                return grid[AXES[node.attr]]
+            return self._named(node.id)
+        if isinstance(node, ast.Attribute):
+            return self._axis(node)
         if isinstance(node, ast.Call) and self.names.meant(node.func) == "nl.arange":
             return _arange(node)
         if isinstance(node, ast.Subscript) and not self.uses(node.slice):
-            return self.parse(node.value).at(items_of(node))
+            return self.parse(node.value).at(indices_of(node))
         if isinstance(node, ast.BinOp):
             return self._combined(node)
         raise NotMechanicalError(*NOT_AFFINE)
+
+    def _named(self, name: str) -> GridIndex:
+        """Return the index that is the value of a name."""
+        index = self.known.get(name)
+        if isinstance(index, GridIndex):
+            return index
+        raise NotMechanicalError(*(LOST if name in self.lost else NOT_AFFINE))
+
+    def _axis(self, node: ast.Attribute) -> GridIndex:
+        """Return the index of ``grid.p``, ``grid.x`` ..."""
+        place = AXES.get(node.attr)
+        grid = None if place is None else self.defined(node.value)
+        if place is None or not isinstance(grid, tuple) or place >= len(grid):
+            raise NotMechanicalError(*NOT_AFFINE)
+        return grid[place]
 
     def _combined(self, node: ast.BinOp) -> GridIndex:
         left = self.parse(node.left)
@@ -314,32 +306,30 @@ class Grids:
         raise NotMechanicalError(*NOT_AFFINE)
 
 
-def items_of(node: ast.Subscript) -> list[ast.expr]:
-    """Return the indices of a subscript, one for each dimension."""
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+def _names_of(grid: Grid) -> set[str]:
+    """Return the names that an index, or the indices of a grid, use."""
+    if isinstance(grid, GridIndex):
+        return grid.names()
+    return set().union(*map(GridIndex.names, grid))
 
 
 def _arange(node: ast.Call) -> GridIndex:
     bounds = [Term.of(argument) for argument in node.args]
     if node.keywords or not 1 <= len(bounds) <= 2:
         raise NotMechanicalError(*GONE["nl.arange"])
-    first, last = (ZERO, *bounds) if len(bounds) == 1 else bounds
-    return GridIndex(first, {-1: GridAxis(ONE, last - first)}, 1)
+    first = bounds[0] if len(bounds) == 2 else ZERO
+    return GridIndex(first, {-1: GridAxis(ONE, bounds[-1] - first)}, 1)
 
 
 def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
-    items = items_of(node)
+    items = indices_of(node)
     axes = []
-    for number, item in enumerate(items):
-        if (
-            not isinstance(item, ast.Slice)
-            or item.step is not None
-            or item.upper is None
-        ):
+    for place, item in enumerate(items, -len(items)):
+        if not isinstance(item, ast.Slice) or item.upper is None or item.step:
             raise NotMechanicalError(*GONE["nl.mgrid"])
         first = ZERO if item.lower is None else Term.of(item.lower)
         axis = GridAxis(ONE, Term.of(item.upper) - first)
-        axes.append(GridIndex(first, {number - len(items): axis}, len(items)))
+        axes.append(GridIndex(first, {place: axis}, len(items)))
     return tuple(axes)
 
 
@@ -374,14 +364,9 @@ class MaskBox(NamedTuple):
     ) -> tuple[Term, Term]:
         """Return start and stop of the selected part of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
-        lowers = self.lowers.get(place, ())
+        lowers = [first + low for low in self.lowers.get(place, ())]
         if step == ONE:
-            start = (
-                min_or_max(max, [first, *(first + low for low in lowers)])
-                if lowers
-                else first
-            )
-            return start, first + end
+            return min_or_max(max, [first, *lowers]), first + end
         if lowers:
             raise NotMechanicalError(*MASK)
         return first, first + (end - ONE) * step + ONE
@@ -410,26 +395,28 @@ def _both(
     first: dict[int, tuple[Term, ...]], second: dict[int, tuple[Term, ...]]
 ) -> dict[int, tuple[Term, ...]]:
     return {
-        place: first.get(place, ()) + second.get(place, ())
-        for place in {**first, **second}
+        place: first.get(place, ()) + second.get(place, ()) for place in first | second
     }
 
 
 def box(mask: ast.expr, grids: Grids) -> MaskBox:
     """Return the box that a mask selects."""
-    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-        return box(mask.left, grids) & box(mask.right, grids)
-    if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
-        return reduce(and_, [box(value, grids) for value in mask.values])
-    if isinstance(mask, ast.Name) and mask.id in grids.masks:
-        return box(grids.masks[mask.id], grids)
-    if isinstance(mask, ast.Constant) and mask.value is None:
-        return EVERYTHING
-    if not isinstance(mask, ast.Compare):
-        raise NotMechanicalError(*MASK)
-    sides = [mask.left, *mask.comparators]
-    triples = zip(sides, mask.ops, sides[1:], strict=False)
-    return reduce(and_, [_compared(*triple, grids) for triple in triples])
+    match mask:
+        case ast.BinOp(op=ast.BitAnd(), left=left, right=right):
+            return box(left, grids) & box(right, grids)
+        case ast.BoolOp(op=ast.And(), values=values):
+            return reduce(and_, [box(value, grids) for value in values])
+        case ast.Name(id=name) if name in grids.masks:
+            return box(grids.masks[name], grids)
+        case ast.Constant(value=None):
+            return EVERYTHING
+        case ast.Compare(left=left, ops=operators, comparators=others):
+            boxes = []
+            for operator, right in zip(operators, others, strict=True):
+                boxes.append(_compared(left, operator, right, grids))
+                left = right
+            return reduce(and_, boxes)
+    raise NotMechanicalError(*MASK)
 
 
 def _compared(
@@ -449,9 +436,9 @@ def _compared(
     if axis.step != ONE:
         raise NotMechanicalError(*MASK)
     end = bound.offset - index.offset
-    ends: dict[int, tuple[Term, ...]] = {
-        place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)
-    }
+    if kind in (ast.LtE, ast.Gt):
+        end += ONE
+    sizes = {place: axis.size}
     if kind in (ast.Lt, ast.LtE):
-        return MaskBox(index.ndim, {place: axis.size}, ends, {})
-    return MaskBox(index.ndim, {place: axis.size}, {}, ends)
+        return MaskBox(index.ndim, sizes, {place: (end,)}, {})
+    return MaskBox(index.ndim, sizes, {}, {place: (end,)})

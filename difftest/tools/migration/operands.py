@@ -16,7 +16,6 @@ from difftest.tools.migration.indices import (
     MaskBox,
     Term,
     box,
-    items_of,
 )
 from difftest.tools.migration.rules import MASK, NotMechanicalError
 from difftest.tools.migration.scope import (
@@ -27,6 +26,7 @@ from difftest.tools.migration.scope import (
     picks_one,
     sizes_of_slices,
 )
+from difftest.tools.syntax import indices_of, names_in
 
 _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
 """Methods whose result has the dtype of the tensor."""
@@ -41,6 +41,10 @@ class NewOperand(NamedTuple):
     @property
     def shape(self) -> Shape | None:
         return None if self.tile is None else self.tile.shape
+
+    @property
+    def dtype(self) -> str | None:
+        return None if self.tile is None else self.tile.dtype
 
     @property
     def is_scalar(self) -> bool:
@@ -78,8 +82,10 @@ class OperandWriter(ABC):
     def issue(self, name: str, dst: str, operands: dict[str, str]) -> None:
         """Write an instruction, such as ``nisa.tensor_copy``, with its operands by name."""
         module, function = name.split(".")
-        parts = [f"dst={dst}", *(f"{role}={text}" for role, text in operands.items())]
-        self.emit(f"{self.names.local(module)}.{function}({', '.join(parts)})")
+        text = f"{self.names.local(module)}.{function}(dst={dst}"
+        for role, operand in operands.items():
+            text += f", {role}={operand}"
+        self.emit(f"{text})")
 
     def allocate(self, name: str, shape: str, dtype: str, buffer: str = "sbuf") -> str:
         """Write the allocation of a tile and return its name."""
@@ -101,8 +107,9 @@ class OperandWriter(ABC):
         """Return the name of a new tile: ``wish``, unless ``source`` reads that name."""
         if wish is None:
             return self.scope.new_name(f"{name}_result")
-        used = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)}
-        return self.scope.new_name(f"new_{wish}") if wish in used else wish
+        if wish in names_in(source):
+            return self.scope.new_name(f"new_{wish}")
+        return wish
 
     def limits(self, mask: ast.expr | None) -> MaskBox:
         """Return the box that a mask selects. Computed element counts get a name."""
@@ -122,7 +129,9 @@ class OperandWriter(ABC):
 
     def items(self, node: ast.Subscript) -> list[ast.expr]:
         """Return the indices of a subscript, with block dimensions moved after the partitions."""
-        items = [axis for item in items_of(node) for axis in self._axes(item)]
+        items: list[ast.expr] = []
+        for item in indices_of(node):
+            items += self._axes(item)
         base = node.value
         if isinstance(base, ast.Name) and base.id in self.scope.blocks:
             count = self.scope.blocks[base.id]
@@ -155,6 +164,11 @@ class OperandWriter(ABC):
                 )
         return self._masked(self.value(node), limits)
 
+    def destination(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
+        """Return a tile that an instruction writes to. ``[...]`` is left out."""
+        operand = self.operand(node, limits)
+        return operand._replace(text=operand.text.removesuffix("[...]"))
+
     def _masked(self, node: ast.expr, limits: MaskBox) -> NewOperand:
         tile = self.scope.tile(node)
         text = ast.unparse(node)
@@ -175,8 +189,8 @@ class OperandWriter(ABC):
 
     def dtype_of(self, operand: NewOperand) -> str:
         """Return the expression of an operand's dtype."""
-        if operand.tile is not None and operand.tile.dtype:
-            return operand.tile.dtype
+        if operand.dtype:
+            return operand.dtype
         node = expression(operand.text)
         while True:
             if isinstance(node, ast.Subscript) and not picks_one(node.slice):
@@ -197,10 +211,9 @@ class OperandWriter(ABC):
             return written(shape)
         node = expression(operand.text)
         if shape is None and isinstance(node, ast.Subscript):
-            sizes = sizes_of_slices(items_of(node))
-            if (
-                sizes is not None
-            ):  # a tensor with more dimensions raises a shape error on launch
+            # A tensor with more dimensions raises a shape error on launch.
+            sizes = sizes_of_slices(indices_of(node))
+            if sizes is not None:
                 return written(sizes)
         return f"{operand.text}.shape"
 
@@ -236,7 +249,7 @@ class OperandWriter(ABC):
         ``tensor_scalar`` takes columns in float32.
         """
         float32 = self.nl("float32")
-        if operand.tile is not None and operand.tile.dtype == float32:
+        if operand.dtype == float32:
             return operand
         source = operand.text
         if not source.replace(".", "").replace("[", "").replace("]", "").isidentifier():
@@ -273,7 +286,7 @@ class OperandWriter(ABC):
 
 def written(shape: Shape) -> str:
     """Return a shape as a Python expression."""
-    inner = ", ".join(size.text() for size in shape)
+    inner = ", ".join(map(Term.text, shape))
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from difftest.tools.migration.calls import RANGES
 from difftest.tools.migration.imports import ModuleNames
 from difftest.tools.migration.indices import Grids
 from difftest.tools.migration.rules import NotMechanicalError, Rule
-from difftest.tools.migration.scope import KnownTile, Scope, bound_names, tiled_blocks
+from difftest.tools.migration.scope import KnownTile, Scope, tiled_blocks
 from difftest.tools.migration.statements import StatementWriter
 from difftest.tools.migration.unmigrated import (
     Definitions,
@@ -28,6 +28,7 @@ from difftest.tools.migration.unmigrated import (
     rules_broken,
 )
 from difftest.tools.migration.validation import Sources
+from difftest.tools.syntax import bound_names
 
 CLAUSES = ("orelse", "finalbody")
 """Blocks of a compound statement, except its body."""
@@ -87,22 +88,19 @@ def migrate_source(text: str, others: ProjectModules | None = None) -> Migration
         returns = imported | rewriting.returns
         if not called & rewriting.returns.keys():
             break
-    whole = module.with_changes(body=body)
-    if (
-        f"{ITEMSIZE}(" in whole.code
-    ):  # insert the replacement before the first definition
-        text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
-        body = list(whole.body)
-        kinds = (cst.FunctionDef, cst.ClassDef)
-        place = next(
-            n for n, statement in enumerate(body) if isinstance(statement, kinds)
-        )
-        body[place:place] = cst.parse_module(text).body
-        whole = whole.with_changes(body=body)
-    code = whole.code
-    return MigrationResult(
-        code, tuple(rewriting.left), kernels_of(code), rewriting.returns
-    )
+    code = module.with_changes(body=body).code
+    if f"{ITEMSIZE}(" in code:
+        own = cst.parse_module(_ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl")))
+        code = module.with_changes(body=_before_definitions(body, own.body)).code
+    left = tuple(rewriting.left)
+    return MigrationResult(code, left, kernels_of(code), rewriting.returns)
+
+
+def _before_definitions(body: list[Any], new: Sequence[Any]) -> list[Any]:
+    """Return statements with new statements before the first function or class."""
+    kinds = (cst.FunctionDef, cst.ClassDef)
+    place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
+    return [*body[:place], *new, *body[place:]]
 
 
 def _imported(module: cst.Module, others: ProjectModules) -> dict[str, KnownTile]:
@@ -173,25 +171,28 @@ class _Rewriting:
         rules = rules_broken(_header(statement), scope)
         changes: dict[str, Any] = {}
         if isinstance(statement, cst.For):
-            changes["iter"] = self._iterated(statement.iter)
-            is_counted = m.matches(changes["iter"], m.Call(func=m.Name("range")))
-            if is_counted and isinstance(statement.target, cst.Name):
-                scope.integers.add(statement.target.value)
+            changes["iter"] = self._iterated(statement, scope)
         if isinstance(statement.body, cst.IndentedBlock):
             inner = self.block(statement.body.body, scope)
-            scope.counts = {
-                key: name for key, name in counts.items() if key in scope.counts
-            }
+            scope.keep_counts(counts)
             changes["body"] = statement.body.with_changes(body=inner)
         for clause in CLAUSES:
             if getattr(statement, clause, None) is not None:
                 [changes[clause]] = self._statement(getattr(statement, clause), scope)
         if hasattr(statement, "handlers"):
             changes["handlers"] = self.block(statement.handlers, scope)
-        scope.counts = {
-            key: name for key, name in counts.items() if key in scope.counts
-        }
+        scope.keep_counts(counts)
         return self._commented(statement.with_changes(**changes), rules)
+
+    def _iterated(self, loop: cst.For, scope: Scope) -> cst.BaseExpression:
+        """Return the iterable of a loop. Record the variable of a loop over ``range``."""
+        new = loop.iter
+        if isinstance(new, cst.Call) and self.names.of(new.func) in RANGES:
+            new = new.with_changes(func=cst.Name("range"))
+        is_counted = m.matches(new, m.Call(func=m.Name("range")))
+        if is_counted and isinstance(loop.target, cst.Name):
+            scope.integers.add(loop.target.value)
+        return new
 
     def _function(self, function: cst.FunctionDef) -> Any:
         """Rewrite a function in its own scope, and remove its unused index grids."""
@@ -218,36 +219,22 @@ class _Rewriting:
         for decorator in function.decorators:
             inner = decorator.decorator
             name = self.names.of(inner.func if isinstance(inner, cst.Call) else inner)
-            if name == "nki.compiler.skip_middle_end_transformations":
-                continue
             if name == "nki.jit" and isinstance(inner, cst.Call):
-                kept = [
-                    a
-                    for a in inner.args
-                    if a.keyword is None or a.keyword.value != "mode"
-                ]
-                bare = inner.with_changes(args=kept) if kept else inner.func
-                decorator = decorator.with_changes(decorator=bare)
-            decorators.append(decorator)
-        parameters = [
-            param.with_changes(annotation=None)
-            if param.annotation and self._is_typing(param.annotation.annotation)
-            else param
-            for param in function.params.params
-        ]
+                decorator = decorator.with_changes(decorator=_without_mode(inner))
+            if name != "nki.compiler.skip_middle_end_transformations":
+                decorators.append(decorator)
+        parameters = []
+        for parameter in function.params.params:
+            if parameter.annotation and self._is_typing(parameter.annotation):
+                parameter = parameter.with_changes(annotation=None)
+            parameters.append(parameter)
         return function.with_changes(
             decorators=decorators,
             params=function.params.with_changes(params=parameters),
         )
 
-    def _is_typing(self, node: cst.BaseExpression) -> bool:
-        text = cst.Module([]).code_for_node(node)
-        return self.names.has_type(ast.parse(text, mode="eval"))
-
-    def _iterated(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        if isinstance(node, cst.Call) and self.names.of(node.func) in RANGES:
-            return node.with_changes(func=cst.Name("range"))
-        return node
+    def _is_typing(self, annotation: cst.Annotation) -> bool:
+        return self.names.has_type(ast.parse(_code(annotation.annotation), mode="eval"))
 
     def _commented(self, statement: Any, rules: list[Rule]) -> Any:
         """Return the statement below one comment for each rule that it breaks."""
@@ -265,8 +252,7 @@ class _Rewriting:
             new = statements.statement(parsed[0]) if len(parsed) == 1 else None
         except NotMechanicalError as problem:
             scope.loosen(set().union(*map(bound_names, parsed)), set())
-            rule, remedy = problem.args
-            return [self._commented(line, [(rule, remedy)])]
+            return [self._commented(line, [problem.rule])]
         if new is None:
             for statement in parsed:
                 scope.learn(statement)
@@ -286,12 +272,9 @@ class _Rewriting:
         tile = scope.tile(statement.value)
         if tile is None or scope.function is None:
             return
-        dtype = (
-            tile.dtype
-            if (tile.dtype or "").startswith(f"{self.names.local('nl')}.")
-            else None
-        )
-        result = KnownTile(None, dtype, tile.buffer)
+        nl = self.names.local("nl")
+        is_global = (tile.dtype or "").startswith(f"{nl}.")
+        result = KnownTile(None, tile.dtype if is_global else None, tile.buffer)
         before = self.returns.get(scope.function, result)
         self.returns[scope.function] = result if before == result else KnownTile()
 
@@ -300,13 +283,21 @@ def _code(node: cst.CSTNode) -> str:
     return str(cst.Module([]).code_for_node(node))
 
 
-def _target_names(several: list[Any]) -> set[str]:
-    whole = [
-        target.target
-        for target in several
-        if not isinstance(target.target, cst.Subscript)
-    ]
-    return {name.value for target in whole for name in nodes(target, cst.Name)}
+def _without_mode(call: cst.Call) -> cst.BaseExpression:
+    """Return ``nki.jit(...)`` without ``mode``, and without parentheses if nothing is left."""
+    kept = []
+    for argument in call.args:
+        if argument.keyword is None or argument.keyword.value != "mode":
+            kept.append(argument)
+    return call.with_changes(args=kept) if kept else call.func
+
+
+def _target_names(statements: list[Any]) -> set[str]:
+    names: set[str] = set()
+    for statement in statements:
+        if not isinstance(statement.target, cst.Subscript):
+            names.update(name.value for name in nodes(statement.target, cst.Name))
+    return names
 
 
 class _Preparing(cst.CSTTransformer):
@@ -400,23 +391,18 @@ class Package:
     def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
         """Yield how many parts of a dotted name lead to the folder, and the parts after them."""
         parts = name.split(".")
-        for count, part in enumerate(parts, 1):
-            if (
-                part == self.folder.name
-                and list(self.folder.parts[-count:]) == parts[:count]
-            ):
+        for count in range(1, len(parts) + 1):
+            if list(self.folder.parts[-count:]) == parts[:count]:
                 yield count, parts[count:]
 
     def file_of(self, name: str) -> Path | None:
         """Return the file of a dotted module name, or None if it is not in the folder."""
-        parts = [name.split("."), *(rest for _, rest in self._named(name))]
-        places = [self.folder.joinpath(*part) for part in parts]
-        files = [
-            place
-            for at in places
-            for place in (at.with_suffix(".py"), at / "__init__.py")
-        ]
-        return next((file for file in files if file in self.files), None)
+        for parts in (name.split("."), *(rest for _, rest in self._named(name))):
+            place = self.folder.joinpath(*parts)
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if file in self.files:
+                    return file
+        return None
 
     def sources(self, folder: Path, place: Path) -> Sources:
         """Return a file of the old or the new folder, with the root of its imports."""

@@ -6,7 +6,16 @@ Rule = tuple[str, str]
 
 
 class NotMechanicalError(Exception):
-    """A statement that cannot be rewritten. Its arguments are the broken rule and the remedy."""
+    """A statement that cannot be rewritten.
+
+    Attributes
+    ----------
+    rule : the broken rule and its remedy.
+    """
+
+    def __init__(self, rule: str, remedy: str) -> None:
+        super().__init__(rule, remedy)
+        self.rule: Rule = (rule, remedy)
 
 
 MASK = (

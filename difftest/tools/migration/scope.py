@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +15,15 @@ from difftest.tools.migration.calls import (
     positional,
 )
 from difftest.tools.migration.imports import ModuleNames
-from difftest.tools.migration.indices import ONE, ZERO, Grids, Term, items_of
+from difftest.tools.migration.indices import ONE, Grids, Term
+from difftest.tools.syntax import (
+    argument_of,
+    arguments_of,
+    bound_names,
+    indices_of,
+    keyword_of,
+    literal_of,
+)
 
 Shape = tuple[Term, ...]
 PARTITIONS = Term.parse("PARTITIONS")
@@ -43,7 +52,7 @@ class KnownTile(NamedTuple):
 
     def names(self) -> set[str]:
         """Return the names that its shape uses."""
-        return set().union(*(size.names() for size in self.shape or ()))
+        return set().union(*map(Term.names, self.shape or ()))
 
 
 @dataclass
@@ -91,6 +100,12 @@ class Scope:
             elif tile.names() & changed:
                 self.tiles[name] = tile._replace(shape=None)
 
+    def keep_counts(self, counts: Mapping[Term, str]) -> None:
+        """Discard the counts that are not among ``counts``, as at the end of a block."""
+        self.counts = {
+            count: name for count, name in counts.items() if count in self.counts
+        }
+
     def loosen(self, assigned: set[str], updated: set[str]) -> None:
         """Discard knowledge of names that may have been rebound or updated.
 
@@ -105,62 +120,57 @@ class Scope:
 
     def is_integer(self, node: ast.expr) -> bool:
         """Return whether an expression is known to be an integer."""
-        if isinstance(node, ast.Constant):
-            return type(node.value) is int
-        if isinstance(node, ast.Name):
-            return node.id in self.integers
-        if isinstance(node, ast.BinOp):
-            whole = not isinstance(node.op, (ast.Div, ast.Pow))
-            return whole and self.is_integer(node.left) and self.is_integer(node.right)
-        if isinstance(node, ast.UnaryOp):
-            return self.is_integer(node.operand)
-        of = node.value if isinstance(node, ast.Subscript) else None
-        return isinstance(of, ast.Attribute) and of.attr == "shape"
+        match node:
+            case ast.Name(id=name):
+                return name in self.integers
+            case ast.BinOp(left=left, op=op, right=right):
+                is_whole = not isinstance(op, (ast.Div, ast.Pow))
+                return is_whole and self.is_integer(left) and self.is_integer(right)
+            case ast.UnaryOp(operand=operand):
+                return self.is_integer(operand)
+            case ast.Subscript(value=ast.Attribute(attr="shape")):
+                return True
+        return type(literal_of(node)) is int
 
     def learn(self, line: ast.stmt) -> None:
         """Update the scope with a statement of the new file."""
-        if isinstance(line, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            if isinstance(line, ast.AugAssign) and self.tile(line.target) is not None:
-                return  # the tile is updated in place
-            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-            self._bind(list(targets), line.value)
-            return
-        self.forget(bound_names(line))
+        if isinstance(line, ast.AugAssign) and self.tile(line.target) is not None:
+            return  # the tile is updated in place
+        if isinstance(line, ast.Assign):
+            self._bind(line.targets, line.value)
+        elif isinstance(line, (ast.AnnAssign, ast.AugAssign)):
+            self._bind([line.target], line.value)
+        else:
+            self.forget(bound_names(line))
 
     def _bind(self, targets: list[ast.expr], value: ast.expr | None) -> None:
-        if len(targets) == 1 and isinstance(targets[0], ast.Tuple):
-            parts = value.elts if isinstance(value, ast.Tuple) else []
-            if len(parts) == len(targets[0].elts):
-                for target, part in zip(targets[0].elts, parts, strict=True):
-                    self._bind([target], part)
-                return
+        pairs = _unpacked(targets, value)
+        if pairs is not None:
+            for target, part in pairs:
+                self._bind([target], part)
+            return
         tile = None if value is None else self.tile(value)
         is_integer = value is not None and self.is_integer(value)
-        self.forget({name for target in targets for name in bound_names(target)})
+        self.forget(set().union(*map(bound_names, targets)))
         for target in targets:
-            if isinstance(target, ast.Name) and tile is not None:
+            if isinstance(target, ast.Tuple):
+                self._name_sizes(target.elts, value)
+            elif isinstance(target, ast.Name) and tile is not None:
                 self.tiles[target.id] = tile
             elif isinstance(target, ast.Name) and is_integer:
                 self.integers.add(target.id)
-            elif isinstance(target, ast.Tuple):
-                self._unpack(target, value)
 
-    def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
+    def _name_sizes(self, targets: list[ast.expr], value: ast.expr | None) -> None:
         """Record the sizes that ``rows, columns = a.shape`` names."""
-        sizes = [
-            item.id
-            for item in target.elts
-            if isinstance(item, ast.Name) and item.id != "_"
-        ]
-        if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
+        sizes = [getattr(target, "id", "_") for target in targets]
+        if "_" in sizes or not isinstance(value, ast.Attribute):
             return
-        assert isinstance(value, ast.Attribute)
-        self.integers |= set(sizes)
-        if isinstance(value.value, ast.Name):
-            old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
-            self.tiles[value.value.id] = old._replace(
-                shape=tuple(map(Term.parse, sizes))
-            )
+        if value.attr == "shape":
+            self.integers |= set(sizes)
+            if isinstance(value.value, ast.Name):
+                old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
+                shape = tuple(map(Term.parse, sizes))
+                self.tiles[value.value.id] = old._replace(shape=shape)
 
     def tile(self, node: ast.expr) -> KnownTile | None:
         """Return the tile that an expression of the current dialect is; None if unknown."""
@@ -168,127 +178,78 @@ class Scope:
             return self.tiles.get(node.id)
         if isinstance(node, ast.Subscript):
             base = self.tile(node.value)
-            return None if base is None else self._sliced(base, items_of(node))
-        if not isinstance(node, ast.Call):
-            return None
-        name = self.names.meant(node.func) or ""
-        if isinstance(node.func, ast.Name):
-            return self.returns.get(node.func.id)
-        if isinstance(node.func, ast.Attribute) and not name:
-            return self._viewed(node.func, node)
-        if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
-            return self._made(name, node)
-        return None
+            return None if base is None else _sliced(base, indices_of(node))
+        return self._returned(node) if isinstance(node, ast.Call) else None
 
-    def _sliced(self, base: KnownTile, items: list[ast.expr]) -> KnownTile:
-        if (
-            len(items) == 1
-            and isinstance(items[0], ast.Constant)
-            and items[0].value is ...
-        ):
-            return base
-        if base.shape is None or len(items) > len(base.shape):
-            return KnownTile(_by_slices(items), base.dtype, base.buffer)
-        shape: list[Term] = []
-        for number, (item, size) in enumerate(zip(items, base.shape, strict=False)):
-            selected = _selected(item, size)
-            is_number = isinstance(item, (ast.BinOp, ast.UnaryOp)) or (
-                isinstance(item, ast.Constant) and type(item.value) is int
-            )
-            if selected is not None:
-                shape.append(selected)
-            elif (
-                number == 0
-                and not base.in_hbm
-                and (is_number or isinstance(item, ast.Name))
-            ):
-                shape.append(ONE)
-            elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
-                return KnownTile(None, base.dtype, base.buffer)
-        shape += base.shape[len(items) :]
-        if not base.in_hbm:
-            shape += [ONE] * (2 - len(shape))
-        return KnownTile(tuple(shape), base.dtype, base.buffer)
+    def _returned(self, call: ast.Call) -> KnownTile | None:
+        """Return the tile that a call returns; None if unknown."""
+        name = self.names.meant(call.func) or ""
+        if isinstance(call.func, ast.Name):
+            return self.returns.get(call.func.id)
+        if isinstance(call.func, ast.Attribute) and not name:
+            return self._viewed(call.func, call)
+        if name in MAKERS:
+            return self._new(name, call)
+        if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
+            return self._computed(name, call)
+        return None
 
     def _viewed(self, function: ast.Attribute, call: ast.Call) -> KnownTile | None:
         """Return the tile of a view, such as ``tile.reshape(...)``."""
         base = self.tile(function.value)
         if base is None:
             return None
-        shape = None
+        shape: Shape | None = None
         if function.attr == "reshape" and len(call.args) == 1:
             shape = _sizes(call.args[0])
-        if (
-            function.attr == "expand_dim"
-            and base.shape is not None
-            and len(call.args) == 1
-        ):
+        if function.attr == "expand_dim" and len(call.args) == 1:
             place = Term.of(call.args[0]).constant
-            shape = (
-                None
-                if place is None
-                else (*base.shape[:place], ONE, *base.shape[place:])
-            )
+            if base.shape is not None and place is not None:
+                shape = (*base.shape[:place], ONE, *base.shape[place:])
         return KnownTile(shape, base.dtype, base.buffer)
 
-    def _made(self, name: str, call: ast.Call) -> KnownTile:
-        """Return the tile that an NKI function returns."""
-        keywords = {
-            keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
-        }
-        dtype = ast.unparse(keywords["dtype"]) if "dtype" in keywords else None
-        operands = [self.tile(node) for node in [*call.args, *keywords.values()]]
-        tiles = [tile for tile in operands if tile is not None]
-        first = tiles[0] if tiles else KnownTile()
-        if name in MAKERS:
-            return self._new(name, call, keywords)
+    def _computed(self, name: str, call: ast.Call) -> KnownTile:
+        """Return the tile that an NKI function of other tiles returns."""
+        dtype = _text_of(keyword_of(call, "dtype"))
+        tiles = filter(None, map(self.tile, arguments_of(call)))
+        first = next(tiles, KnownTile())
+        if name == "nl.broadcast_to" and len(call.args) > 1:
+            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
         if name in ELEMENTWISE:
             return KnownTile(first.shape, dtype or first.dtype, "sbuf")
         if name in REDUCTIONS:
-            axis = keywords.get("axis", call.args[1] if len(call.args) > 1 else None)
-            keeps = (
-                "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
-            )
-            return KnownTile(
-                reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf"
-            )
+            axis = argument_of(call, "axis", 1)
+            keeps = _text_of(keyword_of(call, "keepdims")) == "True"
+            shape = reduced(first.shape, axis, keeps)
+            return KnownTile(shape, dtype or first.dtype, "sbuf")
         if name == "nl.transpose":
-            is_matrix = len(first.shape or ()) == 2
-            shape = first.shape[::-1] if first.shape and is_matrix else None
-            return KnownTile(shape, dtype or first.dtype, "psum")
+            shape = first.shape if len(first.shape or ()) == 2 else None
+            return KnownTile(shape and shape[::-1], dtype or first.dtype, "psum")
         if name == "nl.matmul":
-            return KnownTile(
-                self._product(call), f"{self.names.local('nl')}.float32", "psum"
-            )
-        if name == "nl.broadcast_to" and len(call.args) > 1:
-            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
+            dtype = f"{self.names.local('nl')}.float32"
+            return KnownTile(self._product(call), dtype, "psum")
         return KnownTile(None, dtype, None)
 
     def _product(self, call: ast.Call) -> Shape | None:
         """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        sides = [
-            *call.args,
-            *(keywords[name] for name in ("x", "y") if name in keywords),
-        ]
-        tiles = [self.tile(side) for side in sides[:2]]
-        if len(tiles) != 2 or any(
-            tile is None or len(tile.shape or ()) != 2 for tile in tiles
-        ):
+        shapes = []
+        for place, name in enumerate(("x", "y")):
+            side = argument_of(call, name, place)
+            tile = None if side is None else self.tile(side)
+            shapes.append(() if tile is None or tile.shape is None else tile.shape)
+        x, y = shapes
+        if len(x) != 2 or len(y) != 2:
             return None
-        x, y = (tile.shape or () for tile in tiles if tile is not None)
-        transposed = keywords.get(
-            "transpose_x", call.args[2] if len(call.args) > 2 else None
-        )
-        is_transposed = transposed is not None and ast.unparse(transposed) == "True"
-        return (x[1] if is_transposed else x[0], y[1])
+        is_transposed = _text_of(argument_of(call, "transpose_x", 2)) == "True"
+        return (x[is_transposed], y[1])
 
-    def _new(
-        self, name: str, call: ast.Call, keywords: dict[str, ast.expr]
-    ) -> KnownTile:
-        arguments = dict(zip(positional(name), call.args, strict=False)) | keywords
-        buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
-        dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
+    def _new(self, name: str, call: ast.Call) -> KnownTile:
+        """Return the tile of an allocation."""
+        arguments = dict(zip(positional(name), call.args, strict=False))
+        for keyword in call.keywords:
+            arguments[keyword.arg or ""] = keyword.value
+        buffer = _text_of(arguments.get("buffer")) or "sbuf"
+        dtype = _text_of(arguments.get("dtype"))
         shape = self._shape(arguments.get("shape"))
         return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
 
@@ -300,30 +261,76 @@ class Scope:
         return _sizes(node)
 
 
+def _text_of(node: ast.expr | None) -> str | None:
+    return None if node is None else ast.unparse(node)
+
+
+def _unpacked(
+    targets: list[ast.expr], value: ast.expr | None
+) -> list[tuple[ast.expr, ast.expr]] | None:
+    """Return the pairs of ``a, b = x, y``; None for an assignment of another form."""
+    if len(targets) != 1 or not isinstance(value, ast.Tuple):
+        return None
+    [target] = targets
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(value.elts):
+        return None
+    return list(zip(target.elts, value.elts, strict=True))
+
+
+def _sliced(base: KnownTile, items: list[ast.expr]) -> KnownTile:
+    """Return a part of a tile."""
+    if len(items) == 1 and literal_of(items[0]) is ...:
+        return base
+    if base.shape is None or len(items) > len(base.shape):
+        return base._replace(shape=_by_slices(items), is_zero=False)
+    shape = _sizes_of_part(base.shape, items, base.in_hbm)
+    if shape is not None and not base.in_hbm:
+        shape += (ONE,) * (2 - len(shape))
+    return base._replace(shape=shape, is_zero=False)
+
+
+def _sizes_of_part(whole: Shape, items: list[ast.expr], in_hbm: bool) -> Shape | None:
+    """Return the sizes that remain of a shape. On chip, the partitions remain a dimension."""
+    shape: list[Term] = []
+    for number, (item, size) in enumerate(zip(items, whole, strict=False)):
+        selected = _selected(item, size)
+        is_number = isinstance(item, (ast.BinOp, ast.UnaryOp))
+        is_number = is_number or type(literal_of(item)) is int
+        is_partition = number == 0 and not in_hbm
+        if selected is not None:
+            shape.append(selected)
+        elif is_partition and (is_number or isinstance(item, ast.Name)):
+            shape.append(ONE)
+        elif not is_number:  # a name may hold a slice: ``rows = slice(0, 8)``
+            return None
+    return (*shape, *whole[len(items) :])
+
+
 def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
     """Return how many of ``size`` elements a slice selects; None without a slice or with a step."""
     if not isinstance(item, ast.Slice) or item.step is not None:
         return None
     stop = size if item.upper is None else Term.of(item.upper)
-    return (
-        None if stop is None else stop - (Term.of(item.lower) if item.lower else ZERO)
-    )
+    if stop is None or item.lower is None:
+        return stop
+    return stop - Term.of(item.lower)
 
 
 def _by_slices(items: list[ast.expr]) -> Shape | None:
     """Return the sizes of a column ``t[:, k:k + 1]``, which may have any number of partitions."""
+    partitions = _selected(items[0])
     if isinstance(items[0], ast.Slice) and items[0].lower is None:
-        sizes = [_selected(items[0], PARTITIONS), *map(_selected, items[1:])]
-    else:
-        sizes = list(map(_selected, items))
-    is_column = len(sizes) > 1 and all(size == ONE for size in sizes[1:])
-    return None if None in sizes or not is_column else tuple(filter(None, sizes))
+        partitions = _selected(items[0], PARTITIONS)
+    others = list(map(_selected, items[1:]))
+    if partitions is None or set(others) != {ONE}:
+        return None
+    return (partitions, *[ONE] * len(others))
 
 
 def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
     """Return the sizes that slices with an upper end select, for two or more dimensions."""
-    sizes = [size for item in items if (size := _selected(item)) is not None]
-    return tuple(sizes) if len(sizes) == len(items) > 1 else None
+    sizes = tuple(filter(None, map(_selected, items)))
+    return sizes if len(sizes) == len(items) > 1 else None
 
 
 def _sizes(node: ast.expr | None) -> Shape | None:
@@ -348,21 +355,13 @@ def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | 
     if shape is None or axes is None:
         return None
     dims = {number % len(shape) for number in axes}
-    left = [
-        ONE if n in dims else size
-        for n, size in enumerate(shape)
-        if keeps or n not in dims
-    ]
-    return tuple([*left, ONE] if len(left) < 2 else left)
-
-
-def bound_names(node: ast.AST) -> set[str]:
-    """Return the names that a statement or a target binds."""
-    return {
-        name.id
-        for name in ast.walk(node)
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-    }
+    left: Shape = ()
+    for dim, size in enumerate(shape):
+        if dim not in dims:
+            left += (size,)
+        elif keeps:
+            left += (ONE,)
+    return (*left, ONE) if len(left) < 2 else left
 
 
 def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
@@ -384,14 +383,10 @@ def _place(call: ast.Call, names: ModuleNames) -> int:
     """Return the position of ``par_dim`` in the shape of an allocation; 0 without ``par_dim``."""
     if names.meant(call.func) not in MAKERS:
         return 0
-    shapes = [
-        *call.args[:1],
-        *(key.value for key in call.keywords if key.arg == "shape"),
-    ]
-    for shape in shapes:
-        for place, size in enumerate(getattr(shape, "elts", [])):
-            if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
-                return place
+    shape = argument_of(call, "shape", 0)
+    for place, size in enumerate(getattr(shape, "elts", [])):
+        if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
+            return place
     return 0
 
 
@@ -404,7 +399,7 @@ def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
         if isinstance(node, ast.Attribute) and _is_use(node.value, name):
             allowed += node.attr == "dtype"
         if isinstance(node, ast.Subscript) and _is_use(node.value, name):
-            items = items_of(node)[:place]
+            items = indices_of(node)[:place]
             allowed += len(items) == place and all(map(picks_one, items))
     return uses == allowed
 
@@ -419,5 +414,5 @@ def _is_use(node: ast.AST, name: str) -> bool:
 
 def picks_one(item: ast.expr) -> bool:
     """Return whether an index may pick one item, as of a list, rather than a part of a tile."""
-    is_number = isinstance(item, ast.Constant) and type(item.value) is int
+    is_number = type(literal_of(item)) is int
     return is_number or isinstance(item, (ast.Name, ast.BinOp))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from difftest.simulator.frontend.levels import GONE
 from difftest.tools.migration import views
@@ -14,7 +15,7 @@ from difftest.tools.migration.calls import (
     RANGES,
 )
 from difftest.tools.migration.functions import FunctionWriter, ResultTarget
-from difftest.tools.migration.indices import EVERYTHING, box
+from difftest.tools.migration.indices import EVERYTHING, Grid, box
 from difftest.tools.migration.operands import NewOperand, expression
 from difftest.tools.migration.rules import (
     CAST,
@@ -27,7 +28,7 @@ from difftest.tools.migration.rules import (
     UNKNOWN_CALL,
     NotMechanicalError,
 )
-from difftest.tools.migration.scope import KnownTile
+from difftest.tools.syntax import base_of, is_none, keyword_of, literal_of
 
 
 class ExpressionWriter(FunctionWriter):
@@ -42,13 +43,12 @@ class ExpressionWriter(FunctionWriter):
             return self._operator(node, wish)
         if isinstance(node, ast.UnaryOp):
             return self._sign(node)
-        if isinstance(node, ast.Attribute):
-            own = bool(self.names.meant(node))
-            return (
-                node
-                if own
-                else ast.Attribute(self.value(node.value), node.attr, node.ctx)
-            )
+        return self._with_new_parts(node)
+
+    def _with_new_parts(self, node: ast.expr) -> ast.expr:
+        """Rewrite the parts of an expression that itself stays as it is."""
+        if isinstance(node, ast.Attribute) and not self.names.meant(node):
+            return ast.Attribute(self.value(node.value), node.attr, node.ctx)
         if isinstance(node, (ast.Tuple, ast.List)):
             return type(node)([self.value(element) for element in node.elts], node.ctx)
         if isinstance(node, ast.Starred):
@@ -59,31 +59,16 @@ class ExpressionWriter(FunctionWriter):
         grids = self.scope.grids
         if grids.uses(node.value):
             return node
-        items, base = self.items(node), self.value(node.value)
-        if any(grids.uses(item) for item in items):
-            return expression(
-                views.view(ast.unparse(base), items, grids, EVERYTHING)[0]
-            )
-        if any(_is_new_axis(item) for item in items):
-            return expression(self._expanded(ast.unparse(base), items))
+        items = self.items(node)
+        base = self.value(node.value)
+        if any(map(grids.uses, items)):
+            text, _ = views.view(ast.unparse(base), items, grids, EVERYTHING)
+            return expression(text)
+        if any(map(is_none, items)):
+            return expression(_expanded(ast.unparse(base), items))
         if isinstance(node.slice, ast.Tuple):
             return ast.Subscript(base, ast.Tuple(items, ast.Load()), node.ctx)
         return ast.Subscript(base, items[0], node.ctx)
-
-    def _expanded(self, base: str, items: list[ast.expr]) -> str:
-        """Rewrite ``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``."""
-        kept: list[str] = []
-        places: list[int] = []
-        for item in items:
-            if _is_new_axis(item):
-                places.append(len(kept) + len(places))
-            elif isinstance(item, ast.Slice):
-                kept.append(ast.unparse(item))
-            else:
-                raise NotMechanicalError(*NEW_AXIS)
-        return f"{base}[{', '.join(kept)}]" + "".join(
-            f".expand_dim({n})" for n in places
-        )
 
     def _call(self, node: ast.Call, wish: str | None) -> ast.expr:
         name = self.names.meant(node.func) or ""
@@ -95,74 +80,72 @@ class ExpressionWriter(FunctionWriter):
             return ast.Call(run, node.args[1:], node.keywords)
         if self.computes(node):
             return expression(self.computed(node, None, wish))
-        if name.startswith(("nl.", "nisa.")) and any(
-            key.arg == "mask" for key in node.keywords
-        ):
-            raise NotMechanicalError(*MASK)
-        return self._plain_call(node, name)
+        if isinstance(node.func, ast.Attribute) and not name:
+            return self._method_call(node, node.func)
+        if isinstance(node.func, ast.Subscript):
+            return self._with_new_arguments(node, self._subscript(node.func))
+        if name.startswith(("nl.", "nisa.")):
+            return self._nki_call(node, name)
+        return self._with_new_arguments(node, node.func)
 
-    def _plain_call(self, node: ast.Call, name: str) -> ast.expr:
-        """Rewrite the arguments of a call that stays a call."""
-        function = node.func
-        if isinstance(function, ast.Attribute) and not name:
-            inner = self.value(function.value)
-            function = ast.Attribute(inner, function.attr, function.ctx)
-            is_tile = self.scope.tile(inner) is not None or isinstance(inner, ast.Name)
-            if function.attr == "broadcast_to" and is_tile and self.scope.function:
-                sizes = ", ".join(
-                    ast.unparse(self.value(argument)) for argument in node.args
-                )
-                return expression(
-                    f"{self.nl('broadcast_to')}({ast.unparse(inner)}, {sizes})"
-                )
-        elif isinstance(function, ast.Subscript):
-            function = self._subscript(function)
-        change = self.of_numpy if name.startswith(("nl.", "nisa.")) else self.value
-        arguments = [change(argument) for argument in node.args]
-        keywords = [
-            ast.keyword(keyword.arg, change(keyword.value)) for keyword in node.keywords
-        ]
-        if name == "nl.rand" and len(arguments) == 1 and not keywords:
-            keywords.append(ast.keyword("dtype", expression(self.nl("float32"))))
-        if name in MAKERS:
-            arguments = [self._without_blocks(arg) for arg in arguments]
-            keywords = [
-                ast.keyword(k.arg, self._without_blocks(k.value)) for k in keywords
-            ]
+    def _method_call(self, node: ast.Call, method: ast.Attribute) -> ast.expr:
+        """Rewrite the call of a method. A tile's ``broadcast_to`` becomes a function."""
+        inner = self.value(method.value)
+        is_tile = isinstance(inner, ast.Name) or self.scope.tile(inner) is not None
+        if method.attr == "broadcast_to" and is_tile and self.scope.function:
+            sizes = ", ".join(ast.unparse(self.value(size)) for size in node.args)
+            name = self.nl("broadcast_to")
+            return expression(f"{name}({ast.unparse(inner)}, {sizes})")
+        function = ast.Attribute(inner, method.attr, method.ctx)
+        return self._with_new_arguments(node, function)
+
+    def _with_new_arguments(self, node: ast.Call, function: ast.expr) -> ast.Call:
+        """Return the call of another function, with rewritten arguments."""
+        arguments = [self.value(argument) for argument in node.args]
+        keywords = [ast.keyword(it.arg, self.value(it.value)) for it in node.keywords]
         return ast.Call(function, arguments, keywords)
 
-    def _without_blocks(self, node: ast.expr) -> ast.expr:
-        """Return a shape without ``par_dim``, with its block dimensions after the partitions."""
-        if not isinstance(node, (ast.Tuple, ast.List)):
-            return node
-        for place, size in enumerate(node.elts):
-            if (
-                isinstance(size, ast.Call)
-                and self.names.meant(size.func) == "nl.par_dim"
-            ):
+    def _is_call_of(self, node: ast.expr | None, name: str) -> TypeGuard[ast.Call]:
+        return isinstance(node, ast.Call) and self.names.meant(node.func) == name
+
+    def _nki_call(self, node: ast.Call, name: str) -> ast.expr:
+        """Rewrite a call of an NKI function that both dialects have."""
+        if keyword_of(node, "mask") is not None:
+            raise NotMechanicalError(*MASK)
+        change = self._shape_or_dtype if name in MAKERS else self.of_numpy
+        arguments = [change(argument) for argument in node.args]
+        keywords = [ast.keyword(it.arg, change(it.value)) for it in node.keywords]
+        if name == "nl.rand" and len(arguments) == 1 and not keywords:
+            keywords.append(ast.keyword("dtype", expression(self.nl("float32"))))
+        return ast.Call(node.func, arguments, keywords)
+
+    def _shape_or_dtype(self, node: ast.expr) -> ast.expr:
+        """Return an argument of an allocation.
+
+        A shape loses ``par_dim``, and its block dimensions go after the partitions.
+        """
+        new = self.of_numpy(node)
+        if not isinstance(new, (ast.Tuple, ast.List)):
+            return new
+        for place, size in enumerate(new.elts):
+            if self._is_call_of(size, "nl.par_dim"):
                 if place and not self.scope.moves_blocks:
                     raise NotMechanicalError(*GONE["nl.par_dim"])
-                others = [*node.elts[:place], *node.elts[place + 1 :]]
+                others = new.elts[:place] + new.elts[place + 1 :]
                 return ast.Tuple([size.args[0], *others], ast.Load())
-        return node
+        return new
 
     def _operator(self, node: ast.BinOp, wish: str | None) -> ast.expr:
         if self.scope.grids.is_index(node):
             return node
         left = self.value(node.left)
         right = self.value(node.right)
-        sides = [
-            NewOperand(ast.unparse(side), self.scope.tile(side))
-            for side in (left, right)
-        ]
-        if all(side.tile is None for side in sides):
+        first = NewOperand(ast.unparse(left), self.scope.tile(left))
+        second = NewOperand(ast.unparse(right), self.scope.tile(right))
+        if first.tile is None and second.tile is None:
             return ast.BinOp(left, node.op, right)
-        name = OPERATORS.get(type(node.op).__name__)
-        if name is None:
-            raise NotMechanicalError(*OPERATOR)
-        return expression(
-            self.binary(name, sides[0], sides[1], ResultTarget(node, None, wish))
-        )
+        wanted = ResultTarget(node, None, wish)
+        return expression(self.binary(_function_of(node.op), first, second, wanted))
 
     def _sign(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.value(node.operand)
@@ -173,8 +156,26 @@ class ExpressionWriter(FunctionWriter):
         return expression(f"{self.nl('negative')}({ast.unparse(operand)})")
 
 
-def _is_new_axis(item: ast.expr) -> bool:
-    return isinstance(item, ast.Constant) and item.value is None
+def _expanded(base: str, items: list[ast.expr]) -> str:
+    """Rewrite ``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``."""
+    kept: list[str] = []
+    views = ""
+    for dim, item in enumerate(items):
+        if is_none(item):
+            views += f".expand_dim({dim})"
+        elif isinstance(item, ast.Slice):
+            kept.append(ast.unparse(item))
+        else:
+            raise NotMechanicalError(*NEW_AXIS)
+    return f"{base}[{', '.join(kept)}]{views}"
+
+
+def _function_of(operator: ast.operator) -> str:
+    """Return the function of ``nl`` that an operator between tiles becomes."""
+    name = OPERATORS.get(type(operator).__name__)
+    if name is None:
+        raise NotMechanicalError(*OPERATOR)
+    return name
 
 
 class StatementWriter(ExpressionWriter):
@@ -182,28 +183,31 @@ class StatementWriter(ExpressionWriter):
 
     def statement(self, node: ast.stmt) -> list[str] | None:
         """Return the lines that replace a statement, or None if it stays unchanged."""
-        if (
-            isinstance(node, ast.AnnAssign)
-            and node.value is not None
-            and self._is_typing(node)
-        ):
-            node = ast.Assign([node.target], node.value, lineno=1)
-            return self.statement(node) or [ast.unparse(node)]
+        if isinstance(node, ast.AnnAssign):
+            return self._annotated(node)
         if isinstance(node, ast.Assign):
             return self._assignment(node)
         if isinstance(node, ast.AugAssign):
             return self._update(node)
+        if not isinstance(node, (ast.Expr, ast.Return)) or node.value is None:
+            return None
         if isinstance(node, ast.Expr) and self._is_call_of(node.value, "nl.store"):
             return self._store(node.value)
-        if isinstance(node, (ast.Expr, ast.Return)) and node.value is not None:
-            return self._with_value(node, self.value(node.value))
-        return None
+        return self._with_value(node, self.value(node.value))
+
+    def _annotated(self, node: ast.AnnAssign) -> list[str] | None:
+        """Rewrite an assignment without its annotation, if that is an NKI type."""
+        if node.value is None or not self.names.has_type(node.annotation):
+            return None
+        plain = ast.Assign([node.target], node.value, lineno=1)
+        return self.statement(plain) or [ast.unparse(plain)]
 
     def defines_grid(self, node: ast.stmt) -> bool:
         """Record the index or the mask that a statement names. Return False if there is none."""
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             return False
-        [target], grids = node.targets, self.scope.grids
+        grids = self.scope.grids
+        target = node.targets[0]
         if not grids.uses(node.value):
             return False
         if isinstance(target, ast.Name) and _is_mask(node.value):
@@ -212,27 +216,21 @@ class StatementWriter(ExpressionWriter):
             return True
         if not grids.is_index(node.value):
             return False
-        grid = grids.defined(node.value)
+        return self._define(target, grids.defined(node.value))
+
+    def _define(self, target: ast.expr, grid: Grid | None) -> bool:
+        """Record the indices that a target names. Return False if there are none."""
+        grids = self.scope.grids
         if isinstance(target, ast.Name) and grid is not None:
             grids.define(target.id, grid)
             return True
-        names = [
-            item.id
-            for item in getattr(target, "elts", [])
-            if isinstance(item, ast.Name)
-        ]
+        parts = getattr(target, "elts", ())
+        names = [part.id for part in parts if isinstance(part, ast.Name)]
         if not isinstance(grid, tuple) or len(names) != len(grid):
             return False
         for name, index in zip(names, grid, strict=True):
             grids.define(name, index)
         return True
-
-    def _is_typing(self, node: ast.AnnAssign) -> bool:
-        """Return whether an annotation is an NKI type."""
-        return self.names.has_type(node.annotation)
-
-    def _is_call_of(self, node: ast.expr | None, name: str) -> bool:
-        return isinstance(node, ast.Call) and self.names.meant(node.func) == name
 
     def _with_value(self, node: ast.stmt, value: ast.expr) -> list[str] | None:
         """Write the statement with another value; return None if nothing changes."""
@@ -246,21 +244,22 @@ class StatementWriter(ExpressionWriter):
     # -- assignments -----------------------------------------------------------------------------
 
     def _assignment(self, node: ast.Assign) -> list[str] | None:
-        callee = (
-            self.names.meant(node.value.func)
-            if isinstance(node.value, ast.Call)
-            else None
-        )
-        if callee in INSTRUCTIONS and len(node.targets) != 1:
-            raise NotMechanicalError(*SEVERAL)
-        [target, *others] = node.targets
-        if others:
+        if len(node.targets) > 1:
+            if self._is_instruction(node.value):
+                raise NotMechanicalError(*SEVERAL)
             return self._with_value(node, self.value(node.value))
+        target = node.targets[0]
         if isinstance(target, ast.Name):
             return self._to_name(node, target.id)
         if isinstance(target, ast.Subscript):
-            return self._to_place(node, target, callee)
+            return self._to_place(node, target)
         return self._with_value(node, self.value(node.value))
+
+    def _is_instruction(self, node: ast.expr) -> bool:
+        """Return whether an expression is a call of a classic instruction."""
+        return (
+            isinstance(node, ast.Call) and self.names.meant(node.func) in INSTRUCTIONS
+        )
 
     def _to_name(self, node: ast.Assign, name: str) -> list[str] | None:
         self.scope.moves_blocks = name in self.scope.blocks
@@ -270,92 +269,83 @@ class StatementWriter(ExpressionWriter):
             return self.lines
         return self._with_value(node, value)
 
-    def _to_place(
-        self, node: ast.Assign, target: ast.Subscript, callee: str | None
-    ) -> list[str] | None:
+    def _to_place(self, node: ast.Assign, target: ast.Subscript) -> list[str] | None:
         """Rewrite ``tile[...] = ...`` so that the value is written to the tile."""
-        base = target.value
-        index = target.slice
-        tile = self.scope.tile(base)
-        is_whole = isinstance(index, ast.Constant) and index.value is ...
-        if tile is None and not (
-            is_whole or isinstance(index, ast.Tuple)
-        ):  # it may be a list
-            if callee in INSTRUCTIONS:
-                raise NotMechanicalError(*TARGET)
-            return self._with_value(node, self.value(node.value))
-        if isinstance(node.value, ast.Call) and self.computes(node.value):
-            limits = self.limits(_keyword(node.value, "mask"))
-            dst = self.operand(target, limits).text.removesuffix("[...]")
-            if self.has_dtype(dst, self.dtype(_keyword(node.value, "dtype"))):
-                self.computed(node.value, dst)
-            else:  # round to the requested dtype first, then copy
-                source = self.operand(node.value, limits)
-                self.issue("nisa.tensor_copy", dst, {"src": source.text})
-            return self.lines
-        return self._into(node, self.operand(target).text.removesuffix("[...]"), tile)
-
-    def _into(
-        self, node: ast.Assign, dst: str, tile: KnownTile | None
-    ) -> list[str] | None:
-        """Write a tile, a number or a binary operation to a destination."""
         value = node.value
-        if isinstance(value, ast.BinOp) and type(value.op).__name__ in OPERATORS:
-            sides = [self.operand(side) for side in (value.left, value.right)]
-            if any(side.tile is not None for side in sides):
-                name = OPERATORS[type(value.op).__name__]
-                self.binary(name, sides[0], sides[1], ResultTarget(value, dst))
-                return self.lines
+        tile = self.scope.tile(target.value)
+        is_of_tile = isinstance(target.slice, ast.Tuple)
+        is_of_tile = is_of_tile or literal_of(target.slice) is ...
+        if tile is None and not is_of_tile:  # it may be a list
+            if self._is_instruction(value):
+                raise NotMechanicalError(*TARGET)
+            return self._with_value(node, self.value(value))
+        if isinstance(value, ast.Call) and self.computes(value):
+            limits = self.limits(keyword_of(value, "mask"))
+            dst = self.destination(target, limits).text
+            if self.has_dtype(dst, self.dtype(keyword_of(value, "dtype"))):
+                self.computed(value, dst)
+            else:  # round to the requested dtype first, then copy
+                source = self.operand(value, limits)
+                self.issue("nisa.tensor_copy", dst, {"src": source.text})
+        else:
+            self._write(value, self.destination(target).text, tile is not None)
+        return self.lines
+
+    def _write(self, value: ast.expr, dst: str, is_tile: bool) -> None:
+        """Write a tile, a number or a binary operation to a destination."""
+        if self._writes_operation(value, dst):
+            return
         if self.scope.is_integer(value) or _is_float(value):
             self.issue("nisa.memset", dst, {"value": ast.unparse(value)})
-            return self.lines
-        if self._is_call_of(value, "nl.matmul"):
-            self._product(value, dst)  # type: ignore[arg-type]
-            return self.lines
-        source = self.operand(value)
-        if source.tile is None and tile is None:
-            raise NotMechanicalError(*OPERATOR)
-        self.issue("nisa.tensor_copy", dst, {"src": source.text})
-        return self.lines
+        elif self._is_call_of(value, "nl.matmul"):
+            self._product(value, dst)
+        else:
+            source = self.operand(value)
+            if source.tile is None and not is_tile:
+                raise NotMechanicalError(*OPERATOR)
+            self.issue("nisa.tensor_copy", dst, {"src": source.text})
+
+    def _writes_operation(self, value: ast.expr, dst: str) -> bool:
+        """Write an operation on tiles; return False for another expression."""
+        if not isinstance(value, ast.BinOp) or type(value.op).__name__ not in OPERATORS:
+            return False
+        left = self.operand(value.left)
+        right = self.operand(value.right)
+        if left.tile is None and right.tile is None:
+            return False
+        self.binary(_function_of(value.op), left, right, ResultTarget(value, dst))
+        return True
 
     # -- updates ---------------------------------------------------------------------------------
 
     def _update(self, node: ast.AugAssign) -> list[str] | None:
         """Rewrite ``tile += ...`` as an update in place."""
-        base = (
-            node.target.value if isinstance(node.target, ast.Subscript) else node.target
-        )
-        is_product = isinstance(node.value, ast.Call) and (
-            self.names.meant(node.value.func) in (MATMUL, "nl.matmul")
-        )
-        if is_product and isinstance(node.op, ast.Add):
-            tile = self.scope.tile(base)
+        value = node.value
+        tile = self.scope.tile(base_of(node.target))
+        if self._is_product(value) and isinstance(node.op, ast.Add):
             if tile is None or not tile.is_zero or tile.buffer != "psum":
                 raise NotMechanicalError(*SUM)
-            dst = self.operand(node.target).text.removesuffix("[...]")
-            self._product(node.value, dst)  # type: ignore[arg-type]
+            self._product(value, self.destination(node.target).text)
             return self.lines
-        if self.scope.tile(base) is None:
-            if (
-                isinstance(node.value, ast.Call)
-                and self.names.meant(node.value.func) in INSTRUCTIONS
-            ):
+        if tile is None:
+            if self._is_instruction(value):
                 raise NotMechanicalError(*OPERATOR)
-            return self._with_value(node, self.value(node.value))
-        name = OPERATORS.get(type(node.op).__name__)
-        if name is None:
-            raise NotMechanicalError(*OPERATOR)
-        place = self.operand(node.target)
-        whole = NewOperand(place.text.removesuffix("[...]"), place.tile)
-        self.binary(
-            name, whole, self.operand(node.value), ResultTarget(node.value, whole.text)
-        )
+            return self._with_value(node, self.value(value))
+        name = _function_of(node.op)
+        whole = self.destination(node.target)
+        operand = self.operand(value)
+        self.binary(name, whole, operand, ResultTarget(value, whole.text))
         return self.lines
+
+    def _is_product(self, node: ast.expr) -> TypeGuard[ast.Call]:
+        """Return whether an expression is a matrix product of tiles."""
+        products = (MATMUL, "nl.matmul")
+        return isinstance(node, ast.Call) and self.names.meant(node.func) in products
 
     def _product(self, call: ast.Call, dst: str) -> None:
         """Write a matrix product that accumulates in PSUM."""
         if self.names.meant(call.func) == MATMUL:
-            if _keyword(call, "dtype") is not None:
+            if keyword_of(call, "dtype") is not None:
                 raise NotMechanicalError(*CAST)
             self.instruction(call, ResultTarget(call, dst))
             return
@@ -369,9 +359,8 @@ class StatementWriter(ExpressionWriter):
             x = f"{self.nl('copy')}({self.nl('transpose')}({x}))"
         self.issue(MATMUL, dst, {"stationary": x, "moving": y})
 
-    def _store(self, call: ast.expr) -> list[str]:
+    def _store(self, call: ast.Call) -> list[str]:
         """Rewrite ``nl.store`` as a DMA. A source in PSUM is copied to SBUF first."""
-        assert isinstance(call, ast.Call)
         arguments = self.given(call)
         limits = self.limits(arguments.pop("mask", None))
         if set(arguments) != {"dst", "value"}:
@@ -380,12 +369,6 @@ class StatementWriter(ExpressionWriter):
         source = self.in_sbuf(self.operand(arguments["value"], limits))
         self.issue("nisa.dma_copy", dst.text, {"src": source.text})
         return self.lines
-
-
-def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next(
-        (keyword.value for keyword in call.keywords if keyword.arg == name), None
-    )
 
 
 def _is_mask(node: ast.expr) -> bool:

@@ -39,51 +39,54 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     for part in _of_kind(whole, cst.Call):
         broken += _of_call(part, names.of(part.func) or "")
     for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
-        bases = (
-            side.value if isinstance(side, cst.Subscript) else side
-            for side in part.children
-        )
-        if any(
-            isinstance(base, cst.Name) and base.value in scope.tiles for base in bases
-        ):
+        if any(_is_tile(side, scope) for side in part.children):
             broken.append(OPERATOR)
     return broken
 
 
+def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
+    """Return whether a node is a known tile or a part of it."""
+    base = node.value if isinstance(node, cst.Subscript) else node
+    return isinstance(base, cst.Name) and base.value in scope.tiles
+
+
 def _of_name(name: str | None) -> Iterator[Rule]:
-    module, _, rest = (name or "").partition(".")
+    module, *members = (name or "").split(".")
     if name in GONE:
         yield GONE[name]
-    elif module in TODAYS_MODULES and not hasattr(
-        TODAYS_MODULES[module], rest.partition(".")[0]
-    ):
+    elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], members[0]):
         yield f"the current dialect does not have {name}", "see `difftest api`"
 
 
 def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
-    keywords = {a.keyword.value for a in call.args if a.keyword}
-    returns = name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword}
     if name == "nki.jit" and "platform_target" in keywords:
         yield PLATFORM
-    if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
+    elif "mask" in keywords and name.startswith(("nl.", "nisa.")):
         yield MASK
-    elif name == "nl.store" or returns:
+    elif name == "nl.store":
+        yield INSIDE
+    elif "dst" not in keywords:
+        yield from _without_dst(name)
+
+
+def _without_dst(name: str) -> Iterator[Rule]:
+    """Yield the rule that a call without ``dst`` breaks."""
+    if name in INSTRUCTIONS and name != "nl.copy":
         yield INSIDE
     elif name.startswith("nisa.get_") or name.count(".") > 1:
         return  # a hardware query or a member of an enumeration
-    elif name.startswith("nisa.") and "dst" not in keywords:
+    elif name.startswith("nisa."):
         yield UNKNOWN_CALL
 
 
 def commented(statement: Any, rules: list[Rule]) -> Any:
     """Return the statement below one comment for each rule that it breaks."""
-    comments = [
-        cst.EmptyLine(comment=cst.Comment(COMMENT.format(*rule)))
-        for rule in dict.fromkeys(rules)
-    ]
-    if not comments:
-        return statement
-    return statement.with_changes(leading_lines=[*statement.leading_lines, *comments])
+    lines = list(statement.leading_lines)
+    for rule, remedy in dict.fromkeys(rules):
+        comment = cst.Comment(COMMENT.format(rule, remedy))
+        lines.append(cst.EmptyLine(comment=comment))
+    return statement.with_changes(leading_lines=lines) if rules else statement
 
 
 def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
@@ -123,17 +126,20 @@ class Definitions:
         """Return the function without its unused definitions, and the rules of the others."""
         if not self.lines:
             return function, []
-        used = _names(
-            function.visit(_Settling(self.lines, []))
-        )  # names that other lines use
-        kept: list[cst.SimpleStatementLine] = []
-        while new := [
-            line for line in self.lines if line not in kept and _targets(line) & used
-        ]:
-            kept += new
-            used |= set().union(*map(_names, new))
-        rules = [GONE["nl.arange"] for _ in kept]
+        others = function.visit(_Settling(self.lines, []))
+        kept = self._used_by(_names(others))
+        rules = [GONE["nl.arange"]] * len(kept)
         return function.visit(_Settling(self.lines, kept)), rules
+
+    def _used_by(self, names: set[str]) -> list[cst.SimpleStatementLine]:
+        """Return the definitions of names, and the definitions that they use."""
+        kept: list[cst.SimpleStatementLine] = []
+        waiting = list(self.lines)
+        while new := [line for line in waiting if _targets(line) & names]:
+            kept += new
+            waiting = [line for line in waiting if line not in new]
+            names = names.union(*map(_names, new))
+        return kept
 
 
 def _names(node: Any) -> set[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from difftest.testing.contract.case import Case
+    from difftest.testing.contract.recipes import Recipe
     from difftest.testing.contract.spec import KernelSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -83,22 +84,31 @@ def calls_of_shapes(
     @st.composite
     def call(draw: DrawFn, dtype: str) -> ValidationCall:
         values = {name: draw(source) for name, source in sizes.items()}
-        own = tuple(
-            tuple(values[dim] if isinstance(dim, str) else dim for dim in shape)
-            for shape in shapes
-        )
+        own = tuple(_sizes_of(shape, values) for shape in shapes)
         wanted = as_dtype(dtype)
         drawn = [draw(recipes(wanted.name, random=True)) for _ in own]
-
-        def arrays() -> list[Array]:
-            return [
-                recipe.build(shape, wanted)
-                for recipe, shape in zip(drawn, own, strict=True)
-            ]
-
+        arrays = partial(_built, drawn, own, wanted)
         return ValidationCall(dtype, own, arrays, keywords, grid)
 
-    return [example for dtype in dtypes for example in examples(call(dtype), count)]
+    calls: list[ValidationCall] = []
+    for dtype in dtypes:
+        calls += examples(call(dtype), count)
+    return calls
+
+
+def _sizes_of(shape: Sequence[int | str], values: Mapping[str, int]) -> tuple[int, ...]:
+    """Return a shape with the values of its names."""
+    return tuple(values[dim] if isinstance(dim, str) else dim for dim in shape)
+
+
+def _built(
+    recipes: Sequence[Recipe],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: np.dtype[Any],
+) -> list[Array]:
+    """Return new arrays of recipes."""
+    pairs = zip(recipes, shapes, strict=True)
+    return [recipe.build(shape, dtype) for recipe, shape in pairs]
 
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
@@ -165,12 +175,14 @@ class ValidationResult(NamedTuple):
 
     def text(self) -> str:
         """Return how many calls agreed, with their dtypes and shapes."""
-        compared = [*self.same, *self.rounded]
-        parts = [f"{len(self.same)} cases agree bit for bit"]
-        parts += [f"{len(self.rounded)} within rounding"] if self.rounded else []
-        parts += [f"{len(self.refused)} are refused by both"] if self.refused else []
+        compared = self.same + self.rounded
+        text = f"{len(self.same)} cases agree bit for bit"
+        if self.rounded:
+            text += f", {len(self.rounded)} within rounding"
+        if self.refused:
+            text += f", {len(self.refused)} are refused by both"
         dtypes = ", ".join(dict.fromkeys(call.dtype for call in compared))
-        return f"{', '.join(parts)}; {dtypes}; {shapes_text(compared)}"
+        return f"{text}; {dtypes}; {shapes_text(compared)}"
 
 
 def shapes_text(calls: Sequence[ValidationCall]) -> str:
@@ -201,19 +213,14 @@ def validate_translation(
         before = _loaded(old, "classic", kernel)
         after = _loaded(new, "new", kernel)
         for call in calls:
-            _compare(
-                _run(before, call, setting),
-                _run(after, call, setting),
-                call,
-                setting,
-                proof,
-            )
+            old_run = _run(before, call, setting)
+            new_run = _run(after, call, setting)
+            _compare(old_run, new_run, call, setting, proof)
     if not proof.same and not proof.rounded:
         message = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
-        reasons = [
-            f"the classic: {_run(before, call, setting).refusal}" for call in calls[:1]
-        ]
-        raise ValidationError("; ".join([message, *reasons]))
+        for call in calls[:1]:
+            message += f"; the classic: {_run(before, call, setting).refusal}"
+        raise ValidationError(message)
     return proof
 
 
@@ -252,11 +259,9 @@ def _loaded(sources: Sources, dialect: str, kernel: str) -> Any:
 def _imports_from(sources: Sources, name: str) -> Iterator[None]:
     """Make the modules around a file importable within the block, and unload them afterwards."""
     root = sources.root or sources.file.parent
-    own = (
-        {sources.package}
-        if sources.package
-        else {place.stem for place in root.glob("*.py")}
-    )
+    own = {sources.package}
+    if not sources.package:
+        own = {place.stem for place in root.glob("*.py")}
     with in_front(root, {*own, name}):
         if sources.package and not (root / sources.package / "__init__.py").is_file():
             # Without __init__.py, Python prefers a regular package later on the path.
@@ -282,10 +287,8 @@ def _run(kernel: Any, call: ValidationCall, setting: ValidationSettings) -> _Ran
         return _Ran([], [], f"{type(error).__name__}: {error}")
     exact: list[ExactOutput] = []
     if result.exact is not None and result.exact.has_meaning:
-        exact = [
-            *result.exact.outputs,
-            *(output for _, output in result.exact.arguments),
-        ]
+        exact += result.exact.outputs
+        exact += [output for _, output in result.exact.arguments]
     arrays += [value for value in keywords.values() if isinstance(value, np.ndarray)]
     return _Ran([*result.outputs, *arrays], exact, None)
 
@@ -318,12 +321,9 @@ def _compare(
     elif setting.may_round and _is_rounding(before, after):
         proof.rounded.append(call)
     else:
-        hint = (
-            ""
-            if setting.may_round
-            else "; --rounding accepts differences due to rounding"
-        )
-        raise ValidationError(f"{different}{hint}")
+        if not setting.may_round:
+            different += "; --rounding accepts differences due to rounding"
+        raise ValidationError(different)
 
 
 def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
@@ -350,10 +350,11 @@ def _is_rounding(before: _Ran, after: _Ran) -> bool:
     """Return whether the exact runs of both kernels agree."""
     if not before.exact or len(before.exact) != len(after.exact):
         return False
-    return all(
-        output.value.shape == other.value.shape
-        and bool(
-            np.allclose(output.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True)
-        )
-        for output, other in zip(before.exact, after.exact, strict=True)
-    )
+    for output, other in zip(before.exact, after.exact, strict=True):
+        old = output.value
+        new = other.value
+        if old.shape != new.shape:
+            return False
+        if not np.allclose(old, new, rtol=UNIT, atol=UNIT, equal_nan=True):
+            return False
+    return True

@@ -41,35 +41,41 @@ def view(
     base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
 ) -> tuple[str, list[Term]]:
     """Return ``base[items]`` as a masked view, and its shape without the mask."""
-    numbers = [item.value for item in items if isinstance(item, ast.Constant)]
-    # Slices and new axes have another meaning in an index that also contains grids.
-    if any(isinstance(item, ast.Slice) for item in items) or set(map(type, numbers)) - {
-        int
-    }:
+    if not all(map(_goes_with_grids, items)):
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
     ndim = max(index.ndim for index in indices)
-    places = [place for index in indices for place in index.axes]
+    shape = dict.fromkeys(range(-ndim, 0), ONE)
+    places: list[int] = []
+    for index in indices:
+        places += index.axes
+        shape |= {place: axis.size for place, axis in index.axes.items()}
     if len(set(places)) != len(places):
         raise NotMechanicalError(*NOT_AFFINE)
-    sizes = {
-        place: axis.size for index in indices for place, axis in index.axes.items()
-    }
-    free = [place for place in range(-ndim, 0) if place not in sizes]
+    free = [place for place in shape if place not in places]
     key = _Key()
     for index in indices:
         if index.axes:
             _cut(index, key, box)
         else:
             _pick(index.offset, key, free, places)
-    return _shaped(base, key, free, ndim), [sizes.get(p, ONE) for p in range(-ndim, 0)]
+    return _shaped(base, key, free, ndim), list(shape.values())
+
+
+def _goes_with_grids(item: ast.expr) -> bool:
+    """Return whether an index keeps its meaning beside grids. Slices and new axes do not."""
+    if isinstance(item, ast.Constant):
+        return type(item.value) is int
+    return not isinstance(item, ast.Slice)
 
 
 def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
     """Return the masked part of a tile, ``tile[0:count, :]``. Dimensions of size 1 stay whole."""
     items = []
     for place in range(-box.ndim, 0):
-        size = shape[place] if shape is not None and len(shape) >= -place else None
+        size: Term | None = None
+        if shape is not None and len(shape) >= -place:
+            size = shape[place]
         if box.limits(place) and size != ONE:
             start, stop = box.range(place, ZERO, ONE, box.sizes[place])
             items.append(f"{start.text()}:{stop.text()}")
@@ -121,16 +127,16 @@ def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
 
 def _pick(number: Term, key: _Key, free: list[int], places: Sequence[int]) -> None:
     """Add an integer to ``key``, as a slice of length 1 where the shape has a dimension of 1."""
-    before = max((place for place in key.places), default=-len(places) - len(free) - 1)
-    after = min((place for place in places if place not in key.places), default=0)
-    fitting = [place for place in free if before < place < after]
-    if fitting:
-        free.remove(fitting[0])
-        key.places.append(fitting[0])
-        key.dims += 1
-        key.items.append(f"{number.text()}:{(number + ONE).text()}")
-    else:
+    before = max(key.places, default=-len(places) - len(free) - 1)
+    after = min(set(places).difference(key.places), default=0)
+    fitting = next((place for place in free if before < place < after), None)
+    if fitting is None:
         key.items.append(number.text())
+        return
+    free.remove(fitting)
+    key.places.append(fitting)
+    key.dims += 1
+    key.items.append(f"{number.text()}:{(number + ONE).text()}")
 
 
 def _shaped(base: str, key: _Key, free: Sequence[int], ndim: int) -> str:

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
+import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeAlias
 
 from difftest.simulator.program_scheduler import one_thread
 from difftest.support.journal import Journal
 from difftest.support.pool import START, LostTask, run_tasks, serve_tasks
+from difftest.support.tracebacks import PACKAGE
+from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import LIMITS, USED
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.explicit import case_from_json
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import (
-    Mutant,
-    functions_in,
-    functions_of,
-    read_source,
-)
+from difftest.tools.mutants.mutant import Mutant, functions_of, read_source
 from difftest.tools.mutants.mutant_runner import (
     EQUIVALENT,
     INVALID,
@@ -50,7 +50,6 @@ from difftest.tools.mutants.suite import (
 
 FOLDER = Path(".difftest")
 FILE = "fates.jsonl"
-_LAYERS = ("analysis", "simulator", "testing")
 
 
 class ResultCache:
@@ -79,11 +78,10 @@ class ResultCache:
         row = self._journal.known.get(key, {})
         if row.get("digest") != digest:
             return None
-        death = Kill(**row["death"]) if row["death"] else None
-        return MutantResult(
-            **{member.name: row[member.name] for member in fields(MutantResult)}
-            | {"death": death}
-        )
+        members = {member.name: row[member.name] for member in fields(MutantResult)}
+        if row["death"]:
+            members["death"] = Kill(**row["death"])
+        return MutantResult(**members)
 
     def killer(self, key: str) -> tuple[str, str] | None:
         """Return the suite and the test that found a mutant last time; None if none did."""
@@ -99,11 +97,8 @@ def digest_of(suites: Iterable[Suite]) -> str:
     """Return a digest of everything that decides which mutants the tests find."""
     whole = hashlib.sha256(package_digest().encode())
     for suite in suites:
-        for part in (
-            suite.name,
-            *_parts(suite.spec),
-            *(case.to_json() for case in suite.drawn),
-        ):
+        cases = map(Case.to_json, suite.drawn)
+        for part in itertools.chain([suite.name], _parts(suite.spec), cases):
             whole.update(part.encode() + b"\0")
     return whole.hexdigest()[:24]
 
@@ -127,30 +122,20 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
     for part in functions_of(function):
-        source = read_source(part.__code__.co_filename)
-        line = part.__code__.co_firstlineno
-        yield source.segment(
-            next(node for at, node in functions_in(source.tree) if at == line)
-        )
+        code = part.__code__
+        source = read_source(code.co_filename)
+        yield source.segment(source.function_at(code.co_firstlineno))
 
 
 @functools.cache
-def package_digest(*folders: str) -> str:
-    """Return a digest of Python's version and of the package's code that runs and judges kernels.
+def package_digest() -> str:
+    """Return a digest of Python's version and of all modules of this package.
 
-    ``folders`` names further folders of the package to include.
-
-    Raises
-    ------
-    FileNotFoundError : a folder has no modules.
+    Any of them may decide a result: a kernel's run, its comparison, or its predicted time.
     """
     whole = hashlib.sha256(platform.python_version().encode())
-    for folder in (*_LAYERS, *folders):
-        files = sorted((Path(__file__).parents[2] / folder).rglob("*.py"))
-        if not files:
-            raise FileNotFoundError(f"difftest/{folder} has no modules")
-        for file in files:
-            whole.update(file.read_bytes())
+    for file in sorted(Path(PACKAGE).rglob("*.py")):
+        whole.update(file.read_bytes())
     return whole.hexdigest()
 
 
@@ -183,10 +168,9 @@ def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
         LIMITS.memory = orders.memory
 
     def work(specs: Specs) -> None:
-        cases = {
-            name: [case_from_json(text, spec) for text in orders.cases[name]]
-            for name, spec in specs.items()
-        }
+        cases = {}
+        for name, spec in specs.items():
+            cases[name] = [case_from_json(text, spec) for text in orders.cases[name]]
         judge = MutantRunner(suites_of(specs, cases), connection.send)
         with one_thread():  # threads of several processes that wait for a core spin
             serve_tasks(connection, lambda task: judge.judge(*task))
@@ -216,12 +200,15 @@ def run_in_processes(
 def _lost(loss: LostTask, limit: Callable[[Test | None], float]) -> MutantResult:
     """Return the result of a mutant whose process ended."""
     last = loss.news[-1] if loss.news else None
-    late = f"ran for more than {limit(last):.0f} s"
-    why = late if loss.is_late else "its process ended"
+    by = "process ended"
+    why = "its process ended"
+    if loss.is_late:
+        by = TIMEOUT
+        why = f"ran for more than {limit(last):.0f} s"
     if last is None:
         return MutantResult(INVALID, why=why)
-    death = Kill(last[1], TIMEOUT if loss.is_late else "process ended", why)
-    return MutantResult(TIMEOUT, last[0], death, len(loss.news))
+    suite, test = last
+    return MutantResult(TIMEOUT, suite, Kill(test, by, why), len(loss.news))
 
 
 _LEAST = 10.0
@@ -285,13 +272,12 @@ class Campaign:
         }
         self.suites = suites_of(self.specs, self.cases)
         self._owners: dict[tuple[str, int], list[Suite]] = {}
+        functions: dict[int, FunctionType] = {}
         for suite in self.suites.values():
             for function in suite.functions:
+                functions[id(function)] = function
                 place = function.__code__.co_filename, function.__code__.co_firstlineno
                 self._owners.setdefault(place, []).append(suite)
-        functions = {
-            id(part): part for suite in self.suites.values() for part in suite.functions
-        }
         self.mutants: Sequence[Mutant] = mutants_of(functions.values())
         self._digests = {
             place: digest_of(owners) for place, owners in self._owners.items()
@@ -350,13 +336,10 @@ class Campaign:
 
         The test that found the mutant last time comes first.
         """
-        end = (
-            None
-            if self.settings.budget is None
-            else time.monotonic() + self.settings.budget
-        )
+        budget = self.settings.budget
+        end = math.inf if budget is None else time.monotonic() + budget
         for mutant in mutants:
-            if end is not None and time.monotonic() > end:
+            if time.monotonic() > end:
                 return
             tests = self._tests_of(mutant)
             killer = self.ledger.killer(mutant.key)
@@ -373,26 +356,32 @@ class Campaign:
         come last.
         """
         owners = self.owners(mutant)
-        lines = {(mutant.file, line) for line in mutant.lines}
-        tests = [
-            ((suite.name, test), case is None or index % len(owners) == owner)
-            for owner, suite in enumerate(owners)
-            for index, (test, case) in enumerate(suite.tests.items())
-        ]
-        quick = [
-            test for test, own in tests if own and self._covers.get(test, set()) & lines
-        ]
-        slow = [
-            test for test, own in tests if (own or not quick) and not is_quick(test[1])
-        ]
-        return quick + sorted(slow, key=lambda pair: pair[1] == EDGES)
+        quick: list[Test] = []
+        slow: list[Test] = []
+        own_slow: list[Test] = []
+        for owner, suite in enumerate(owners):
+            for index, (name, case) in enumerate(suite.tests.items()):
+                test = (suite.name, name)
+                is_own = case is None or index % len(owners) == owner
+                if not is_quick(name):
+                    slow.append(test)
+                    if is_own:
+                        own_slow.append(test)
+                elif is_own and self._runs(test, mutant):
+                    quick.append(test)
+        later = own_slow if quick else slow
+        return quick + sorted(later, key=lambda test: test[1] == EDGES)
+
+    def _runs(self, test: Test, mutant: Mutant) -> bool:
+        """Return whether a test without a mutant runs the mutant's lines."""
+        covered = self._covers.get(test, set())
+        return any((mutant.file, line) in covered for line in mutant.lines)
 
     def _with_coverage(self, mutant: Mutant, result: MutantResult) -> MutantResult:
         """Return a result that is "not covered" if no drawn case runs the mutant's lines."""
         if result.status != EQUIVALENT:
             return result
-        lines = {(mutant.file, line) for line in mutant.lines}
-        if any(covered & lines for covered in self._covers.values()):
+        if any(self._runs(test, mutant) for test in self._covers):
             return result
         return replace(result, status=NOT_COVERED, why="no drawn case runs these lines")
 
@@ -406,13 +395,12 @@ class Campaign:
                 yield mutant, judge.judge(mutant, tests)
             return
         texts = {
-            name: [case.to_json() for case in cases]
-            for name, cases in self.cases.items()
+            name: list(map(Case.to_json, cases)) for name, cases in self.cases.items()
         }
         orders = WorkerSetup(collect, texts, settings.memory)
         yield from run_in_processes(tasks, settings.workers, orders, self._limit)
 
     def _limit(self, test: Test) -> float:
-        return (
-            _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES
-        )
+        if test not in self._seconds:
+            return _EDGES
+        return _LEAST + _TIMES * self._seconds[test]

@@ -14,7 +14,6 @@ from types import FunctionType
 from difftest.tools.mutants.mutant import (
     KernelText,
     Mutant,
-    functions_in,
     qualified_name,
     read_source,
 )
@@ -23,9 +22,9 @@ from difftest.tools.mutants.operators import (
     MutationSite,
     Replacement,
     called_name,
-    keywords_of,
     mutation_operator,
 )
+from difftest.tools.syntax import bound_names, keywords_of, names_in
 
 _LANGUAGES = ("nki.language", "neuronxcc.nki.language")
 
@@ -34,10 +33,9 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
     """Return the mutants of functions in the order of their places, without duplicate texts."""
     mutants: dict[tuple[str, int, int, str], Mutant] = {}
     for function in functions:
-        source = read_source(function.__code__.co_filename)
         file = function.__code__.co_filename
-        line = function.__code__.co_firstlineno
-        node = next(node for at, node in functions_in(source.tree) if at == line)
+        source = read_source(file)
+        node = source.function_at(function.__code__.co_firstlineno)
         language = _language(source, node)
         for name, at, text in _replacements(node, source, language):
             change = source.change(at, text)
@@ -78,17 +76,15 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
         if parents and isinstance(parents[0], ast.Assert) and node is parents[0].msg:
             continue
         yield parents, node
-        inner = (
-            node.body
-            if isinstance(node, ast.FunctionDef)
-            else ast.iter_child_nodes(node)
-        )
+        inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        if isinstance(node, ast.FunctionDef):
+            inner = node.body
         left += [((node, *parents), child) for child in inner]
 
 
 def _language(source: KernelText, function: ast.FunctionDef) -> str:
     """Return a function's name for ``nki.language``; empty if it does not use it."""
-    used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    used = names_in(function)
     for node in ast.walk(source.tree):
         for alias in node.names if isinstance(node, ast.Import) else ():
             if alias.name in _LANGUAGES and alias.asname in used:
@@ -155,11 +151,8 @@ def _transpose_left_out(site: MutationSite) -> Iterator[Replacement]:
 @mutation_operator("instruction passed over", ast.Call)
 def _passed_over(site: MutationSite) -> Iterator[Replacement]:
     node = site.node
-    if (
-        isinstance(node.func, ast.Attribute)
-        and called_name(node) in _PASSED_ON
-        and node.args
-    ):
+    is_method = isinstance(node.func, ast.Attribute)
+    if is_method and called_name(node) in _PASSED_ON and node.args:
         yield node, site.text(node.args[0])
 
 
@@ -180,18 +173,16 @@ def _operands_swapped(site: MutationSite) -> Iterator[Replacement]:
 def _keywords_swapped(site: MutationSite) -> Iterator[Replacement]:
     """Swap each pair of keyword operands that differ, unless the operation commutes."""
     node = site.node
-    keywords = keywords_of(node)
-    if (
-        "op" in keywords
-        and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
-    ):
+    texts = {
+        name: site.source.segment(value) for name, value in keywords_of(node).items()
+    }
+    if texts.get("op", "").split(".")[-1] in _COMMUTATIVE:
         return
+    keywords = keywords_of(node)
     for first, second in _PAIRS:
-        if first not in keywords or second not in keywords:
+        if first not in texts or second not in texts:
             continue
-        if site.source.segment(keywords[first]) == site.source.segment(
-            keywords[second]
-        ):
+        if texts[first] == texts[second]:
             continue
         swapped = copy.deepcopy(node)
         for keyword in swapped.keywords:
@@ -205,11 +196,8 @@ def _keywords_swapped(site: MutationSite) -> Iterator[Replacement]:
 def _arguments_swapped(site: MutationSite) -> Iterator[Replacement]:
     """Swap the first two positional operands of a call that does not commute."""
     node = site.node
-    if (
-        isinstance(node.func, ast.Attribute)
-        and called_name(node) in _ORDERED
-        and len(node.args) > 1
-    ):
+    is_method = isinstance(node.func, ast.Attribute)
+    if is_method and called_name(node) in _ORDERED and len(node.args) > 1:
         swapped = copy.deepcopy(node)
         swapped.args[:2] = swapped.args[1::-1]
         yield node, ast.unparse(swapped)
@@ -260,11 +248,8 @@ def _another_operation(site: MutationSite) -> Iterator[Replacement]:
 @mutation_operator("dtype hard-coded", ast.keyword)
 def _dtype_fixed(site: MutationSite) -> Iterator[Replacement]:
     node = site.node
-    if (
-        site.language
-        and node.arg == "dtype"
-        and not site.source.segment(node.value).endswith("float32")
-    ):
+    is_dtype = site.language and node.arg == "dtype"
+    if is_dtype and not site.source.segment(node.value).endswith("float32"):
         yield node.value, f"{site.language}.float32"
 
 
@@ -279,15 +264,12 @@ def _narrower(site: MutationSite) -> Iterator[Replacement]:
 
 def _loop_invariant_buffers(loop: ast.For) -> Iterator[ast.Assign]:
     """Yield the buffer allocations in a loop's body that read no name assigned in the loop."""
-    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
-    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assigned = bound_names(loop)
     for line in loop.body:
-        if isinstance(line, ast.Assign) and called_name(line.value) in _BUFFERS:
-            read = {
-                node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)
-            }
-            if not read & assigned:
-                yield line
+        if not isinstance(line, ast.Assign) or called_name(line.value) not in _BUFFERS:
+            continue
+        if assigned.isdisjoint(names_in(line.value)):
+            yield line
 
 
 @mutation_operator("buffer hoisted", ast.For)

@@ -30,6 +30,10 @@ class KernelText(SourceText):
         """The syntax tree of the file."""
         return ast.parse(self.text)
 
+    def function_at(self, line: int) -> ast.FunctionDef:
+        """Return the function whose first line, with its decorators, is this line."""
+        return next(node for first, node in functions_in(self.tree) if first == line)
+
     def change(self, node: ast.AST, text: str) -> Edit:
         """Return the edit that replaces a node by a text and keeps the line numbers below."""
         start, end = self.span(node)
@@ -89,9 +93,7 @@ class Mutant:
     def key(self) -> str:
         """A digest of the function and the change, independent of other lines of the file."""
         name = self.function.rpartition(":")[0]
-        node = next(
-            node for at, node in functions_in(self.source.tree) if at == self.first_line
-        )
+        node = self.source.function_at(self.first_line)
         begin, _ = self.source.span(node)
         start = self.change.start - begin
         end = self.change.end - begin
@@ -105,14 +107,18 @@ class Mutant:
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
+    def is_of(self, function: FunctionType) -> bool:
+        """Return whether the mutant changes this function."""
+        is_there = function.__code__.co_filename == self.file
+        return is_there and qualified_name(function) == self.function
+
     def diff(self) -> list[str]:
         """Return the lines without the change and with it, as ``diff`` prints them."""
         old = self.source.text.splitlines()
         new = self.text.splitlines()
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
-        return [
-            line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()
-        ]
+        changes = (line for line in lines[2:] if not line.startswith("@@"))
+        return [line for line in changes if line[1:].strip()]
 
     def code(self, function: FunctionType) -> CodeType:
         """Return the code of the function with the change.
@@ -123,10 +129,9 @@ class Mutant:
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
         for code in codes_in(module):
-            if (code.co_name, code.co_firstlineno) == (
-                function.__name__,
-                self.first_line,
-            ):
+            if code.co_name != function.__name__:
+                continue
+            if code.co_firstlineno == self.first_line:
                 if code.co_freevars != function.__code__.co_freevars:
                     raise SyntaxError("the change takes a name of the closure away")
                 return code
@@ -137,15 +142,8 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
     """Yield the functions of a tree with their first lines, decorators included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            yield (
-                min(
-                    [
-                        node.lineno,
-                        *(decorator.lineno for decorator in node.decorator_list),
-                    ]
-                ),
-                node,
-            )
+            first: ast.AST = node.decorator_list[0] if node.decorator_list else node
+            yield getattr(first, "lineno", 0), node
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -166,12 +164,8 @@ def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
     entry = linecache.cache.get(mutant.file)
     function.__code__ = mutant.code(function)
     text = mutant.text
-    linecache.cache[mutant.file] = (
-        len(text),
-        None,
-        text.splitlines(keepends=True),
-        mutant.file,
-    )
+    lines = text.splitlines(keepends=True)
+    linecache.cache[mutant.file] = (len(text), None, lines, mutant.file)
     try:
         yield
     finally:
@@ -193,14 +187,11 @@ def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
     while left:
         value = left.pop(0)
         function = function_in(value) if callable(value) else None
-        if (
-            function is None
-            or id(function) in reached
-            or not _has_user_source(function)
-        ):
+        if function is None or id(function) in reached:
             continue
-        reached[id(function)] = function
-        left += _named_values(function)
+        if _has_user_source(function):
+            reached[id(function)] = function
+            left += _named_values(function)
     return tuple(reached.values())
 
 

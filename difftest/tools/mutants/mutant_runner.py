@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import NamedTuple, TypeAlias
 
-from difftest.tools.mutants.mutant import Mutant, apply_mutant, qualified_name
+from difftest.tools.mutants.mutant import Mutant, apply_mutant
 from difftest.tools.mutants.suite import EDGES, Kill, RunDigest, Suite, is_quick
 
 Test: TypeAlias = tuple[str, str]
@@ -76,12 +76,8 @@ class MutantRunner:
             return MutantResult(NOT_COVERED, why="no test runs these lines")
         for name in self.suites.keys() - {suite for suite, _ in tests}:
             self.suites[name].forget()
-        function = next(
-            function
-            for function in self.suites[tests[0][0]].functions
-            if (function.__code__.co_filename, qualified_name(function))
-            == (mutant.file, mutant.function)
-        )
+        functions = self.suites[tests[0][0]].functions
+        function = next(it for it in functions if mutant.is_of(it))
         trial = _Trial(self, mutant, function)
         try:
             with apply_mutant(trial.function, mutant):
@@ -149,30 +145,24 @@ class _Trial:
                 continue
             self.runner.announce(test)
             death = suite.run(name)
-            own = (
-                None
-                if death is None or is_quick(name)
-                else self._run_original(suite, name)
-            )
-            if own is not None:
-                why = (
-                    f"{suite.name}, {name}, fails without a planted bug: {own.message}"
-                )
-                return MutantResult(SURVIVED, ran=self._ran, why=why)
-            if death is not None:
+            if death is None:
+                continue
+            own = None if is_quick(name) else self._run_original(suite, name)
+            if own is None:
                 return MutantResult(KILLED, suite.name, death, self._ran)
+            why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
+            return MutantResult(SURVIVED, ran=self._ran, why=why)
         status, why = self._surviving(tests)
         return MutantResult(status, ran=self._ran, why=why)
 
     def _is_skipped(self, index: int, tests: Sequence[Test]) -> bool:
         """Return whether a test is not worth running in full."""
-        suite, name = tests[index]
-        if name == EDGES:
+        test = tests[index]
+        if test[1] == EDGES:
             return self._surviving(tests)[0] in SUSPECTED
-        has_case = self.runner.suites[suite].tests[name] is not None
-        return (
-            index >= _IN_FULL and has_case and self._compare(tests[index]).has_same_bits
-        )
+        if index < _IN_FULL or not self._has_case(test):
+            return False
+        return self._compare(test).has_same_bits
 
     def _run_original(self, suite: Suite, name: str) -> Kill | None:
         """Run an example, or the edges, without the mutant."""
@@ -207,34 +197,33 @@ class _Trial:
 
         The status depends on whether instructions or output bits differ from the original's.
         """
-        cases = [
-            test
-            for test in tests
-            if self.runner.suites[test[0]].tests[test[1]] is not None
-        ]
+        cases = list(filter(self._has_case, tests))
         if not cases:
             return SURVIVED, "no case runs these lines"
-        others = [
-            test for test in reversed(cases) if not self._compare(test).has_same_bits
-        ]
-        for test in others:
-            if self._compare(test).is_farther:
-                return SURVIVED, self._explain_bits(test)
+        others = 0
+        for test in reversed(cases):
+            comparison = self._compare(test)
+            if not comparison.has_same_bits:
+                others += 1
+                if comparison.is_farther:
+                    return SURVIVED, self._explain_bits(test)
         if others:
-            return (
-                ROUNDED,
-                f"as near to the reference in all {len(others)} cases with other bits",
-            )
-        same = sum(self._compare(test).has_same_trace for test in cases)
+            near = "as near to the reference"
+            return ROUNDED, f"{near} in all {others} cases with other bits"
+        return self._surviving_with_same_bits(cases)
+
+    def _has_case(self, test: Test) -> bool:
+        suite, name = test
+        return self.runner.suites[suite].tests[name] is not None
+
+    def _surviving_with_same_bits(self, cases: Sequence[Test]) -> tuple[str, str]:
+        """Return the status of a mutant whose outputs equal the original's in all cases."""
         total = len(cases)
-        if same == total and self.mutant.operator.startswith("check"):
+        same = sum(self._compare(test).has_same_trace for test in cases)
+        if same < total:
+            instructions = f"by other instructions in {total - same}"
+            return SAME_BITS, f"the same bits in all {total} cases, {instructions}"
+        if self.mutant.operator.startswith("check"):
             return SURVIVED, "no refusal and no call at the edge needs the whole check"
-        if same == total:
-            return (
-                EQUIVALENT,
-                f"the same instructions and the same bits in all {total} cases",
-            )
-        return (
-            SAME_BITS,
-            f"the same bits in all {total} cases, by other instructions in {total - same}",
-        )
+        same_text = "the same instructions and the same bits"
+        return EQUIVALENT, f"{same_text} in all {total} cases"

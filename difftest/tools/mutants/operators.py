@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from difftest.tools.lint.type_inference import parts_of
 from difftest.tools.mutants.mutant import KernelText
+from difftest.tools.syntax import indices_of
 
 Replacement: TypeAlias = tuple[ast.AST, str]
 """A node, and the text that replaces it."""
@@ -70,28 +70,15 @@ def called_name(node: ast.AST) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
-    """Return the keyword arguments of a call by name."""
-    return {
-        keyword.arg: keyword.value
-        for keyword in node.keywords
-        if keyword.arg is not None
-    }
-
-
 def _iterations(site: MutationSite, sign: str) -> Iterator[Replacement]:
     """Yield bounds that end a loop one iteration early, or late."""
+    if called_name(site.node) not in RANGES:
+        return
     args = site.node.args
-    if (
-        called_name(site.node) in RANGES
-        and args
-        and not isinstance(args[0], ast.Starred)
-    ):
-        stop = args[1 if len(args) > 1 else 0]
-        yield (
-            stop,
-            f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}",
-        )
+    if args and not isinstance(args[0], ast.Starred):
+        stop = args[0] if len(args) == 1 else args[1]
+        step = site.text(args[2]) if len(args) > 2 else "1"
+        yield stop, f"{site.text(stop)} {sign} {step}"
 
 
 mutation_operator("last tile missing", ast.Call)(
@@ -126,62 +113,53 @@ def _slice_shifted(site: MutationSite) -> Iterator[Replacement]:
 
 @mutation_operator("bound of the last tile dropped", ast.Call)
 def _bound_dropped(site: MutationSite) -> Iterator[Replacement]:
-    chosen = isinstance(site.node.func, ast.Name) and called_name(site.node) in (
-        "min",
-        "max",
-    )
-    if chosen and len(site.node.args) == 2:
-        for argument in site.node.args:
-            yield site.node, site.text(argument)
+    node = site.node
+    is_bound = isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
+    if is_bound and len(node.args) == 2:
+        for argument in node.args:
+            yield node, site.text(argument)
 
 
 @mutation_operator("indices swapped", ast.Subscript)
 def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
     if "\n" in site.source.segment(site.node.slice):
         return
-    texts = list(map(site.source.segment, parts_of(site.node)))
+    texts = list(map(site.source.segment, indices_of(site.node)))
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
-            yield (
-                site.node.slice,
-                ", ".join([*texts[:at], other, text, *texts[at + 2 :]]),
-            )
+            swapped = [*texts[:at], other, text, *texts[at + 2 :]]
+            yield site.node.slice, ", ".join(swapped)
 
 
 @mutation_operator("index fixed", ast.Subscript)
 def _index_fixed(site: MutationSite) -> Iterator[Replacement]:
     if getattr(site.node.value, "attr", "") == "shape":
         return
-    for index in parts_of(site.node):
+    for index in indices_of(site.node):
         if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
             yield index, "0"
 
 
 @mutation_operator("term dropped", ast.BinOp)
 def _term_dropped(site: MutationSite) -> Iterator[Replacement]:
-    if isinstance(
-        site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)
-    ):
+    dropped = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)
+    if isinstance(site.node.op, dropped):
         yield site.node, site.text(site.node.left)
 
 
 @mutation_operator("one short", ast.BinOp)
 def _one_short(site: MutationSite) -> Iterator[Replacement]:
-    if isinstance(site.node.op, ast.Add) and not isinstance(
-        site.node.right, ast.Constant
-    ):
-        yield site.node, f"({site.source.segment(site.node)} - 1)"
+    node = site.node
+    if isinstance(node.op, ast.Add) and not isinstance(node.right, ast.Constant):
+        yield node, f"({site.source.segment(node)} - 1)"
 
 
 @mutation_operator("another sign", ast.BinOp)
 def _another_sign(site: MutationSite) -> Iterator[Replacement]:
-    signs = {ast.Add: "-", ast.Sub: "+"}
-    sign = signs.get(type(site.node.op))
+    node = site.node
+    sign = {ast.Add: "-", ast.Sub: "+"}.get(type(node.op))
     if sign is not None:
-        yield (
-            site.node,
-            f"({site.text(site.node.left)} {sign} {site.text(site.node.right)})",
-        )
+        yield node, f"({site.text(node.left)} {sign} {site.text(node.right)})"
 
 
 @mutation_operator("constant off by one", ast.Constant)
@@ -197,10 +175,8 @@ def _constant(site: MutationSite) -> Iterator[Replacement]:
 def _overwritten(site: MutationSite) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.op, ast.Add):
-        yield (
-            node,
-            f"{site.source.segment(node.target)} = {site.source.segment(node.value)}",
-        )
+        target = site.source.segment(node.target)
+        yield node, f"{target} = {site.source.segment(node.value)}"
 
 
 _BOUNDARY = {
@@ -219,10 +195,8 @@ def _boundary(site: MutationSite) -> Iterator[Replacement]:
     equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
     operator = _BOUNDARY.get(type(node.ops[0]))
     if operator is not None and len(node.ops) == 1 and not (equal and site.in_check):
-        yield (
-            node,
-            f"{site.text(node.left)} {operator} {site.text(node.comparators[0])}",
-        )
+        right = site.text(node.comparators[0])
+        yield node, f"{site.text(node.left)} {operator} {right}"
 
 
 @mutation_operator("condition turned round", ast.If, ast.IfExp)

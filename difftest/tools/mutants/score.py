@@ -27,6 +27,7 @@ from difftest.tools.mutants.mutant_runner import (
     TIMEOUT,
     MutantResult,
 )
+from difftest.tools.mutants.suite import Suite
 
 DEAD = (KILLED, TIMEOUT)
 """The statuses of mutants that tests found."""
@@ -141,17 +142,12 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"```\n{command}\n```\n",
         f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",
         f"| file {_HEAD}",
-        *(
-            _row(relative_path(file), score)
-            for file, score in sorted(scores(results, "file").items())
-        ),
-        "",
-        f"| bug {_HEAD}",
-        *(
-            _row(name, score)
-            for name, score in sorted(scores(results, "operator").items())
-        ),
     ]
+    for file, score in sorted(scores(results, "file").items()):
+        rows.append(_row(relative_path(file), score))
+    rows += ["", f"| bug {_HEAD}"]
+    for name, score in sorted(scores(results, "operator").items()):
+        rows.append(_row(name, score))
     rows += _survivor_rows(results)
     rows += _equivalent_rows(results)
     return "\n".join(rows) + "\n"
@@ -209,16 +205,14 @@ def stryker(campaign: Campaign) -> str:
         "framework": {"name": "nki-difftest", "version": version("nki-difftest")},
         "files": files,
         "testFiles": {
-            suite.name: {
-                "tests": [
-                    {"id": f"{suite.name}: {test}", "name": test}
-                    for test in suite.tests
-                ]
-            }
-            for suite in campaign.suites.values()
+            suite.name: {"tests": _tests(suite)} for suite in campaign.suites.values()
         },
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _tests(suite: Suite) -> list[dict[str, str]]:
+    return [{"id": f"{suite.name}: {test}", "name": test} for test in suite.tests]
 
 
 def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any]:

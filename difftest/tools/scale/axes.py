@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import random
@@ -49,24 +48,24 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
         raise click.BadParameter(
             f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}"
         )
-    values = tuple(
-        itertools.chain.from_iterable(_values(part, text) for part in listed.split(","))
-    )
-    twice = [value for at, value in enumerate(values) if value in values[:at]]
-    if twice:
-        raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
-    return name, values
+    values: list[Any] = []
+    for part in listed.split(","):
+        for value in _values(part, text):
+            if value in values:
+                raise click.BadParameter(f"{name} has the value {value!r} twice")
+            values.append(value)
+    return name, tuple(values)
 
 
 def _values(part: str, text: str) -> Sequence[Any]:
     match = _RANGE.fullmatch(part)
-    if match is None and part and ".." not in part:
-        return list(parse_keywords([f"value={part}"]).values())
-    if match is None:
+    if match is not None:
+        return _range_values(match, text)
+    if not part or ".." in part:
         raise click.BadParameter(
             f"a value is a word, a number or a range, a..b; got {text!r}"
         )
-    return _range_values(match, text)
+    return list(parse_keywords([f"value={part}"]).values())
 
 
 def _range_values(match: re.Match[str], text: str) -> Sequence[int]:
@@ -218,9 +217,8 @@ def spec_at(spec: KernelSpec, point: Mapping[str, Any]) -> SpecAtPoint:
             domain = {name: (value,), **own.domain}
             own = _with(own, domain=domain, parameters=(*own.parameters, name))
         else:
-            constants += [
-                (module, {name: value}) for module in _modules_with(own, name)
-            ]
+            for module in _modules_with(own, name):
+                constants.append((module, {name: value}))
     return SpecAtPoint(own, level, constants)
 
 
@@ -258,14 +256,16 @@ def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
 def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """Return the spec of one kernel: the first, or the kernel whose title contains the name."""
     single = specs_by_kernel(spec)
-    fitting = [own for own in single if name is None or str(name) in own.name]
-    exact = [
-        own for own in fitting if own.name == name or own.name.endswith(f"({name})")
-    ]
-    if not fitting or (name is not None and len(fitting) > 1 and not exact):
+    if name is None:
+        return single[0]
+    fitting = [own for own in single if str(name) in own.name]
+    for own in fitting:
+        if own.name == name or own.name.endswith(f"({name})"):
+            return own
+    if len(fitting) != 1:
         names = ", ".join(own.name for own in single)
         raise click.UsageError(f"kernel={name}: the test has {names}")
-    return (exact or fitting)[0]
+    return fitting[0]
 
 
 def _one_of(name: str, value: Any, accepted: Sequence[str]) -> str:
@@ -291,42 +291,39 @@ def _parameters(spec: KernelSpec) -> list[str]:
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
     passed = {*spec.arrays, *spec.parameters}
-    return [
-        row.name
-        for row in rows
-        if row.name not in passed and row.default is not row.empty
-    ]
+    free = (row for row in rows if row.name not in passed)
+    return [row.name for row in free if row.default is not row.empty]
 
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     """Return the modules of a constant that the kernel's code reads when it runs."""
-    functions = functions_of(spec.kernel)
-    modules = {id(function.__globals__): function.__globals__ for function in functions}
-    read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
-    have = {at for at, module in modules.items() if is_plain(module.get(name, module))}
-    if have & read:
-        return [modules[at] for at in have & read]
-    if have:
+    modules: dict[int, dict[str, Any]] = {}
+    reading: dict[int, dict[str, Any]] = {}
+    for function in functions_of(spec.kernel):
+        module = function.__globals__
+        modules[id(module)] = module
+        if name in code_names(function.__code__):
+            reading[id(module)] = module
+    have = [module for module in modules.values() if _has_constant(module, name)]
+    read = [module for module in reading.values() if _has_constant(module, name)]
+    if have and not read:
         raise click.UsageError(
             f"{name}: no function of the kernel reads it when it runs: the import of its file "
             "computed a default or another constant from it; give the name of that constant"
         )
-    constants = {
-        key
-        for home in modules.values()
-        for key in home
-        if key.isupper() and is_plain(home[key])
-    }
-    names = {
-        *spec.domain,
-        *_parameters(spec),
-        *constants,
-        "dtype",
-        "machine",
-        "level",
-        "kernel",
-    }
-    raise click.UsageError(
-        f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
-        f"{suggest_names(name, names)}"
-    )
+    if not have:
+        names = {"dtype", "machine", "level", "kernel"}
+        names.update(spec.domain, _parameters(spec))
+        for module in modules.values():
+            constants = filter(str.isupper, module)
+            names.update(key for key in constants if is_plain(module[key]))
+        raise click.UsageError(
+            f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
+            f"{suggest_names(name, names)}"
+        )
+    return read
+
+
+def _has_constant(module: dict[str, Any], name: str) -> bool:
+    """Return whether a module has a constant that a point may replace."""
+    return is_plain(module.get(name, module))

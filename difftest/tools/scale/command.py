@@ -63,37 +63,51 @@ def fuzz(
         for number in range(processes)
     ]
     begun = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True
-    ) as progress:
-        bar = progress.add_task("collecting", total=60 * minutes)
-        over = begun + 60 * minutes
-        while (
-            any(worker.process.is_alive() for worker in workers)
-            and time.monotonic() < over
-        ):
-            time.sleep(0.1)
-            done = time.monotonic() - begun
-            count = f"{sum(cases):,} cases" if any(cases) else None
-            progress.update(bar, completed=done, description=count)
-    broken = [worker for worker in workers if worker.process.exitcode]
+    _wait(workers, cases, 60 * minutes)
     took = (time.monotonic() - begun) / 60
-    for worker in workers:
-        worker.process.terminate()
-        worker.end()
+    broken = _stop(workers)
     fresh = [finding for finding in FindingStore() if finding.changed >= start]
     if not any(cases) and (broken or not fresh):
         fault = "no case has run, see above: a campaign takes a backend, kernel tests, and time"
         raise click.ClickException(f"{fault}, as in difftest fuzz -- --simulate tests")
     if broken:
         raise click.ClickException(
-            "a process of the campaign broke down; it says why above"
+            "a process of the campaign crashed; it says why above"
         )
     ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
     click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")
-    context.exit(1 if fresh else 0)
+    context.exit(int(bool(fresh)))
+
+
+def _wait(
+    workers: Sequence[PoolWorker], cases: MutableSequence[int], seconds: float
+) -> None:
+    """Wait until the time is over or no worker is left; show the number of cases."""
+    begun = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("collecting", total=seconds)
+        while any(worker.process.is_alive() for worker in workers):
+            done = time.monotonic() - begun
+            if done >= seconds:
+                return
+            count = f"{sum(cases):,} cases" if any(cases) else None
+            progress.update(bar, completed=done, description=count)
+            time.sleep(0.1)
+
+
+def _stop(workers: Sequence[PoolWorker]) -> bool:
+    """End the workers; return whether one of them broke down before."""
+    is_broken = any(worker.process.exitcode for worker in workers)
+    for worker in workers:
+        worker.process.terminate()
+        worker.end()
+    return is_broken
 
 
 class _WorkerShare(dict[str, Any]):
@@ -144,22 +158,16 @@ _OUTCOMES = {0: "passes", 1: "fails"}
 
 def bisect_commits(finding: CampaignFinding, good: str, bad: str = "HEAD") -> str:
     """Return the report of ``git bisect`` on the first commit that fails a finding's case."""
-    top, prefix = _git(
-        ".", "rev-parse", "--show-toplevel", "--show-prefix"
-    ).splitlines()
+    places = _git(".", "rev-parse", "--show-toplevel", "--show-prefix")
+    top, prefix = places.splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
         tree = os.path.join(os.path.realpath(folder), "tree")
         _git(top, "worktree", "add", "--detach", tree, bad)
         try:
             _git(tree, "bisect", "start", bad, good)
-            step = [
-                sys.executable,
-                "-c",
-                _STEP,
-                os.path.join(tree, prefix),
-                *finding.arguments,
-            ]
-            output = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
+            step = (sys.executable, "-c", _STEP, os.path.join(tree, prefix))
+            case = (*finding.arguments, "-p", "no:cacheprovider")
+            output = _git(tree, "bisect", "run", *step, *case)
         finally:
             _git(top, "worktree", "remove", "--force", tree)
     end = output.find(" is the first bad commit")
@@ -203,7 +211,7 @@ def findings(context: click.Context) -> None:
         "Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ()
     )
     for row in rows:
-        line = (
+        table.add_row(
             row.id,
             row.state,
             row.changed[:10],
@@ -212,7 +220,6 @@ def findings(context: click.Context) -> None:
             row.shapes,
             row.test,
         )
-        table.add_row(*line)
     print_table(table_console(), table)
 
 

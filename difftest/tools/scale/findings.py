@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,9 +184,8 @@ def finding_kind(failure: CaseFailure) -> str:
         return "broken reference"
     verdict = getattr(failure, "verdict", None)
     if isinstance(verdict, Mismatch):
-        return f"{verdict.kind} differs" + (
-            f" ({verdict.question})" if verdict.question else ""
-        )
+        question = f" ({verdict.question})" if verdict.question else ""
+        return f"{verdict.kind} differs{question}"
     if isinstance(verdict, OneSided):
         return f"{verdict.failed} {verdict.how}: {type(verdict.error).__name__}"
     return type(failure).__name__
@@ -218,21 +217,25 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     spec = failure.spec
     at = None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
-        events = filter(
-            None, (last_writer(trace, spec, verdict) for trace in traces.values())
-        )
-        at = next((event.location for event in events), None)
+        for trace in traces.values():
+            event = last_writer(trace, spec, verdict)
+            if event is not None:
+                at = event.location
+                break
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
-    is_kernel = not isinstance(failure, BrokenReferenceError) and (
-        getattr(verdict, "failed", "kernel") != "reference"
-    )
-    code = getattr(
-        inspect.unwrap(spec.kernel if is_kernel else spec.reference), "__code__", None
-    )
-    return at or (
-        None if code is None else Location(code.co_filename, code.co_firstlineno)
-    )
+    is_of_reference = getattr(verdict, "failed", "kernel") == "reference"
+    if is_of_reference or isinstance(failure, BrokenReferenceError):
+        return at or _first_line(spec.reference)
+    return at or _first_line(spec.kernel)
+
+
+def _first_line(function: Callable[..., Any]) -> Location | None:
+    """Return the line of a function's definition, or None for an object without code."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return None
+    return Location(code.co_filename, code.co_firstlineno)
 
 
 def _near(file: str, root: Path) -> str:

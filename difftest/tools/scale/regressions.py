@@ -85,12 +85,10 @@ class _WithRemoteDatabase:
 
     def pytest_sessionstart(self) -> None:
         kept = FindingStore().database
-        if kept is not None and not isinstance(
-            kept, database.DirectoryBasedExampleDatabase
-        ):
-            settings.register_profile(
-                "remote", settings.default, database=_RemoteDatabase(kept)
-            )
+        is_local = isinstance(kept, database.DirectoryBasedExampleDatabase)
+        if kept is not None and not is_local:
+            remote = _RemoteDatabase(kept)
+            settings.register_profile("remote", settings.default, database=remote)
             settings.load_profile("remote")
 
 
@@ -128,13 +126,14 @@ class _RegressionPlugin:
         if not items or test is None:
             return items
         node = f"{collector.nodeid}::{name}"
-        own = [
-            f for f in self.known.values() if f.test == node and self._is_fit(f, test)
-        ]
-        if not own:
+        cases = []
+        labels = []
+        for finding in self.known.values():
+            if finding.test == node and self._is_fit(finding, test):
+                cases.append(case_from_json(finding.case_text, test.spec))
+                labels.append(f"{_LABEL}{finding.id}")
+        if not cases:
             return items
-        cases = [case_from_json(finding.case_text, test.spec) for finding in own]
-        labels = [f"{_LABEL}{finding.id}" for finding in own]
         check = checks_of(
             test.check_case, getattr(obj, "pytestmark", ()), "case", cases, labels
         )
@@ -168,27 +167,24 @@ class _RegressionPlugin:
         """Close or open a finding by the result of its test, in the process with all reports."""
         named = _NAMED.search(report.nodeid)
         finding = self.known.get(named[1]) if named else None
-        is_worker = hasattr(self.config, "workerinput")
-        if (
-            finding is None
-            or report.when != "call"
-            or is_worker
-            or finding.setting != self.setting
-        ):
+        if finding is None or finding.setting != self.setting:
             return
-        self.failed |= {finding.id} if report.failed else set()
+        if report.when != "call" or hasattr(self.config, "workerinput"):
+            return
+        if report.failed:
+            self.failed.add(finding.id)
         if finding.id in self.failed:
-            state = OPEN
+            self._change(finding, OPEN, "back, and open again")
         elif report.passed:
-            state = CLOSED
-        else:
-            state = finding.state
-        if state == finding.state:
-            return
-        change = "clean, and closed" if state == CLOSED else "back, and open again"
-        self.messages.append(f"{change}: {finding}")
-        self.known[finding.id] = finding.now(state, commit_of(self.config.rootpath))
-        self.findings.put(self.known[finding.id])
+            self._change(finding, CLOSED, "clean, and closed")
+
+    def _change(self, finding: CampaignFinding, state: str, change: str) -> None:
+        """Store a finding in another state, and report the change."""
+        if finding.state != state:
+            self.messages.append(f"{change}: {finding}")
+            changed = finding.now(state, commit_of(self.config.rootpath))
+            self.known[finding.id] = changed
+            self.findings.put(changed)
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter

@@ -62,10 +62,10 @@ def require_extra(module: str, what: str, extra: str = "scale") -> None:
 def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
     """Return digests of the code that decides the outcome of a point, and the versions."""
     kernels = [spec.kernel, *spec.others]
-    functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
-    functions += [
-        source for source in spec.domain.values() if is_function_of_domain(source)
-    ]
+    functions: list[Any] = [spec.reference]
+    if spec.magnitude is not None:
+        functions.append(spec.magnitude)
+    functions += filter(is_function_of_domain, spec.domain.values())
     domain = {
         name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()
     }
@@ -75,19 +75,16 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
         "spec_digest": _digest(
             [*_files(functions), own.read_bytes(), json.dumps(domain).encode()]
         ),
-        "versions": json.dumps(
-            {**versions(), "build": package_digest("timing", "tools/scale")[:12]}
-        ),
+        "versions": json.dumps({**versions(), "build": package_digest()[:12]}),
     }
 
 
 def _files(functions: Iterable[Any]) -> list[bytes]:
     """Return the contents of the files of functions and of user functions that they call."""
-    reached = [inner for function in functions for inner in functions_of(function)]
-    return [
-        Path(file).read_bytes()
-        for file in sorted({f.__code__.co_filename for f in reached})
-    ]
+    files: set[str] = set()
+    for function in functions:
+        files.update(own.__code__.co_filename for own in functions_of(function))
+    return [Path(file).read_bytes() for file in sorted(files)]
 
 
 def _digest(parts: Iterable[bytes]) -> str:

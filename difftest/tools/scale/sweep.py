@@ -42,7 +42,6 @@ from difftest.tools.verdict.outcome import Outcome
 
 LISTED = 20
 """The rows to print: of the table, and of points that do not agree."""
-_TIMES = ("predicted_us", "low_us", "high_us", "bound_us")
 _CELL = 0.9
 """The width of a cell of the heat map, in inches."""
 
@@ -73,11 +72,9 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     parts = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
     click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {parts}")
     names = varying(rows, axes) or list(axes)
-    timed = sorted(
-        (row for row in rows if row["predicted_us"] is not None),
-        key=lambda row: float(row["predicted_us"]),
-    )
+    timed = [row for row in rows if row["predicted_us"] is not None]
     if timed:
+        timed.sort(key=lambda row: float(row["predicted_us"]))
         _print_fastest(timed, names)
     wrong = [row for row in rows if not agrees(row)]
     for row in wrong[:LISTED]:
@@ -89,15 +86,17 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
 def _print_fastest(timed: Sequence[Row], names: Sequence[str]) -> None:
     """Print a table of the fastest points; ``timed`` has all points with a time, in order."""
     title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
-    table = titled_table(
-        title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM")
-    )
+    numbers = ("us (from, to)", "bound", "SBUF", "PSUM")
+    table = titled_table(title, (*names, "limit"), numbers)
     for row in timed[:LISTED]:
-        predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
-        times = f"{predicted} ({', '.join(ends)})"
-        sizes = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
-        point = (*(str(row[name]) for name in names), row["limited_by"])
-        table.add_row(*point, times, bound, *sizes)
+        cells = [str(row[name]) for name in names]
+        cells.append(row["limited_by"])
+        ends = f"{microseconds(row['low_us'])}, {microseconds(row['high_us'])}"
+        cells.append(f"{microseconds(row['predicted_us'])} ({ends})")
+        cells.append(microseconds(row["bound_us"]))
+        cells.append(str(row["sbuf_bytes"] or ""))
+        cells.append(str(row["psum_bytes"] or ""))
+        table.add_row(*cells)
     print_table(table_console(), table)
 
 
@@ -106,31 +105,26 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    across, down = (list(dict.fromkeys(row[name] for row in rows)) for name in (x, y))
-    times: dict[tuple[int, int], list[float]] = defaultdict(list)
-    wrong: Counter[tuple[int, int]] = Counter()
+    across = list(dict.fromkeys(row[x] for row in rows))
+    down = list(dict.fromkeys(row[y] for row in rows))
+    places: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in rows:
-        place = down.index(row[y]), across.index(row[x])
-        wrong[place] += not agrees(row)
-        times[place] += [row["predicted_us"]] if row["predicted_us"] is not None else []
-    medians = {
-        place: statistics.median(several) for place, several in times.items() if several
-    }
+        places[down.index(row[y]), across.index(row[x])].append(row)
     shades = np.full((len(down), len(across)), np.nan)
-    for place, median in medians.items():
-        shades[place] = np.log(median)
-    figure = Figure(
-        (2.5 + _CELL * len(across), 1.9 + 0.6 * len(down)), layout="constrained"
-    )
+    for place, own in places.items():
+        shades[place] = np.log(_median_us(own))
+    size = (2.5 + _CELL * len(across), 1.9 + 0.6 * len(down))
+    figure = Figure(size, layout="constrained")
     FigureCanvasAgg(figure)
     axis = figure.subplots()
     axis.imshow(shades, aspect="auto", cmap="viridis_r")
-    middle = (np.nanmin(shades) + np.nanmax(shades)) / 2 if medians else 0.0
-    for (i, j), count in wrong.items():
-        text = f"{medians[i, j]:,.3g}" if (i, j) in medians else ""
-        text = "\n".join(filter(None, [text, f"{count} wrong" if count else ""]))
+    timed = shades[np.isfinite(shades)]
+    middle = (timed.min() + timed.max()) / 2 if timed.size else 0.0
+    for (i, j), own in places.items():
         colour = "white" if shades[i, j] > middle else "black"
-        axis.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+        axis.text(
+            j, i, _cell_text(own), ha="center", va="center", fontsize=8, color=colour
+        )
     axis.set_xticks(range(len(across)), list(map(str, across)))
     axis.set_yticks(range(len(down)), list(map(str, down)))
     axis.set(xlabel=x, ylabel=y)
@@ -139,6 +133,24 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     )
     with atomic_write(file) as path:
         figure.savefig(path, dpi=130)
+
+
+def _median_us(rows: Sequence[Row]) -> float:
+    """Return the median predicted latency of rows; NaN if none has a prediction."""
+    times = [row["predicted_us"] for row in rows if row["predicted_us"] is not None]
+    return statistics.median(times) if times else math.nan
+
+
+def _cell_text(rows: Sequence[Row]) -> str:
+    """Return the median of a cell, and the number of its points that do not agree."""
+    median = _median_us(rows)
+    wrong = sum(not agrees(row) for row in rows)
+    lines = []
+    if not math.isnan(median):
+        lines.append(f"{median:,.3g}")
+    if wrong:
+        lines.append(f"{wrong} wrong")
+    return "\n".join(lines)
 
 
 SURE = 0.05
@@ -164,16 +176,17 @@ def shifts(
         change = math.log(new["predicted_us"] / old["predicted_us"])
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
-    tested = {
-        name: own for name, own in groups.items() if np.count_nonzero(own) >= LEAST
-    }
-    chances = [
-        wilcoxon(list(filter(None, changes))).pvalue for changes in tested.values()
-    ]
-    sure = false_discovery_control(chances or [1.0])
-    return {
-        group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)
-    }
+    tested: dict[str, list[float]] = {}
+    chances = []
+    for group, changes in groups.items():
+        changed = list(filter(None, changes))
+        if len(changed) >= LEAST:
+            tested[group] = changes
+            chances.append(wilcoxon(changed).pvalue)
+    if not tested:
+        return {}
+    sure = map(float, false_discovery_control(chances))
+    return dict(zip(tested, zip(tested.values(), sure, strict=True), strict=True))
 
 
 def comparison(
@@ -194,46 +207,62 @@ def comparison(
         lines.append(
             f"newly {row['outcome']}: {point_text(row, names)}: {row['reason']}"
         )
-    return [*lines, *_shift_lines(pairs, names)], bool(failing)
+    timed = [
+        pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]
+    ]
+    lines += _shift_lines(timed, names)
+    lines += _slowed_lines(timed, names)
+    return lines, bool(failing)
 
 
 def _common_points(
     old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
 ) -> list[tuple[Row, Row]]:
     """Return the old and the new row of each point that both sweeps have."""
-    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
-    points = [(tuple(str(row[name]) for name in axes), row) for row in new]
-    return [(earlier[point], row) for point, row in points if point in earlier]
+
+    def place(row: Row) -> tuple[str, ...]:
+        return tuple(str(row.get(name)) for name in axes)
+
+    earlier = {place(row): row for row in old}
+    return [(earlier[place(row)], row) for row in new if place(row) in earlier]
 
 
 def _shift_lines(
-    pairs: Sequence[tuple[Row, Row]], names: Sequence[str]
+    timed: Sequence[tuple[Row, Row]], names: Sequence[str]
 ) -> Iterator[str]:
-    timed = [
-        pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]
-    ]
-    sure = {
-        group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE
-    }
-    for group, (changes, chance) in sure.items():
-        ratio = math.exp(statistics.median(changes))
-        changed = np.count_nonzero(changes)
-        yield (
-            f"{_direction(ratio)}: {group}: {ratio:.3f} times, median of {len(changes)}, "
-            f"{changed} changed (predicted; p = {chance:.2g})"
-        )
-    ratios = [
-        (new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed
-    ]
-    if not sure:
-        count = sum(ratio != 1 for ratio, *_ in ratios)
-        yield f"no shift of the predicted latencies is sure; {count} points changed"
-    for ratio, before, now in sorted(ratios, key=lambda pair: -pair[0])[:3]:
-        if ratio > 1:
-            times = " -> ".join(
-                microseconds(row["predicted_us"]) for row in (before, now)
+    """Yield the groups of points whose predicted latencies changed for sure."""
+    is_sure = False
+    for group, (changes, chance) in shifts(timed, names).items():
+        if chance < SURE:
+            is_sure = True
+            ratio = math.exp(statistics.median(changes))
+            changed = np.count_nonzero(changes)
+            yield (
+                f"{_direction(ratio)}: {group}: {ratio:.3f} times, median of {len(changes)}, "
+                f"{changed} changed (predicted; p = {chance:.2g})"
             )
-            yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
+    if not is_sure:
+        count = sum(_ratio(pair) != 1 for pair in timed)
+        yield f"no shift of the predicted latencies is sure; {count} points changed"
+
+
+def _slowed_lines(
+    timed: Sequence[tuple[Row, Row]], names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the three points that slowed down most."""
+    for pair in sorted(timed, key=_ratio, reverse=True)[:3]:
+        old, new = pair
+        ratio = _ratio(pair)
+        if ratio > 1:
+            before = microseconds(old["predicted_us"])
+            times = f"{before} -> {microseconds(new['predicted_us'])}"
+            yield f"  {point_text(new, names)}: {times} us (predicted), {ratio:.2f} times"
+
+
+def _ratio(pair: tuple[Row, Row]) -> float:
+    """Return the predicted time of a point's new row over that of its old row."""
+    old, new = pair
+    return float(new["predicted_us"] / old["predicted_us"])
 
 
 def _direction(ratio: float) -> str:
@@ -299,7 +328,10 @@ def axes_of_command(
     sample: int | None = None,
 ) -> Axes:
     """Return the axes of a command line."""
-    axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
+    texts = list(over)
+    if machines:
+        texts.append(f"machine={machines}")
+    axes = parse_axes(texts)
     shared = parse_case(case)
     taken = {*axes, *shared} & COLUMNS.keys() - {"kernel"}
     if taken:
@@ -309,6 +341,17 @@ def axes_of_command(
     if not axes:
         raise click.UsageError("name what varies: --over NAME=VALUES")
     return Axes(axes, shared, sample)
+
+
+def _check_heat(names: str, axes: Axes) -> None:
+    """Raise a click.UsageError if a heat map cannot be drawn over two axes."""
+    x, _, y = names.partition(",")
+    known = axes[0].keys()
+    if not {x, y} <= known:
+        raise click.UsageError(
+            f"--heat takes X,Y, two names of --over ({', '.join(known)}); got {names}"
+        )
+    require_extra("matplotlib", "--heat", "plot")
 
 
 @click.command()
@@ -354,18 +397,21 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     Each point is a row of a Parquet file. A row has the outcome, the predicted latency with its
     interval, and the memory. Run the command again to continue after a stop.
     """
-    axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
-    cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))
-    place, *name = test.split("::")
-    orders = SweepSetup("::".join([str(Path(place).resolve()), *name]), cases, timeout)
+    axes = axes_of_command(
+        options.pop("over"),
+        options.pop("machines"),
+        options.pop("case"),
+        options.pop("sample"),
+    )
+    heat = options.pop("heat")
+    old = options.pop("old")
+    place, separator, name = test.partition("::")
+    node = f"{Path(place).resolve()}{separator}{name}"
+    orders = SweepSetup(node, options.pop("cases"), options.pop("timeout"))
     options["workers"] = options.pop("scheduler") or options["workers"]
     before = read_rows(old) if old is not None else None
-    x, _, y = heat[0].partition(",") if heat else ("", "", "")
-    if heat and not {x, y} <= axes[0].keys():
-        text = f"--heat takes X,Y, two names of --over ({', '.join(axes[0])}); got {heat[0]}"
-        raise click.UsageError(text)
     if heat:
-        require_extra("matplotlib", "--heat", "plot")
+        _check_heat(heat[0], axes)
     try:
         rows = with_spec(
             test, lambda spec: sweep_spec(spec, orders, axes, file, **options)
@@ -379,6 +425,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
             "no point decides: each row says why in its column reason"
         )
     if heat:
+        x, y = heat[0].split(",")
         heat_map(rows, x, y, heat[1])
     if before is not None:
         lines, fails = comparison(before, rows, list(axes[0]))

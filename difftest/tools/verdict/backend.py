@@ -34,7 +34,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.outcome import Outcome as Judged
-from difftest.tools.verdict.wire import WorkerEnd, array_header
+from difftest.tools.verdict.wire import WorkerEnd, array_header, violation_of
 
 
 class Disclosure(Enum):
@@ -253,6 +253,9 @@ class CandidateBackend:
             raise WorkerEnd(
                 Judged.OUT_OF_MEMORY, "it takes more memory than it is given"
             )
+        if how == "outside":
+            text = str(violation_of(answer.header))
+            raise WorkerEnd(Judged.OUTSIDE_LANGUAGE, text)
         if how != "ran":
             return _HOW.get(str(how), Crashed)(_error(answer.header))
         text = b"".join(answer.blobs[:1]).decode(errors="replace")

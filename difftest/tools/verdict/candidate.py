@@ -35,10 +35,14 @@ from difftest.tools.lint.formats import SEVERITIES
 from difftest.tools.verdict.fork_server import RUNS, ForkServer, Limits, Sandbox
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
-from difftest.tools.verdict.language import Language, OutsideLanguage
 from difftest.tools.verdict.outcome import Outcome, Stage
-from difftest.tools.verdict.sources import Violation, decoded_text
-from difftest.tools.verdict.wire import WorkerEnd, is_plain
+from difftest.tools.verdict.sources import (
+    CandidateFiles,
+    OutsideLanguage,
+    Violation,
+    decoded_text,
+)
+from difftest.tools.verdict.wire import WorkerEnd, is_plain, violation_of
 
 CASES = 50
 PATIENCE = 2 * RUNS
@@ -96,21 +100,20 @@ def judge_candidate(
     judgement.evidence.allowed = list(settings.allow)
     if settings.allow:
         options = f"--allow {' --allow '.join(settings.allow)}"
-        judgement.evidence.doubts.add(f"`{options}` relaxes the language check")
+        judgement.evidence.doubts.add(f"`{options}` opens modules to the candidate")
     try:
-        language = check_language(file, test, settings.allow)
-        for wanted in language.asked:
-            doubt = f"it asks for {wanted}, which is absent here: a run that has it is not judged"
-            judgement.evidence.doubts.add(doubt)
+        files = read_candidate(file, test)
         with Sandbox(settings.limits, fork_server) as worker:
             _check_isolation(worker, judgement, settings)
             with _limited(judgement, settings):
-                described = load_candidate(worker, language, name)
+                described = load_candidate(worker, files, name, settings.allow)
+                for wanted in described.get("asked", ()):
+                    judgement.evidence.doubts.add(_ABSENT.format(wanted))
                 _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
         judgement.report = str(outside)
-        judgement.reason = str(outside.breaches[0])
+        judgement.reason = str(outside)
     except WorkerEnd as end:
         judgement.outcome = end.outcome
         judgement.reason = str(end)
@@ -143,6 +146,9 @@ def _limited(judgement: Judgement, settings: JudgeSettings) -> Iterator[None]:
             factor = f"{PATIENCE} times --timeout"
             text = f"the whole verdict took more than {seconds:g} seconds, {factor}"
             raise WorkerEnd(Outcome.TIMEOUT, text)
+
+
+_ABSENT = "it asks for {}, which is absent here: a run that has it is not judged"
 
 
 def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
@@ -178,36 +184,47 @@ def describe_candidate(
     """Return a worker's description of a kernel that a test imports, without judging it."""
     file, name = _parse_kernel(kernel, test)
     try:
-        language = check_language(file, test, settings.allow)
+        files = read_candidate(file, test)
         with Sandbox(settings.limits, fork_server) as worker:
-            return load_candidate(worker, language, name)
+            return load_candidate(worker, files, name, settings.allow)
     except (OutsideLanguage, WorkerEnd) as error:
         raise click.ClickException(
             f"the test imports the candidate {kernel}: {error}"
         ) from None
 
 
-def check_language(file: Path, test: str, allowed: Sequence[str]) -> Language:
-    """Return a candidate's files; raise OutsideLanguage if they use more than the language has."""
-    language = Language(file, allowed)
+def read_candidate(file: Path, test: str) -> CandidateFiles:
+    """Return a candidate's files; raise OutsideLanguage if the kernel's file cannot be used."""
+    files = CandidateFiles(file)
     own = os.path.realpath(test.partition("::")[0])
-    for source in language.sources.values():
-        # Reports quote the text that was checked. The candidate's own comments suppress nothing.
+    for source in files.sources.values():
+        # Reports quote the text that was read. The candidate's own comments suppress nothing.
         text = decoded_text(source.text).replace("difftest:", "difftest;")
         lines = [
             f"{line}\n" for line in text.split("\n")
         ]  # splitlines() also splits elsewhere
         linecache.cache[source.file] = len(source.text), None, lines, source.file
         if os.path.realpath(source.file) == own:
-            fault = f"it imports {source.file}, which judges it"
-            raise OutsideLanguage([Violation(str(file), 1, fault, "leave it out")])
-    return language
+            what = f"it imports {source.file}, which judges it"
+            raise OutsideLanguage(Violation(str(file), 1, what, "leave it out"))
+    for fault in files.faults.values():
+        if fault.file == str(file):
+            raise OutsideLanguage(fault)
+    return files
 
 
-def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
+def load_candidate(
+    worker: Sandbox, files: CandidateFiles, name: str, allowed: Sequence[str] = ()
+) -> Mapping[str, Any]:
     """Load a kernel in a worker and return its description; raise WorkerEnd if it fails."""
-    sources = language.sources.values()
-    request = {"request": "load", "name": name, "allowed": list(language.allowed)}
+    sources = files.sources.values()
+    faults = {key: fault.what for key, fault in files.faults.items()}
+    request = {
+        "request": "load",
+        "name": name,
+        "allowed": list(allowed),
+        "faults": faults,
+    }
     modules = [[source.name, source.file, source.is_package] for source in sources]
     answer = worker.ask(
         {**request, "modules": modules}, [source.text for source in sources]
@@ -216,6 +233,8 @@ def load_candidate(worker: Sandbox, language: Language, name: str) -> Mapping[st
     error = str(answer.get("error", ""))
     if how == "usage":
         raise click.UsageError(error)
+    if how == "outside":
+        raise OutsideLanguage(violation_of(answer))
     if how != "loaded":
         outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
         reason = error.splitlines()[-1] if error else "it cannot be imported"

@@ -83,6 +83,7 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "evidence",
         ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name]),
     )
+    yield "allowed", ", ".join(evidence["allowed"])
     yield "seed", str(document["seed"])
     if time is not None:
         span = f"predicted; {time['low_us']:.1f} to {time['high_us']:.1f}"

@@ -22,7 +22,7 @@ class Outcome(Enum):
     AGREES = "agrees", 0
     """Each case agrees with the reference, and no hazard is found."""
     OUTSIDE_LANGUAGE = "outside_language", 9
-    """Its files use Python that the checked language excludes. No line of them ran."""
+    """It reached something that a candidate's world does not have."""
     WRONG_ALGORITHM = "wrong_algorithm", 1
     """It computes other values than the reference, even in exact arithmetic."""
     COARSE_ARITHMETIC = "coarse_arithmetic", 1

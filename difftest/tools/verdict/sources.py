@@ -53,6 +53,14 @@ class Violation(NamedTuple):
         return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
 
 
+class OutsideLanguage(Exception):
+    """A candidate breaks a rule of its language."""
+
+    def __init__(self, violation: Violation) -> None:
+        self.violation = violation
+        super().__init__(str(violation))
+
+
 class SourceFile(NamedTuple):
     """A file of a candidate: the name of its module, its path, and its bytes."""
 

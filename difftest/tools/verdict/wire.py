@@ -16,6 +16,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import NKI_NAMES, Array, dtype_name
 from difftest.tools.verdict.outcome import Outcome
+from difftest.tools.verdict.sources import Violation
 
 MOST = 2**31
 """The limit on the bytes of a blob."""
@@ -24,11 +25,11 @@ MOST_BLOBS = 2**12
 MOST_HEADER = 2**20
 """The limit on the bytes of the header of a worker's answer. Its blob is a tape."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("how", "error", "kind", "dialect"), str),
+    **dict.fromkeys(("how", "error", "kind", "dialect", "file", "remedy"), str),
     **dict.fromkeys(("functions", "constants"), dict),
-    **dict.fromkeys(("coverage", "missing"), list),
+    **dict.fromkeys(("coverage", "missing", "asked"), list),
     "signature": (list, type(None)),
-    "printed": int,
+    **dict.fromkeys(("printed", "line"), int),
     "is_rule": bool,
 }
 """The members that an answer's header may have, and their types."""
@@ -130,6 +131,14 @@ def validate_reply(frame: Frame) -> Frame:
         if not fits or (kind is int and isinstance(value, bool)):
             raise WireError(f"an answer's {name!r:.40} is {value!r:.40}")
     return frame
+
+
+def violation_of(header: Mapping[str, Any]) -> Violation:
+    """Return the refusal in a worker's answer."""
+    what = str(header.get("error", ""))
+    remedy = str(header.get("remedy", ""))
+    line = int(header.get("line", 1))
+    return Violation(str(header.get("file", "")), line, what, remedy)
 
 
 def printable(text: str) -> str:

@@ -14,20 +14,14 @@ text that the judge has read and checked, and reads no file itself.
 from __future__ import annotations
 
 import ast
-import builtins
-import contextlib
-import functools
-import importlib.util
 import inspect
 import io
-import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,15 +39,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.harness.coverage import BranchTracer, Coverage, coverage_from_list
 from difftest.testing.host.naming import function_in, is_function
 from difftest.tools.verdict.confinement import confine
-from difftest.tools.verdict.language import (
-    BUILTINS,
-    MODULES,
-    is_special,
-    own_name,
-    plain_name,
-    renamed,
-)
-from difftest.tools.verdict.sources import NKI, SourceFile
+from difftest.tools.verdict.sources import SourceFile
 from difftest.tools.verdict.wire import (
     Frame,
     array_of,
@@ -62,186 +48,9 @@ from difftest.tools.verdict.wire import (
     receive,
     send,
 )
-
-_import = builtins.__import__
-# Names that no source can contain.
-_MARK = "which way?"
-_OWNER = "whose?"
-
-
-class NullLogger:
-    """A logger that ignores every message."""
-
-    def __call__(self, *args: object, **more: object) -> NullLogger:
-        return self
-
-    def __getattr__(self, name: str) -> NullLogger:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self
-
-    def __setattr__(self, name: str, value: object) -> None: ...
-
-
-def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
-    """Return replacements for modules that give access to files, processes or all of Python."""
-    levels = {name: level for name, level in vars(logging).items() if name.isupper()}
-    return {
-        "logging": {**dict.fromkeys(MODULES["logging"], NullLogger()), **levels},
-        "warnings": {
-            **dict.fromkeys(MODULES["warnings"], NullLogger()),
-            "catch_warnings": lambda **options: contextlib.nullcontext([]),
-        },
-        "os": {"environ": {}, "getenv": lambda name, default=None: default},
-        "sys": {
-            **{name: getattr(sys, name) for name in ("maxsize", "float_info")},
-            "version_info": tuple(sys.version_info),
-            **dict.fromkeys(("stdout", "stderr"), out),
-        },
-    }
-
-
-class CandidateModules:
-    """A candidate's modules, and the names that they may import.
-
-    Parameters
-    ----------
-    sources : the candidate's files, the kernel's file first.
-    allowed : the modules that ``--allow`` lets the candidate import.
-    out : the candidate's standard output.
-    """
-
-    def __init__(
-        self, sources: Sequence[SourceFile], allowed: Sequence[str], out: io.TextIOBase
-    ) -> None:
-        self.sources = {source.name: source for source in sources}
-        self.allowed = frozenset(allowed)
-        self.modules: dict[str, ModuleType] = {}
-        self._codes: dict[str, CodeType] = {}
-        self._lists = {name: ModuleType(name) for name in MODULES}
-        own = _in_place_of(out)
-        for name, module in self._lists.items():
-            space = own.get(name) or vars(importlib.import_module(name))
-            shown = {
-                member: space[member] for member in MODULES[name] if member in space
-            }
-            if (
-                name == "functools"
-            ):  # the candidate cannot choose the attributes to copy
-                shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
-            vars(module).update(shown, __all__=sorted(shown), __path__=[])
-        for name, module in self._lists.items():
-            parent, _, child = name.rpartition(".")
-            if parent:
-                setattr(self._lists[parent], child, module)
-        real = vars(builtins)
-        self._builtins = {name: real[name] for name in BUILTINS if name in real} | {
-            "__build_class__": real["__build_class__"],
-            "__import__": self.imported,
-            "__name__": "builtins",
-            "type": lambda value: type(value),
-            _MARK: self._way,
-            _OWNER: self._own_of,
-        }
-        self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
-
-    def module(self, name: str) -> ModuleType:
-        """Return a module of the candidate; run it if it has not run."""
-        if name in self.modules:
-            return self.modules[name]
-        source = self.sources[name]
-        package = name if source.is_package else name.rpartition(".")[0]
-        module = ModuleType(name)
-        vars(module).update(
-            __builtins__=self._builtins,
-            __file__=source.file,
-            __package__=package,
-            __spec__=ModuleSpec(
-                name, None, origin=source.file, is_package=source.is_package
-            ),
-        )
-        self.modules[name] = sys.modules[name] = module  # dataclasses look there
-        if name not in self._codes:
-            tree = instrument(
-                renamed(ast.parse(source.text, source.file), self.sources), source.file
-            )
-            self._codes[name] = compile(tree, source.file, "exec", dont_inherit=True)
-        exec(self._codes[name], vars(module))
-        return module
-
-    def _way(self, test: Any, file: str, line: int, column: int) -> Any:
-        """Return a condition's value, and record its truth unless it is an array or a tensor."""
-        if not (
-            isinstance(test, np.ndarray)
-            or type(test).__module__.startswith("difftest.")
-        ):
-            self.ways.setdefault((file, line), {}).setdefault(column, set()).add(
-                int(not test)
-            )
-        return test
-
-    def _own_of(self, value: Any) -> Any:
-        """Return an object whose attribute is set; raise TypeError if all runs share the object."""
-        name = getattr(
-            value, "__name__" if isinstance(value, ModuleType) else "__module__", ""
-        )
-        is_kept = callable(value) and not isinstance(value, NullLogger)
-        if name not in self.sources and (
-            is_kept or isinstance(value, (ModuleType, io.IOBase))
-        ):
-            raise TypeError(
-                f"{value!r:.60} is not the candidate's own: leave its attributes alone"
-            )
-        return value
-
-    def first(self) -> ModuleType:
-        """Return the module of the kernel's file, after all modules of the candidate are reset."""
-        for name in self.modules:
-            sys.modules.pop(name, None)
-        self.modules.clear()
-        return self.module(next(iter(self.sources)))
-
-    def imported(
-        self,
-        name: str,
-        space: Mapping[str, Any] | None = None,
-        _: object = None,
-        wanted: Sequence[str] | None = None,
-        level: int = 0,
-    ) -> Any:
-        package = str((space or {}).get("__package__", ""))
-        name = importlib.util.resolve_name("." * level + name, package)
-        top = name.partition(".")[0]
-        if any(f"{module}.".startswith(f"{name}.") for module in self.sources):
-            return self._own(name, wanted or ())
-        if name.startswith(
-            ("numpy._core.", "numpy.core.")
-        ):  # NumPy's C code: f"{x.dtype}"
-            _import(name, {}, {}, ("__name__",), 0)
-            return ModuleType(name)  # it takes the other from sys.modules
-        if top in NKI or top in self.allowed or name in self.allowed:
-            return _import(name, {}, {}, tuple(wanted or ()), 0)
-        if name in self._lists:
-            return self._lists[name if wanted else top]
-        raise ModuleNotFoundError(
-            f"No module named {name!r} for a candidate", name=name
-        )
-
-    def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
-        """Return a module of the candidate; run a package only if a name of its own is imported."""
-        inner = [member for member in wanted if f"{name}.{member}" in self.sources]
-        runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
-        module = (
-            self.module(name) if runs else self.modules.get(name) or ModuleType(name)
-        )
-        for member in inner:
-            setattr(module, member, self.module(f"{name}.{member}"))
-        while not wanted and "." in name:  # ``import a.b`` gives a
-            name, _, child = name.rpartition(".")
-            above = self.modules.get(name) or ModuleType(name)
-            setattr(above, own_name(child), module)
-            module = above
-        return module
+from difftest.tools.verdict.world.guard import MARK, is_special
+from difftest.tools.verdict.world.loader import CandidateModules
+from difftest.tools.verdict.world.refusal import INTERNAL, STATE, Absent, Refused
 
 
 def instrument(tree: ast.Module, file: str) -> ast.Module:
@@ -250,7 +59,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
         place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
         return ast.copy_location(
-            ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at
+            ast.Call(ast.Name(MARK, ast.Load()), [node, *place], []), at
         )
 
     def seen(node: Any) -> Any:
@@ -266,9 +75,6 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
         if isinstance(node, (ast.FunctionDef, ast.Lambda))
     ]
     nodes = {node for function in functions for node in ast.walk(function)}
-    for node in list(ast.walk(tree)):
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            node.value = ast.Call(ast.Name(_OWNER, ast.Load()), [node.value], [])
     conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
         if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {
@@ -308,6 +114,7 @@ def instrument(tree: ast.Module, file: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+_IMPORTS = "let the kernel need no module but those that the language has"
 _MESSAGES = (NkiError, AssertionError, KernelExit, TapeFormatError)
 """The errors whose text says enough without a traceback."""
 SHOWN = 2_000
@@ -341,6 +148,7 @@ class WorkerService:
     def answer(self, frame: Frame) -> Frame:
         """Return the answer to a request; an error of the kernel becomes part of the answer."""
         request = frame.header.get("request")
+        STATE.refused = None
         try:
             if request == "load":
                 answer = self.load(frame)
@@ -352,6 +160,8 @@ class WorkerService:
             BaseException
         ) as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
             answer = Frame(failure(error), [])
+        if STATE.refused is not None:
+            answer = Frame(outside(STATE.refused), [])
         return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
 
     def told(self) -> Coverage:
@@ -377,22 +187,38 @@ class WorkerService:
                 header["modules"], frame.blobs, strict=True
             )
         ]
-        world = CandidateModules(sources, header["allowed"], self.printed)
-        self.ways = world.ways
-        name = own_name(header["name"])
+        self.ways = {}
+        world = CandidateModules(
+            sources,
+            header["allowed"],
+            self.printed.write,
+            instrument,
+            {MARK: self.record_way},
+            header["faults"],
+        )
+        name = header["name"]
         file = sources[0].file
-        self.kernel = lambda: function_in(world.first(), name, file)
+        module = world.first()
+        found = vars(module).get(name)
+        if type(found) is Absent:
+            return Frame(outside(Refused(f"{found!r}", _IMPORTS, file, 1)), [])
+        self.kernel = lambda: function_in(plain_module(world.first()), name, file)
         try:
-            kernel = self.lasting = self.kernel()
+            kernel = self.lasting = function_in(plain_module(module), name, file)
         except LookupError as error:
             return Frame({"how": "usage", "error": str(error)}, [])
-        return Frame(
-            {
-                "how": "loaded",
-                **describe_kernel(kernel, vars(world.modules[sources[0].name])),
-            },
-            [],
-        )
+        described = describe_kernel(kernel, vars(world.modules[sources[0].name]))
+        return Frame({"how": "loaded", **described, "asked": sorted(STATE.asked)}, [])
+
+    def record_way(self, test: Any, file: str, line: int, column: int) -> Any:
+        """Return a condition's value, and record its truth unless it is an array or a tensor."""
+        if not (
+            isinstance(test, (np.ndarray, Absent))
+            or type(test).__module__.startswith("difftest.")
+        ):
+            place = self.ways.setdefault((file, line), {})
+            place.setdefault(column, set()).add(int(not test))
+        return test
 
     def trace(self, frame: Frame) -> Frame:
         fields = frame.header["call"]
@@ -410,12 +236,11 @@ class WorkerService:
                 for s, name in fields["outputs"]
             ),
             parameters={
-                own_name(name): decode_value(of)
-                for name, of in fields["parameters"].items()
+                name: decode_value(of) for name, of in fields["parameters"].items()
             },
             grid=tuple(fields["grid"]),
             machine=fields["machine"],
-            names=tuple(map(own_name, fields["names"])),
+            names=tuple(fields["names"]),
         )
         with self.watch.call(kernel) as seen, recording_tapes() as tapes:
             outcome = EmbeddedSimulator().run(call)
@@ -448,11 +273,38 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     }
 
 
+def outside(refused: Refused) -> dict[str, Any]:
+    """Return a refusal as a header: its line, what was reached, and the remedy."""
+    return {
+        "how": "outside",
+        "file": refused.file,
+        "line": refused.line,
+        "error": refused.what,
+        "remedy": refused.remedy,
+    }
+
+
+def plain_module(module: ModuleType) -> ModuleType:
+    """Return an ordinary module with the names of a candidate's module."""
+    plain = ModuleType(module.__name__)
+    vars(plain).update(own_names(vars(module)))
+    return plain
+
+
+def own_names(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names that a candidate's file binds."""
+    return {
+        name: value
+        for name, value in names.items()
+        if not is_special(name)
+        and not name.startswith(INTERNAL)
+        and type(value) is not Absent
+    }
+
+
 def describe_kernel(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Return a kernel's signature and dialect, and the functions and constants of its file."""
-    own = {
-        plain_name(name): value for name, value in names.items() if not is_special(name)
-    }
+    own = own_names(names)
     return {
         "dialect": as_launchable(kernel).dialect,
         "signature": parameters_of(kernel),
@@ -468,7 +320,7 @@ def parameters_of(function: Any) -> list[list[Any]] | None:
     if (shown := signature_of(function)) is None:
         return None
     rows = shown.parameters.values()
-    return [[plain_name(row.name), row.kind.name, _default(row)] for row in rows]
+    return [[row.name, row.kind.name, _default(row)] for row in rows]
 
 
 def _default(parameter: inspect.Parameter) -> list[Any] | None:

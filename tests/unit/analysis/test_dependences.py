@@ -183,7 +183,7 @@ accesses = st.lists(
 
 
 def apart(known, numbers):
-    """The instructions among dependences, and those that were joined."""
+    """The instructions among dependences, and the joined ones."""
     found = set()
     left = list(numbers)
     while left:

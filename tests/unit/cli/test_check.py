@@ -215,7 +215,7 @@ def test_an_error_in_the_kernels_own_python_is_one_message(kernel):
     result = run(name, "--shape", "128,256")
     assert result.exit_code == 1
     assert (
-        "Error: the kernel's own Python broke down: IndexError: tuple index out"
+        "Error: the kernel's own Python crashed: IndexError: tuple index out"
         in result.output
     )
     assert "check_shape.py:12: nl.store(out, tile[a.shape[2]])" in result.output
@@ -372,7 +372,7 @@ def test_kernel(case):
 def test_an_argument_that_is_read_and_written_is_no_misuse(
     tmp_path, parameters, body, more
 ):
-    """The names of the test may stand in another order than the kernel's."""
+    """The test may name its arrays in another order than the kernel."""
     file = tmp_path / f"test_updating_{abs(hash(parameters + body))}.py"
     file.write_text(IN_PLACE.format(parameters=parameters, body=body, more=more))
     result = run(f"{file}::test_kernel", "--case", '{"n": 4, "factor": 1}')

@@ -22,7 +22,7 @@ def doctor():
 
 
 def line(output, subject):
-    """The mark and the reason of what was looked for."""
+    """Return the mark and the reason of a check."""
     (found,) = [one for one in output.splitlines() if one[4:].startswith(f"{subject} ")]
     return found[:2].strip(), found[4:].removeprefix(subject).strip()
 

@@ -1,4 +1,4 @@
-"""What a command makes of a kernel that ends the program, and of shapes that are none."""
+"""A command on a kernel that ends the program, and on shapes that are invalid."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, 
     (tmp_path / "ending_import.py").write_text(SLEEP)
     by_shape = ("ending_sleeps.py:leaves", "--shape", "4,4")
     by_case = ("ending_sleeps.py::test_leaves", "--case", CASE)
-    # The first import may take as long as the limit; the ones after it take nothing.
+    # The first import may take as long as the limit; the later imports take no time.
     CliRunner().invoke(main, ["check", "ending_sleeps.py:none", "--shape", "4,4"])
     for arguments, said in (
         (
@@ -230,7 +230,7 @@ def test_copied(case):
 
 
 def test_each_dtype_of_nki_is_one_of_a_command_and_is_explained(tmp_path, monkeypatch):
-    """One list of dtypes: what a launch takes, the commands take."""
+    """One list of dtypes: commands take the dtypes that a launch takes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy_any.py").write_text(COPY)
     for dtype in NKI_NAMES:
@@ -297,7 +297,7 @@ def test_random_arrays_of_the_dtypes_of_mx():
 
 
 def test_packed_elements_are_those_that_are_unpacked():
-    """The first of four lies in the lowest bits."""
+    """The first of four is in the lowest bits."""
     values = np.array([[0.5, -1.0, 2.0, 4.0]], np.float32)
     for name, code in (
         ("float8_e4m3fn_x4", 0x4840B830),

@@ -1,4 +1,4 @@
-"""`difftest lint`: files, formats, exit codes, comments, and what is new in a newer SDK."""
+"""`difftest lint`: files, formats, exit codes, comments, and news of a newer SDK."""
 
 import json
 import re
@@ -188,7 +188,7 @@ def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(fil
     assert line == 10
 
 
-SHAPES = {  # of SARIF 2.1.0: required properties, and those that we use beside them
+SHAPES = {  # of SARIF 2.1.0: required properties, and further properties that we use
     "log": ({"version", "runs"}, {"$schema"}),
     "run": ({"tool"}, {"results", "columnKind"}),
     "driver": ({"name"}, {"rules"}),
@@ -267,7 +267,7 @@ def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path
     other.write_text("def kernel(:\n")
     (
         tmp_path / "empty"
-    ).mkdir()  # as a folder that was renamed: nothing was read, which is no 0
+    ).mkdir()  # like a renamed folder: nothing is read, which is an error
     result = lint(tmp_path, tmp_path / "empty")
     assert result.exit_code == lint(tmp_path / "empty").exit_code == 2
     assert "broken.py: cannot be read" in result.stderr
@@ -277,7 +277,7 @@ def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path
 
 
 def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path):
-    """Else ``--fix .`` and `migrate` write packages anew; one of another Python ends in a 2."""
+    """Else ``--fix .`` and `migrate` rewrite packages; a folder of another Python ends in a 2."""
     for name in (".git", "env"):
         (tmp_path / name / "deep").mkdir(parents=True)
         (tmp_path / name / "deep" / "old.py").write_text(file.read_text())
@@ -298,7 +298,7 @@ def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):
     result = lint(file, "--sdk", "2.32")
     assert result.exit_code == 2
     assert "the rule NKL102 on" in result.stderr
-    assert "broke down at test_lint.py" in result.stderr
+    assert "crashed at test_lint.py" in result.stderr
     assert "NKU302" in result.stdout
 
 

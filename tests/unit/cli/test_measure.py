@@ -41,7 +41,7 @@ def measure(*arguments):
 
 @pytest.fixture
 def machine(site, chip, monkeypatch):
-    """A classic SDK on which a kernel takes about so many microseconds."""
+    """A classic SDK that runs each kernel in about so many microseconds."""
     write_classic(site)
 
     def takes(*microseconds):

@@ -139,7 +139,7 @@ SPMD_CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"x": "i
 
 
 def run_in(folder, *arguments, **environment):
-    """As in a process of its own: what is imported from the folder is forgotten."""
+    """As in a separate process: modules of the folder are forgotten."""
     own = ("kernels", "mine", "own", "deep", "test_own", "other")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -208,7 +208,7 @@ def test_a_kernel_is_named_by_its_file(tmp_path, file):
             "def f(:\n",
             "cannot import own.py: invalid syntax (own.py, line 1)",
         ),
-        ("json.py", OWN, "json is another module's name, that at "),
+        ("json.py", OWN, "json is also the name of the module at "),
     ],
 )
 def test_a_file_that_does_not_load(tmp_path, file, source, error):
@@ -240,7 +240,7 @@ def test_source_lines_are_printed_as_they_are(tmp_path):
 
 
 def test_what_a_kernel_prints_stays_where_output_goes(tmp_path, monkeypatch):
-    """A file, say, while rich prints on the terminal what it catches beside a bar."""
+    """A file, for example, while rich prints captured text on the terminal next to a bar."""
     monkeypatch.setattr(Console, "is_terminal", True)
     (tmp_path / "own.py").write_text(
         OWN.replace("    tile =", "    print('hello')\n    tile =")

@@ -68,7 +68,7 @@ def test_an_operand_that_must_be_float32_says_so(function: str, operand: str) ->
 
 
 def test_limits_of_each_machine_and_levels_stand_beside_a_signature():
-    """The limits are those that the instruction's rules ask for, and no others."""
+    """The limits are exactly the limits of the instruction's rules."""
     product, loop, copy = map(
         explained_name, ("nisa.nc_matmul", "nl.fori_loop", "nisa.dma_copy")
     )

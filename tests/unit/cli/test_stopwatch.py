@@ -9,7 +9,7 @@ from difftest.cli.bench import measure_call
 def test_every_run_is_counted_and_timed():
     calls = []
     measurement = measure_call(lambda: calls.append(len(calls)))
-    # One run for memory, then rounds of 1, 2, 5, 10, ... of which the last counts.
+    # One run for memory, then rounds of 1, 2, 5, 10, ... runs; the last round counts.
     assert len(calls) > measurement.runs >= 1
     assert measurement.seconds > 0
 

@@ -1,4 +1,4 @@
-"""What a new user may get wrong, command by command: one clear error, and the right exit code."""
+"""Mistakes of new users, command by command: one clear error, and the right exit code."""
 
 import os
 import shlex

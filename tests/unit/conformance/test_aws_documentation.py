@@ -85,7 +85,7 @@ REFUSAL = "ValueError: 129 partitions\n"
 def test_what_counts_of_how_a_script_ended(
     tmp_path, capsys, monkeypatch, name, code, stdout, stderr, failed
 ):
-    """What it printed counts too, and a misuse must be refused."""
+    """Its output counts too, and a misuse must be rejected."""
     done = subprocess.CompletedProcess([], code, stdout, stderr)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert aws_documentation.main([scripts(tmp_path, **{name: ""})]) == failed

@@ -1,4 +1,4 @@
-"""The recipe for nki-library on a stand-in suite: its hook, one test that passes, one that fails.
+"""The recipe for nki-library on a small suite: its hook, a test that passes, a test that fails.
 
 Each run has a process of its own: a suite's conftest and a second pytest do not share one.
 """

@@ -1,4 +1,4 @@
-"""`python -m conformance.released`: each commit is read at its own SDK, and a denial is seen."""
+"""`python -m conformance.released` reads each commit at its own SDK, and finds a denial."""
 
 from __future__ import annotations
 

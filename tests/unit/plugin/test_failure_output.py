@@ -1,4 +1,4 @@
-"""A warning about a line of a kernel is told once a session; others are left alone."""
+"""A warning about a line of a kernel is printed once a session; other warnings stay."""
 
 import re
 from pathlib import Path

@@ -68,9 +68,9 @@ def test_what_did_not_run_is_said_to_who_asks_for_all():
 
 
 def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
-    """Many kernels with which all is well share a row; how many elements are not finite is asked.
+    """Many kernels without points to act on share a row; -v shows elements that are not finite.
 
-    Of a reason are said what it is and what to do about it.
+    A reason has its cause and its remedy.
     """
     row = Counts(cases=7, elements=9, nonfinite=5)
     rows = {(f"add{n:02}", "embedded"): row for n in range(11)}

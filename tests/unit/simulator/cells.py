@@ -1,4 +1,4 @@
-"""Every cell {record} x {view} x {read, written} x {what is followed}, and its literal statement.
+"""Every cell {record} x {view} x {read, written} x {followed plane}, and its literal statement.
 
 A call on a view is the call on a plain tile that holds the view's elements. Which elements those
 are is found with NumPy alone: an array of positions goes through the same steps as the tensor. So
@@ -40,7 +40,7 @@ from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
 FOLLOWED = ("values", "never written", "left out")
-"""What some of the operands' elements are; the exact numbers are followed beside each."""
+"""The planes of some operands' elements; the exact numbers are followed next to each."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class View:
 
     Attributes
     ----------
-    base : the shape of the tensor behind a view of a shape; None where it has no such view.
+    base : the shape of the tensor behind a view of a shape; None without such a view.
     of : the view of a tensor.
     places : the same, of an array of positions.
     """
@@ -62,12 +62,12 @@ class View:
     in_hbm: bool = True
     on_chip: bool = True
     newest: bool = False
-    """Whether NeuronCore-v4 alone has it."""
+    """True if only NeuronCore-v4 has it."""
     bits: bool = False
-    """Whether the tensor behind it has elements of half the size; ``base`` is in the view's."""
+    """True if the tensor behind it has elements of half the size; ``base`` is in the view's."""
 
     def fits(self, one: Operand) -> bool:
-        """Whether a tensor can be such a view."""
+        """Return whether a tensor can be such a view."""
         there = self.in_hbm if one.space.is_hbm else self.on_chip
         halves = not self.bits or (one.dtype.itemsize in (2, 4) and not one.is_newer)
         return there and halves and self.base(np.shape(one.values)) is not None
@@ -177,14 +177,14 @@ VIEWS = (
 
 @dataclass(frozen=True)
 class Plane:
-    """What is followed of a tensor, over all of its elements in its own shape.
+    """The followed planes of a tensor, over all of its elements in its own shape.
 
     Attributes
     ----------
     values : bits as float64, NaN told apart.
-    missing : what was never written.
-    left_out : what depends on what a mask left out.
-    exact, error : what the exact run holds, and how far the machine may be from it.
+    missing : the unwritten elements.
+    left_out : the elements that depend on masked-out ones.
+    exact, error : the values of the exact run, and the machine's largest distance from them.
     """
 
     values: Any
@@ -218,7 +218,7 @@ class Plane:
         return Plane(*(plane.reshape(-1)[places] for plane in vars(self).values()))
 
     def changed(self, part: Any, places: Any) -> Plane:
-        """These planes with those of a part put at its places."""
+        """Return these planes with the planes of a part at its places."""
         put = []
         for own, new in zip(vars(self).values(), vars(part).values(), strict=True):
             both = own.copy()
@@ -227,7 +227,7 @@ class Plane:
         return Plane(*put)
 
     def difference(self, other: Plane, but: tuple[str, ...] = ()) -> str:
-        """What differs where both are defined, or nothing; ``but`` names planes not to look at."""
+        """Return the differences where both are defined; ``but`` names planes to ignore."""
         unsure = self.missing | self.left_out
         for name, one, two in (
             ("never written", self.missing, other.missing),
@@ -282,12 +282,12 @@ def run(
     Parameters
     ----------
     views : by role, in place of the plain tile.
-    judged : whether the oracle follows too, beside the exact run.
+    judged : whether the oracle follows too, next to the exact run.
 
     Raises
     ------
     NkiError : the call refuses such a view.
-    AssertionError : an element that no view names has changed.
+    AssertionError : an element outside the view has changed.
     """
     held = {
         name: one
@@ -352,7 +352,7 @@ def run(
 def _do(
     record: Any, operands: Any, targets: Any, options: tuple[Any, ...], engine: Engine
 ) -> dict[str, Plane]:
-    """Issue an instruction, or do an effect; what that leaves beside its tensors, as values."""
+    """Issue an instruction or an effect; return its results beyond its tensors, as values."""
     if record.name in INSTRUCTIONS:
         dst, *others = targets
         issue(record, dst, operands, options, others=tuple(others), engine=engine)
@@ -370,7 +370,7 @@ def _do(
 
 
 def _is_other_member() -> bool:
-    """Whether this is the second one of an exchange: what the first one sees is compared."""
+    """Return whether this is the second call of an exchange: the first call's view is compared."""
     seat = current().seat
     return bool(seat.program and seat.program[0]) or bool(
         seat.rank and seat.rank.number
@@ -410,7 +410,7 @@ def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, .
 
 
 def _names_one_of(event: Any, bases: dict[str, tuple[Any, Any]]) -> bool:
-    """Whether an event is about the call: what an effect leaves is looked at by another one."""
+    """Return whether an event is about the call; another test checks an effect's results."""
     held = {id(base._storage.allocation) for base, _ in bases.values()}
     return any(id(region.allocation) in held for region in event.writes + event.reads)
 
@@ -446,7 +446,7 @@ class MaskKind:
     name: str
     of: Callable[[Any, Any, int, int], Any]
     reaches: tuple[DependenceClass, ...]
-    """What the instructions reach of which the result under the mask is the result elsewhere."""
+    """The elements of the instructions whose result under the mask is the result elsewhere."""
 
     def chosen(self, shape: tuple[int, ...]) -> Any:
         """The mask over a shape."""
@@ -471,7 +471,7 @@ MASKS = (
 
 
 def run_masked(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
-    """By destination what a call under a mask leaves; nothing of one that reaches further."""
+    """By destination the result of a call under a mask; nothing for a call that reaches further."""
     return {
         name: after
         for name, (_, after) in _classic(call, kind, kind.chosen, followed).items()
@@ -479,7 +479,7 @@ def run_masked(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plan
 
 
 def where_chosen(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
-    """By destination what was there, and where the mask is true what the call leaves without it."""
+    """By destination the old values, and where the mask is true the result without it."""
     planes = {}
     for name, (before, after) in _classic(call, kind, None, followed).items():
         chosen = np.flatnonzero(kind.chosen(before.values.shape))

@@ -1,4 +1,4 @@
-"""A call of each effect, as drawn calls of instructions are: what stands where, in its buffer."""
+"""A call of each effect, like drawn calls of instructions: its operands, each in its buffer."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {  # by effect, in the order of its recor
 }
 _DST_SHAPES = {"all_gather": (32, 4), "reduce_scatter": (8, 4)}
 _TABLE = np.array([[4, 4], [0, 8], [0, 0]])
-"""How many elements each rank sends to each, from which place on, and room for what came."""
+"""The number of elements from each rank to each, the first place, and room for the received."""
 
 
 def effect_call(name: str, seed: int) -> DrawnCall:
-    """A call of an effect, in the seed's one of the buffers that it takes."""
+    """Return a call of an effect in a buffer that it takes; the seed picks the buffer."""
     record = EFFECTS[name]
     of_state = name.startswith("rand_")
     of_one = name.startswith(("register_", "scalar_", "set_rng"))
@@ -58,7 +58,7 @@ def effect_call(name: str, seed: int) -> DrawnCall:
         spaces = [one for one in role.buffers if one is not Space.PRIVATE_HBM]
         if role.name == "metadata_tensor":
             return Operand(_TABLE, dtype, Space.SHARED_HBM)
-        if name == "core_barrier":  # of what the cores do not share it warns
+        if name == "core_barrier":  # it warns of buffers that the cores do not share
             spaces = [Space.SHARED_HBM]
         return Operand(values, dtype, spaces[seed % len(spaces)])
 

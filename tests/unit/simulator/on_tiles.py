@@ -13,7 +13,7 @@ from difftest.simulator.frontend.classic import language as nl
 
 
 def on_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """What ``compute`` returns for the arrays as tiles: one array, or a tuple of arrays."""
+    """Return the result of ``compute`` for the arrays as tiles: an array, or a tuple of arrays."""
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))

@@ -39,6 +39,9 @@ RUNS = {
     "softmax_rows": ([(130, 7)], {}),
     "rms_norm_rows": ([(130, 7), (7,)], {}),
     "rope_rows": ([(130, 6), (130, 3), (130, 3)], {}),
+    "attention_in_phases": ([(128, 512)] * 3, {}),
+    "fused_attention": ([(128, 512)] * 3, {}),
+    "linear_gelu": ([(256, 256), (256, 512), (1, 512)], {}),
     "attention_heads": ([(2, 3, 8), (1, 130, 8), (1, 130, 8)], {"causal": True}),
     "gated_mlp_rows": ([(3, 130), (130, 5), (130, 5), (5, 130)], {}),
 }
@@ -58,7 +61,7 @@ def kernels_of_the_tree():
 
 
 def in_turn(names):
-    """Each in one of the dialects that have it; every night in both."""
+    """Each runs in one of its dialects; every night in both."""
     twins: dict[str, list[str]] = {}
     for name in sorted(names):
         twins.setdefault(name.partition(".")[2], []).append(name)

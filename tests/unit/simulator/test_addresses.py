@@ -53,7 +53,7 @@ def test_what_was_written_is_known_for_all_that_share(core):
     write(first[:, 2:3], np.ones((2, 1), np.float32))
     assert_array_equal(
         second._unwritten(), [[True, True]] * 2
-    )  # of which half was written
+    )  # half of it was written
     write(first[:, 3:4], np.ones((2, 1), np.float32))
     assert_array_equal(second._unwritten(), [[False, True]] * 2)
     assert_array_equal(first._unwritten(), [[False, True, False, False]] * 2)
@@ -62,7 +62,7 @@ def test_what_was_written_is_known_for_all_that_share(core):
 
 @given(st.data())
 def test_any_tensors_and_writes(data):
-    """Each byte is what the last one wrote that had it, whoever that was and whether it lives."""
+    """Each byte has the value of its last writer, whichever tensor that was, live or not."""
     core = Core(TRN2, (), record=False, tile=Tensor)
     memory = np.zeros((8, 32), np.uint8)
     written = np.zeros((8, 32), np.bool_)

@@ -1,4 +1,4 @@
-"""What a kernel is given and gives back: arguments that are one place in memory."""
+"""Arguments and results of a kernel: arguments that share memory."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whether the live tensors fit: bytes over whole quadrants, live from first write to last use."""
+"""The live tensors fit: bytes over whole quadrants, live from first write to last use."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_eight_banks_fit_and_nine_do_not():
 
 
 def test_banks_that_live_one_after_another_fit():
-    """The list keeps them all, the last use of each comes before the next is written."""
+    """The list keeps them all; the last use of each precedes the write of the next."""
 
     def kernel():
         held = []

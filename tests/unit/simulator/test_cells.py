@@ -1,4 +1,4 @@
-"""No cell {record} x {view} x {read, written} x {what is followed} is unknown; see ``cells``."""
+"""Each cell {record} x {view} x {read, written} x {followed plane} is known; see ``cells``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.simulator.effect_calls import effect_call
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 from tests.unit.simulator.instructions.calls.examples import drawn
 
-# What a product adds to is what was drawn, and no product.
+# A product adds to drawn values, not to another product.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::difftest.simulator.instructions.matmul.AccumulationWarning"
 )
@@ -39,9 +39,9 @@ BY_INDICES = ("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
 """Their operands are indexed by tiles already."""
 BY_CHANCE = ("dropout", "rand", "rand2", "rng")
 LEAST = {"permuted": 88, "broadcast": 110, "indirect": 45, "vector offset": 3}
-"""How many cells are compared at least; other views stand almost anywhere."""
+"""The least number of compared cells; other views fit almost every role."""
 SEES_ALL = ("step", "reversed", "reshaped", "dtype")
-"""Views at which each effect is walked."""
+"""Views for each effect."""
 REFUSED = {
     (KernelError, "NAME takes a scattered ROLE in SBUF on the Scalar Engine"),
     (KernelError, "NAME takes a tile as ROLE"),
@@ -58,7 +58,7 @@ RECORDS = sorted({**INSTRUCTIONS, **EFFECTS}.keys() - set(BY_INDICES))
 
 
 def fits(call: DrawnCall, role: str, view: View) -> bool:
-    """Whether a view can stand at a role of a call."""
+    """Return whether a role of a call can be a view."""
     one = call.role(role)
     if not isinstance(one, Operand) or np.ndim(one.values) < 2:
         return False
@@ -75,12 +75,12 @@ def call_of(name: str, seed: int) -> DrawnCall:
 
 @functools.cache
 def literal_of(name: str, seed: int, followed: str) -> dict[str, Plane] | NkiError:
-    """What it leaves on plain tiles."""
+    """Return the results on plain tiles."""
     return outcome(call_of(name, seed), {}, followed)
 
 
 def calls(name: str, view: View) -> Iterator[tuple[int, str]]:
-    """For each role that a record has, the seed of a call in which the view fits there."""
+    """For each role that a record has, the seed of a call whose role can be the view."""
     record = {**INSTRUCTIONS, **EFFECTS}[name]
     for role in (*record.operands, *record.destinations):
         for seed in range(2 if name in EFFECTS else 40):
@@ -90,7 +90,7 @@ def calls(name: str, view: View) -> Iterator[tuple[int, str]]:
 
 
 def in_turn(number: int) -> tuple[str, ...]:
-    """What is followed of a cell: the values, in half of the cells a mark too; every night all."""
+    """The followed planes of a cell: the values, in half of the cells a mask; every night all."""
     return FOLLOWED if NIGHTLY else (FOLLOWED[0], *FOLLOWED[1 + number % 4 :][:1])
 
 
@@ -107,7 +107,7 @@ def repeated(call: DrawnCall, role: str) -> DrawnCall:
 
 @every("view", half(VIEWS))
 def test_a_view_is_the_elements_that_it_names(view):
-    """For each record, role and what is followed: as on a plain tile, or refused.
+    """For each record, role and followed plane: as on a plain tile, or rejected.
 
     The oracle follows where the view is read first and where it is written, and finds no fault.
     """
@@ -173,7 +173,7 @@ def test_a_view_is_the_elements_that_it_names(view):
 
 @every("kind", MASKS)
 def test_a_mask_leaves_what_it_names(kind):
-    """Where it is true a destination holds what it does without a mask, and elsewhere the old."""
+    """Where it is true a destination has the result without a mask, elsewhere the old values."""
     known = 0
     wrong = []
     for name in sorted(INSTRUCTIONS.keys() - set(BY_INDICES) - set(BY_CHANCE)):
@@ -209,7 +209,7 @@ def test_a_mask_leaves_what_it_names(kind):
 def outcome(
     call: DrawnCall, views: dict[str, View], followed: str, *, judged: bool = False
 ) -> dict[str, Plane] | NkiError:
-    """What a call leaves, or the error with which it is refused."""
+    """Return the results of a call, or the error that rejects it."""
     try:
         return run(call, views, followed, judged=judged)
     except NkiError as error:

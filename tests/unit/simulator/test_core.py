@@ -58,7 +58,7 @@ def failing(tile):
 
 
 def test_what_is_called_after_an_error_has_its_own_line():
-    """The launch notes who called it; a call that failed is no caller any more."""
+    """The launch notes its caller; a failed call is forgotten."""
 
     def kernel():
         tile = nl.zeros((2, 2), nl.float32)

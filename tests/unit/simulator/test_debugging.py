@@ -17,14 +17,14 @@ DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def frame_of(names):
-    """A frame in which these names stand."""
+    """A frame that has these names."""
     scope = {"frames": [], "sys": sys, **names}
     exec("frames.append(sys._getframe())", scope)
     return scope["frames"][0]
 
 
 def said(command, **names):
-    """What Python's debugger prints."""
+    """Return the output of Python's debugger."""
     output = io.StringIO()
     debugger = pdb.Pdb(stdin=io.StringIO(), stdout=output)
     debugger.reset()

@@ -47,7 +47,7 @@ def no_floating_point_warnings():
 
 
 def grid(dtype):
-    """The values of all codes from +0 to +inf, in order; for inf, what the next value would be."""
+    """The values of all codes from +0 to +inf, in order; inf is replaced by the next value."""
     exponents, mantissas = NARROW[dtype]
     bias = 2 ** (exponents - 1) - 1
     codes = np.arange((2**exponents - 1) * 2**mantissas + 1)

@@ -1,4 +1,4 @@
-"""What an error says: what happened, the rule, what was received, the limit, line and remedy."""
+"""The parts of an error: the event, the rule, the received value, the limit, line and remedy."""
 
 import ast
 import inspect

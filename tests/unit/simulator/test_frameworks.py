@@ -1,6 +1,6 @@
-"""Tensors of PyTorch and JAX go in as arrays and come out as what they were.
+"""Tensors of PyTorch and JAX are arguments as arrays, and results in their own type.
 
-Neither framework is a need of this project's tests: stand-ins have what the module asks of them.
+The tests need neither framework: small classes have the parts that the module uses.
 """
 
 import sys

@@ -11,8 +11,8 @@ PACKAGE = Path(difftest.simulator.__file__).parent
 SIZES = (64, 128, 512, 2048, 4096, 16384)
 """Partitions and their halves, free sizes, bytes of a bank and of PSUM, indices of a gather."""
 IN_TEXT = re.compile(rf"\b({'|'.join(map(str, SIZES))})\b")
-CACHES = ("maxsize", "_KEPT")
-"""How much is remembered is the simulator's own choice."""
+CACHES = ("maxsize", "_KEPT", "MOST_DEPTH")
+"""The sizes of caches are the simulator's own choice."""
 
 
 def own_choice(node):
@@ -22,11 +22,11 @@ def own_choice(node):
         return any(getattr(target, "id", "") in CACHES for target in node.targets)
     return isinstance(node, ast.BinOp) and isinstance(
         node.op, ast.Pow
-    )  # 2.0**64 is no size
+    )  # 2.0**64 is not a size
 
 
 def documentation(tree):
-    """The strings that are no part of a value: docstrings, of functions and of constants."""
+    """The strings outside of values: docstrings, of functions and of constants."""
     return {
         id(node.value)
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Two steps of the classic API are one instruction: a move is joined with what it moves."""
+"""Two steps of the classic API are one instruction: a move is joined with its producer."""
 
 import gc
 
@@ -114,7 +114,7 @@ def test_a_product_that_is_used_elsewhere_too_is_multiplied_there_too():
 
 
 def test_a_product_of_what_was_overwritten_is_added_as_it_is():
-    """Multiplying again would give another value: the Vector Engine adds the one that is there."""
+    """Multiplying again would give another value: the Vector Engine adds the existing one."""
 
     def kernel(a, b):
         out = nl.ndarray((8, 20), nl.float32, buffer=nl.shared_hbm)
@@ -234,7 +234,7 @@ def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
 
 
 def test_what_stood_out_stays_with_the_instruction_that_is_left():
-    """Of a cast that overflows on its way into place, and of a product that is accumulated."""
+    """For a cast that overflows on its way into place, and for a product that is accumulated."""
 
     def kernel(a):
         out = nl.ndarray((8, 8), nl.float16, buffer=nl.shared_hbm)

@@ -1,4 +1,4 @@
-"""A tape that is replayed does what the kernel does: bit for bit, event for event."""
+"""A replayed tape behaves as the kernel: bit for bit, event for event."""
 
 import dataclasses
 import json
@@ -72,7 +72,7 @@ def assert_equal(one, other):
 
 @every("name", in_turn(KERNELS))
 def test_a_kernel_of_the_tree(name):
-    """On other data than those of the tape; with the exact run beside it."""
+    """On other data than the tape's; with the exact run as well."""
     args, keywords = arrays_of(KERNELS[name], 1)
     result, tape = taped(KERNELS[name], args, keywords)
     others, _ = arrays_of(KERNELS[name], 2)
@@ -205,7 +205,7 @@ def changed(tape, at, **fields):
 
 
 def differs(result, tape, args, keywords):
-    """Whether its replay leaves other outputs, or raises."""
+    """Return whether its replay gives other outputs, or raises."""
     try:
         other = launch(replay_tape(tape), args, keywords)
     except NkiError:
@@ -217,7 +217,7 @@ def differs(result, tape, args, keywords):
 
 
 def planted(tape):
-    """The tape without one of its steps, with two operands swapped, with another operator."""
+    """Yield the tape without one of its steps, with two operands swapped, with another operator."""
     for at, step in enumerate(tape.steps):
         if step.call != "allocate":
             yield (
@@ -295,7 +295,7 @@ def leaves(value, path=()):
 
 
 def test_no_document_does_worse_than_an_error():
-    """Each value is replaced by what it is not: a clear error, or a launch that works."""
+    """Each value is replaced by a wrong one: a clear error, or a launch that works."""
     args, keywords = arrays_of(KERNELS["classic.vector_add_naive"], 1)
     _, tape = taped(KERNELS["classic.vector_add_naive"], args, keywords)
     document = json.loads(tape_to_json(tape))

@@ -1,4 +1,4 @@
-"""The hardware's rules: each broken once, and the whole of what the error then says.
+"""The hardware's rules: each broken once, with the whole text of the error.
 
 A broken kernel marks the line that breaks the rule; the error must name that line.
 """

@@ -16,7 +16,7 @@ from tests.every import every
 
 
 def blas_threads():
-    """Of NumPy's BLAS: other packages bring their own, and tests beside these import them."""
+    """Threads of NumPy's BLAS: other packages bring their own, and other tests import them."""
     counts = {one["num_threads"] for one in _blas().info()}
     assert len(counts) == 1, "NumPy here has no BLAS whose threads can be counted"
     return counts.pop()
@@ -44,7 +44,7 @@ def test_a_kernel_runs_with_one_thread_and_leaves_as_many_as_there_were():
 
 @every("module", [campaign, engine])
 def test_workers_of_mutate_and_sweep_have_one_thread(module, monkeypatch):
-    """What they run beside kernels too: threads of several processes would wait for a core."""
+    """Threads are limited outside of kernels, too: several processes would wait for a core."""
     seen, orders = [], SimpleNamespace(memory=None, timeout=None, cases={}, test="")
     orders.collect = lambda work: work({})
     monkeypatch.setattr(module, "serve_tasks", lambda *_: seen.append(blas_threads()))

@@ -1,4 +1,4 @@
-"""What two runs of an instruction differ in can be told from their events: of every record."""
+"""The events of two runs of an instruction show their differences, for every record."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def slots(record: Instruction) -> dict[str, tuple[Any, ...]]:
 
 
 def bare(record: Instruction) -> Instruction:
-    """What takes the same options and numbers, and all values of them: it has no rules."""
+    """Takes any options and numbers, and all values of them: it is without rules."""
     return replace(
         record,
         operands=(Role(name="any"), *number_roles(record)),
@@ -78,7 +78,7 @@ def bare(record: Instruction) -> Instruction:
 
 
 def told_of(record: Instruction, slot: str) -> list[str]:
-    """What the events say of calls that differ in one slot."""
+    """Return the events of calls that differ in one slot."""
     values = slots(record)
     plain = bare(record)
 

@@ -1,4 +1,4 @@
-"""A trace is written and read back, and nothing of it is lost."""
+"""A trace is written and read back without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no trace gets one error, which says where and what is accepted."""
+"""Text other than a trace gives one error with the place and the accepted form."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_the_good_trace_is_one():
         ("{}", 'format: received null; accepted: "difftest trace"'),
         (
             '{"format": "difftest trace"}',
-            "version: received null; accepted: 5; record the kernel",
+            "version: received null; accepted: 6; record the kernel",
         ),
     ],
 )

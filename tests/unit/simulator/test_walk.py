@@ -1,4 +1,4 @@
-"""How far an instruction walks through the package: the files that a reader follows it through.
+"""The walk of an instruction through the package: the files on a reader's way.
 
 A warm call is profiled. What is counted are calls of functions of the simulator: the files that
 they lie in, and the stays, which are runs of calls in one file. A comprehension is no call.
@@ -57,7 +57,7 @@ def walk_of(call: Callable[[], object]) -> Walk:
 
 
 def walk_in_launch(setup, **how) -> Walk:
-    """The walk of what a kernel prepares."""
+    """Return the walk of a prepared kernel."""
     walks = []
 
     def kernel(x):

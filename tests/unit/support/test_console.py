@@ -82,7 +82,7 @@ def test_off_a_terminal_a_line_each_minute_says_how_far_it_is(monkeypatch):
 
 
 def test_a_bar_on_the_terminal_leaves_output_that_goes_to_a_file(monkeypatch, capsys):
-    """``difftest mutate TESTS > FILE``: what survives is told while the bar stands."""
+    """``difftest mutate TESTS > FILE``: survivors are printed while the bar is shown."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(console.sys, "__stderr__", terminal)

@@ -1,4 +1,4 @@
-"""What a command writes: to a stream of any encoding, to a disk that is full."""
+"""A command's output: to a stream of any encoding, to a disk that is full."""
 
 import contextlib
 import io
@@ -55,7 +55,7 @@ def test_a_stream_of_another_encoding_gets_utf_8(tmp_path, monkeypatch, command)
 
 @contextlib.contextmanager
 def full_disk():
-    """No file may grow, which root is told too."""
+    """Files may not grow, not even for root."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:

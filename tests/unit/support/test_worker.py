@@ -60,7 +60,7 @@ class Unpicklable(Exception):
         super().__init__(f"{first} {second}")
         self.held = threading.Lock() if second == "here" else None
 
-    def __reduce__(self):  # some packages teach pickle what it cannot do by itself
+    def __reduce__(self):  # some packages teach pickle more than it can do by itself
         return Unpicklable, self.args, vars(self)
 
 
@@ -189,7 +189,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
 
 
 def alive(pid):
-    """Whether the process runs; one that has ended and was not waited for does not."""
+    """Return whether the process runs; a process that has ended and was not waited for does not."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"

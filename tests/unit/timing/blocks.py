@@ -1,8 +1,9 @@
-"""Blocks of which each begins with transposes that its products need: [n, 128, 512] of X and W.
+"""Blocks that begin with the transposes for their products: [n, 128, 512] of X and W.
 
 X [n * 128, 512] is turned in tiles of 128 x 128, W [4, 128, 512] is what they are multiplied with.
 """
 
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 
@@ -39,6 +40,7 @@ def operands(X, W):
     )
 
 
+@ncc.skip_middle_end_transformations
 def turned_in_each_block(X, W):
     out, weights, blocks = operands(X, W)
     for block in nl.affine_range(blocks):
@@ -46,6 +48,7 @@ def turned_in_each_block(X, W):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def turned_first(X, W):
     out, weights, blocks = operands(X, W)
     tiles = [turned(X, block) for block in range(blocks)]
@@ -54,6 +57,7 @@ def turned_first(X, W):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def turned_through_hbm(X, W):
     """The turned tiles of a block are stored and loaded again before its products."""
     out, weights, blocks = operands(X, W)

@@ -3,6 +3,7 @@
 X [channels, height, width] and W [taps, channels, c_out], 3 x 3, of 128 channels in and out.
 """
 
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 
@@ -35,6 +36,7 @@ def row_of(weights, block, columns):
     return total
 
 
+@ncc.skip_middle_end_transformations
 def tile_in_each_turn(X, W):
     """Three rows of the image in a tile of each turn."""
     out = new_output(X, W)
@@ -49,8 +51,9 @@ def tile_in_each_turn(X, W):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def one_tile(X, W):
-    """The same, with tiles that are made once and filled again, row by row, in each turn."""
+    """As above, with tiles that are made once and refilled, row by row, in each iteration."""
     out = new_output(X, W)
     weights = load_weights(W)
     _, rows, columns = out.shape
@@ -64,6 +67,7 @@ def one_tile(X, W):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def rolling_tile(X, W):
     """A tile that keeps two of its three rows: each iteration needs rows of the previous one."""
     out = new_output(X, W)
@@ -81,6 +85,7 @@ def rolling_tile(X, W):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def copied_operands(X, W, seen=nisa.tensor_copy, taken=nisa.tensor_copy):
     """Each product's operands are copied inside SBUF first, the weights as the image."""
     out = new_output(X, W)
@@ -98,17 +103,20 @@ def copied_operands(X, W, seen=nisa.tensor_copy, taken=nisa.tensor_copy):
     return out
 
 
+@ncc.skip_middle_end_transformations
 def copied_image(X, W):
     """Only the image's operands are copied."""
     return copied_operands(X, W, taken=lambda weight: weight)
 
 
+@ncc.skip_middle_end_transformations
 def copied_in_groups(X, W):
     """Weights [groups, taps, channels, c_out] that each group loads, and copies in each row."""
     out = [copied_operands(X, W[group]) for group in nl.affine_range(W.shape[0])]
     return out[0], out[1]
 
 
+@ncc.skip_middle_end_transformations
 def turned_weights(X, W):
     """Weights [taps, c_out, channels] that are transposed before each product."""
 

@@ -6,7 +6,7 @@ from difftest.timing.interval import ErrorBudget, ErrorSource, Estimate
 
 
 def estimate(total, low=0.9, high=1.2, **changes):
-    """Of a kernel of ``total`` us, of which all may be wrong together by this range."""
+    """An estimate of ``total`` us whose parts may all be wrong together by this range."""
     figure = ErrorSource("measured", "DMAs")
     logs = (-total * math.log(low), total * math.log(high))
     ground = ErrorBudget({figure: total}, {}, busiest=0.0, streaming=0.0, whole=logs)

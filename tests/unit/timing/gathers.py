@@ -1,4 +1,4 @@
-"""Weights of experts that an index names, in today's dialect: W [experts, 128, columns].
+"""Weights of experts that an index names, in the current dialect: W [experts, 128, columns].
 
 x [128, 1] is multiplied with the weights of each expert that ``places`` [1, count] names.
 """

@@ -12,7 +12,7 @@ from tests.unit.timing.advised import X, advice, loaded, stored
 
 
 def blocks(x, columns):
-    """Blocks that are loaded, worked on for as long as a load takes, and stored."""
+    """Blocks that are loaded, processed in the time of a load, and stored."""
     outs = []
     for turn in range(6):
         tile = loaded(x[turn])

@@ -38,7 +38,7 @@ def test_each_engine_lines_up_with_the_device(name):
 
 
 def test_the_engines_of_the_transpose_keep_step():
-    """Within half a microsecond of 31 at every one of 64 transposes and 64 copies."""
+    """Within half a microsecond of 31 at each of 64 transposes and 64 copies."""
     units = aligned("matrix-transpose-1024")
     assert units["tensor"].device_count == units["scalar"].device_count == 64
     for unit in ("tensor", "scalar"):

@@ -25,7 +25,7 @@ def instructions(kernel, *arrays):
 
 
 def test_a_memset_takes_the_elements_of_one_partition():
-    """Not those of 128: a cost of 8,192 elements instead of 64 was once taken."""
+    """Not the costs of 128: a cost of 8,192 elements instead of 64 was once taken."""
 
     def blocked():
         nl.zeros((4, nl.par_dim(128), 64), nl.float32, buffer=nl.sbuf)

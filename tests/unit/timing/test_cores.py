@@ -44,7 +44,7 @@ def doubled(x):
 
 @nki.jit
 def streamed(x):
-    """x, through SBUF and nothing else: what HBM gives is the limit."""
+    """x through SBUF only: HBM's rate is the limit."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     tiles = x.shape[0] // 128
     for tile in range(nl.program_id(0), tiles, nl.num_programs(0)):
@@ -57,7 +57,7 @@ def streamed(x):
 
 @nki.jit
 def handed_over(x):
-    """The second core reads what the first has written, after a barrier; then each sends its tile.
+    """The second core reads the first core's output, after a barrier; then each sends its tile.
 
     Who gets a tile is the last to touch it: a tensor of the other core, which has its place there.
     """
@@ -104,7 +104,7 @@ def test_two_cores_share_the_work():
 
 
 def test_each_core_has_its_own_engines():
-    """No two instructions of one core overlap on an engine; those of two cores do."""
+    """Instructions of one core do not overlap on an engine; instructions of two cores do."""
     schedule = predicted(doubled, grid=(2,)).schedule
     vector = [s for s in schedule.spans if s.engine.value == "vector"]
     for core in (0, 1):
@@ -189,7 +189,7 @@ def shared_bias(x, turns):
 
 
 def test_what_both_cores_load_is_loaded_by_each():
-    """No core can take the other's tile: nothing is left out, and nothing could be."""
+    """A core cannot take the other's tile: all is kept, and all must be."""
     x = np.ones((128, 512), np.float32)
     trace = launch(shared_bias, [x, 1], grid=(2,)).trace
     for compiler in (LIKELY, FASTEST, SLOWEST):

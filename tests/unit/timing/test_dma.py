@@ -16,7 +16,7 @@ def tile(row_bytes, *, writes_hbm=False, busy=ALL, transposes=False):
 
 
 def row_time(engines, one):
-    """Of static descriptors."""
+    """The time of static descriptors."""
     return engines.costs(one, generated=False)[1]
 
 
@@ -107,8 +107,8 @@ def test_more_bytes_are_never_faster(one, other, store):
 def test_a_dma_with_software_descriptors_takes_what_the_traces_show(
     row_bytes, rows, store, traced
 ):
-    """Medians from start to last semaphore packet (today's traces of trn2); 0.34 us later, and a
-    hop, whoever waits begins."""
+    """Medians from start to last semaphore packet (current traces of trn2); 0.34 us later, and a
+    hop, a waiting instruction begins."""
     busy = tuple((engine, rows // 16) for engine in range(16))
     one = Transfer(row_bytes, rows, 128, busy, not store, store, False)
     assert DmaEngines(TRN2).run(0.0, one, generated=True)[2] == pytest.approx(
@@ -129,7 +129,7 @@ def test_a_dma_with_software_descriptors_takes_what_the_traces_show(
 def test_a_dma_with_hardware_descriptors_takes_what_the_traces_show(
     row_bytes, store, traced
 ):
-    """The same, from the start of the instruction that makes them."""
+    """The same medians, from the start of the instruction that makes the descriptors."""
     made = TRN2.generation.value + 127 * TRN2.generation_per_partition.value
     _, _, done = DmaEngines(TRN2).run(
         made, tile(row_bytes, writes_hbm=store), generated=True
@@ -145,7 +145,7 @@ def test_packets_take_what_the_traces_show(size, traced):
 
 
 def test_a_packet_of_some_bytes_takes_more_than_itself():
-    """8.65 ns each, and 14.8 with what lies between them: loads in such rows were too fast."""
+    """8.65 ns each, and 14.8 with the gaps between them: loads in such rows were too fast."""
     low, high = ELEMENTS
     taken = DmaEngines(TRN2).costs(tile(4), True)[1]
     assert 8.65 < taken < 14.8
@@ -154,7 +154,7 @@ def test_a_packet_of_some_bytes_takes_more_than_itself():
 
 
 def test_an_engine_is_slower_where_both_cores_run():
-    """17.4 bytes a ns on two cores, 19.2 on one (current traces); there is no figure for trn3."""
+    """17.4 bytes a ns on two cores, 19.2 on one (current traces); trn3 lacks a figure."""
     alone, both = (
         DmaEngines(TRN2, hbm).costs(tile(2048), True)[1]
         for hbm in (None, SharedHbm(1.0))

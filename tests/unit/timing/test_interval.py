@@ -23,7 +23,7 @@ from tests.unit.timing.shipped import prediction_of
 
 
 def chained(opcode, engine, count=200):
-    """A kernel whose time is that of a chain of one instruction on 512 columns."""
+    """A kernel that takes as long as a chain of one instruction on 512 columns."""
     build = Builder()
     tile = build.load((128, 512))
     for _ in range(count):

@@ -30,7 +30,7 @@ def test_a_tile_of_which_a_part_lives_on_is_one_tile():
         i for i in program.instructions if i.opcode == "dma_copy" and not i.is_store
     ]
     waiting = [one for one in copies if one.order]
-    assert len(waiting) == 18  # each row: what was in its place is copied on first
+    assert len(waiting) == 18  # each row: its old contents are copied on first
 
 
 def part(allocation, start, stop):

@@ -1,9 +1,11 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2, launch
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
@@ -31,7 +33,7 @@ def convolution(kernel, dtype="float16", rows=20):
 
 
 def test_copies_of_what_the_loop_does_not_change_are_made_once():
-    """18 rows, 9 taps: the copies of the weights but those of the first row; none of the image."""
+    """18 rows, 9 taps: the copies of the weights except the first row's; none of the image."""
     assert (
         left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
     )
@@ -49,7 +51,7 @@ def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
 
 
 def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
-    """Two groups of weights, 8 rows, 9 taps; all but those of each group's first row go."""
+    """Two groups of weights, 8 rows, 9 taps; all except the first row's of each group go."""
     trace = traced(
         convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16"
     )
@@ -59,7 +61,7 @@ def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
 
 
 def test_transposes_of_what_the_loops_do_not_change_are_made_once_on_trn1():
-    """18 rows, 9 taps: the transposes and their copies, those of the first row excepted."""
+    """18 rows, 9 taps: the transposes and their copies, except the first row's."""
     trace = convolution(convolutions.turned_weights, "float32")
     assert left_out(trace) == []
     for machine, compiler in ((TRN1, LIKELY), (TRN1, FASTEST), (TRN2, FASTEST)):
@@ -131,6 +133,7 @@ def test_other_elements_are_another_copy():
     assert left_out(traced(halves, (128, 64))) == []
 
 
+@ncc.skip_middle_end_transformations
 def refilled(x):
     """Each turn loads the tile and copies it twice."""
     out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -144,6 +147,12 @@ def test_what_a_turn_loads_is_copied_as_the_kernel_says_or_once():
     trace = traced(refilled, (128, 64))
     assert left_out(trace) == []
     assert left_out(trace, REMOVED) == ["tensor_copy"] * 2
+
+
+def test_the_middle_end_loads_once():
+    trace = traced(refilled, (128, 64))
+    assert not trace.middle_end
+    assert "dma_copy" in left_out(replace(trace, middle_end=True))
 
 
 def test_loads_of_the_same_bytes():

@@ -245,7 +245,7 @@ def builders(draw):
 
 
 def apart(program, numbers):
-    """The instructions among dependences, and those that were joined."""
+    """The instructions among dependences, and the joined ones."""
     for number in numbers:
         if number >= 0:
             yield number
@@ -296,7 +296,7 @@ def tiles(trace):
 
 
 def conflicts(timeline, trace):
-    """Accesses to one whole tile that overlap in time although one of them writes."""
+    """Return accesses to one whole tile that overlap in time although one access writes."""
     found = []
     touched = tiles(trace)
     spans = [span for span in timeline.spans if not span.instruction.implied]
@@ -402,7 +402,7 @@ def test_an_instruction_on_all_results_comes_last_and_changes_nothing_before(
     build, dge
 ):
     """One on a single result may shorten the whole: it takes the engine's turn from another, and
-    what waited for that one's place comes first. So may one in a full memory."""
+    the instruction that waited for its place comes first. So may one in a full memory."""
     assume(
         sum(one.partition_bytes for one in build.trace.allocations)
         < TRN2.sbuf_usable_bytes

@@ -71,7 +71,7 @@ def product(dtype, columns):
             512,
             1150,
             0.28,
-        ),  # docs/explanation/timing-trn1.md: no model here says it
+        ),  # docs/contributing/timing-instructions.md: no model here says it
     ],
 )
 def test_a_product_takes_what_the_probe_shows(dtype, columns, measured, error):

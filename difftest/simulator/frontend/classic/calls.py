@@ -210,54 +210,72 @@ def over_product(
     ------
     KernelError, ShapeError : a comparison fits no axis, or two axes.
     """
-    if mask is None and stationary is None and moving is None:
+    if mask is stationary is moving is None:
         return None
 
     def over(walked: Shape) -> Array | bool:
         shape = (walked[0], *walked[2:]) if pairs else walked
-        result = np.ones(shape, dtype=np.bool_)
-        if isinstance(mask, Mask):
-            for term in mask.terms:
-                result = result & _over_product(term.array() >= 0, shape)
-        elif as_mask(mask, shape) is False:
-            return False
+        result = _own_mask(mask, shape)
+        columns = shape[2:]
         if stationary is not None:
-            result = result & stationary.reshape(*shape[:2], *(1 for _ in shape[2:]))
+            ones = (1,) * len(columns)
+            result = result & stationary.reshape(*shape[:2], *ones)
         if moving is not None:
-            result = result & moving.reshape(shape[0], 1, *shape[2:])
+            result = result & moving.reshape(shape[0], 1, *columns)
+        if result.all():
+            return True
         if pairs:
-            result = np.ascontiguousarray(np.broadcast_to(result[:, None], walked))
-        return True if result.all() else result
+            result = np.broadcast_to(result[:, None], walked)
+        return np.ascontiguousarray(result)
 
     return over
 
 
+def _own_mask(mask: object, shape: Shape) -> Array:
+    """Return a product's own mask over [K, M, ...N]."""
+    if not isinstance(mask, Mask):
+        return np.full(shape, as_mask(mask, shape) is True)
+    result = np.ones(shape, dtype=np.bool_)
+    for term in mask.terms:
+        result = result & _over_product(term.array() >= 0, shape)
+    return result
+
+
 def _over_product(chosen: Array, shape: Shape) -> Array:
     """Lay out one comparison along the axes [K, M, ...N] of a product."""
-    depth, rows, *columns = shape
     mask_shape = chosen.shape
-    of_free: list[Shape] = []
-    if len(mask_shape) == len(shape):
-        of_free = [mask_shape[1:]]
-    elif len(mask_shape) == 2 and mask_shape[1] == 1:
-        of_free = [(1,) * (len(shape) - 1)]
-    elif len(mask_shape) >= 2:
-        if len(mask_shape) == 2 and mask_shape[1] == rows:
-            of_free.append((rows, *(1 for _ in columns)))
-        if list(mask_shape[1:]) == columns:
-            of_free.append((1, *mask_shape[1:]))
-    if len(of_free) > 1:
+    layouts = _layouts(mask_shape, shape)
+    if len(layouts) > 1:
         raise MASK_OF_TWO_AXES(
-            f"indices of shape {list(mask_shape)}; both operands have {rows} elements a partition"
+            f"indices of shape {list(mask_shape)}; "
+            f"both operands have {shape[1]} elements a partition"
         )
-    fits = of_free and mask_shape[0] in (1, depth)
-    if not fits or any(
-        n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)
+    if not layouts or any(
+        n not in (1, size) for n, size in zip(layouts[0], shape, strict=True)
     ):
         raise SHAPE_OF_MASK(
             f"mask of shape {mask_shape}, product over [K, M, N] = {list(shape)}"
         )
-    return chosen.reshape((mask_shape[0], *of_free[0]))
+    return chosen.reshape(layouts[0])
+
+
+def _layouts(mask: Shape, shape: Shape) -> list[Shape]:
+    """Return the shapes over a product's axes that the shape of a comparison may mean."""
+    if len(mask) == len(shape):
+        return [mask]
+    if len(mask) < 2:
+        return []
+    depth, *free = mask
+    rows, *columns = shape[1:]
+    ones = (1,) * len(columns)
+    if free == [1]:
+        return [(depth, 1, *ones)]
+    found: list[Shape] = []
+    if free == [rows]:
+        found.append((depth, rows, *ones))
+    if free == columns:
+        found.append((depth, 1, *columns))
+    return found
 
 
 def as_truth(mask: object, where: str) -> bool:

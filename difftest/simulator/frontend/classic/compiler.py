@@ -23,7 +23,9 @@ def _public(function: Callable[..., Any]) -> Callable[..., Any]:
 @_public
 def skip_middle_end_transformations(func: Any = None) -> Any:
     """Mark a kernel to be compiled as written, as the simulator always runs it."""
-    return skip_middle_end_transformations if func is None else func
+    if func is None:
+        return skip_middle_end_transformations
+    return _memories.mark(func, _memories.SKIPS_MIDDLE_END)
 
 
 @_public
@@ -35,7 +37,9 @@ def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
 @_public
 def force_auto_alloc(func: Any = None) -> Any:
     """Mark a kernel whose direct allocations the compiler ignores."""
-    return force_auto_alloc if func is None else _memories.force_auto_alloc(func)
+    if func is None:
+        return force_auto_alloc
+    return _memories.mark(func, _memories.FORCES_AUTO_ALLOC)
 
 
 class Directive:

@@ -49,11 +49,7 @@ class IndexExpression(Index):
 
     def __getitem__(self, key: Any) -> IndexExpression:
         """Insert axes with ``None``; whole axes with ``:`` or ``...``."""
-        items = key if isinstance(key, tuple) else (key,)
-        if Ellipsis in items:
-            at = items.index(Ellipsis)
-            kept = sum(1 for item in items if isinstance(item, slice))
-            items = items[:at] + (slice(None),) * (self.ndim - kept) + items[at + 1 :]
+        items = self._without_ellipsis(key if isinstance(key, tuple) else (key,))
         axes = zip(self.shape, self.steps, strict=True)
         walk: list[tuple[int, int]] = []
         axis: tuple[int, int] | None
@@ -71,6 +67,14 @@ class IndexExpression(Index):
         shape = tuple(n for n, _ in walk)
         steps = tuple(step for _, step in walk)
         return IndexExpression(shape, self.start, steps)
+
+    def _without_ellipsis(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the items with whole axes in place of an ellipsis."""
+        if Ellipsis not in items:
+            return items
+        at = items.index(Ellipsis)
+        kept = sum(isinstance(item, slice) for item in items)
+        return items[:at] + (slice(None),) * (self.ndim - kept) + items[at + 1 :]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ASSIGNMENT_TO_INDEX(

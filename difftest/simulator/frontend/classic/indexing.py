@@ -284,14 +284,15 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     takes = "an index for every dimension"
     got = f"{len(items)} of {tile.ndim} advanced indices"
     error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
-    kinds = (Index, Tile)
-    fits = any(
-        all(isinstance(part, kind) or is_index_integer(part) for part in items)
-        for kind in kinds
-    )
+    fits = _are_all(Index, items) or _are_all(Tile, items)
     if not tile._in_hbm or not fits or len(items) > tile.ndim:
         raise error
     report_violation(error)
+
+
+def _are_all(kind: type, items: tuple[Any, ...]) -> bool:
+    """Return whether all items are integers or indices of one kind."""
+    return all(isinstance(item, kind) or is_index_integer(item) for item in items)
 
 
 def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:

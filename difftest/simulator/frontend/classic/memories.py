@@ -27,7 +27,7 @@ from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.strictness import report_violation
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Allocation, Space
 from difftest.support.annotations import signature_shown
 
 Place = tuple[int, int]
@@ -162,37 +162,36 @@ class Placed(Buffer):
     ) -> Place:
         place = as_integers(_call_place(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
-        if len(place) != 3 if in_psum else len(place) != 2:
+        if len(place) != (3 if in_psum else 2):
             takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
             got = f"{len(place)} numbers"
             raise not_taken(
                 f"{self.space.value}.alloc", takes, got, f"{place} for block {index}"
             )
-        bank = place[0] if in_psum else 0
-        (low, byte) = place[-2:]
-        step = machine.start_partition_step
-        rows = next(n for n in (step, 2 * step, machine.partitions) if partitions <= n)
-        most = machine.psum_bank_bytes if in_psum else machine.sbuf_usable_bytes
-        fits = (
-            0 <= bank < machine.psum_banks
-            and low in range(0, machine.partitions, rows)
-            and 0 <= byte <= most - size
-        )
-        if not fits:
+        bank, low, byte = place if in_psum else (0, *place)
+        received = f"{place} for {partitions} partitions of {size} bytes"
+        starts, most = self._starts(partitions, size, machine)
+        if not (0 <= bank < machine.psum_banks and low in starts and 0 <= byte <= most):
             raise LimitError(
                 "a placed block lies in its memory, from a partition where so many can begin",
                 happened=f"a block was placed outside {self.space.value}",
-                received=f"{place} for {partitions} partitions of {size} bytes",
-                limit=f"partitions {', '.join(map(str, range(0, machine.partitions, rows)))}; "
-                f"bytes 0 to {most - size}",
+                received=received,
+                limit=f"partitions {', '.join(map(str, starts))}; bytes 0 to {most}",
             )
         if in_psum and (low or byte):
-            report_violation(
-                BLOCK_INSIDE_BANK(
-                    f"{place} for {partitions} partitions of {size} bytes"
-                )
-            )
+            report_violation(BLOCK_INSIDE_BANK(received))
         return low, bank * machine.psum_bank_bytes + byte
+
+    def _starts(
+        self, partitions: int, size: int, machine: Machine
+    ) -> tuple[range, int]:
+        """Return the partitions where a block may begin, and its last first byte."""
+        step = machine.start_partition_step
+        rows = next(n for n in (step, 2 * step, machine.partitions) if partitions <= n)
+        most = machine.sbuf_usable_bytes
+        if self.space is Space.PSUM:
+            most = machine.psum_bank_bytes
+        return range(0, machine.partitions, rows), most - size
 
 
 sbuf = Buffer(Space.SBUF)
@@ -249,6 +248,10 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
         and all(type(size) is int and size > 0 for size in shape)
     ):
         return shape, 0
+    return _checked_shape(shape, where)
+
+
+def _checked_shape(shape: object, where: str) -> tuple[Shape, int]:
     dims: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
     marked = [axis for axis, size in enumerate(dims) if isinstance(size, ParDim)]
     sizes = []
@@ -271,26 +274,28 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
 
 # -- direct allocation of a whole kernel -----------------------------------------------------------
 
-_FORCED = "__difftest_force_auto_alloc__"
+FORCES_AUTO_ALLOC = "force_auto_alloc"
+SKIPS_MIDDLE_END = "skip_middle_end_transformations"
+"""The decorators of ``nki.compiler`` that mark a kernel's function."""
 
 
-def force_auto_alloc(kernel: Any) -> Any:
-    """Mark a kernel so that its own placements are ignored; return the kernel.
+def mark(kernel: Any, decorator: str) -> Any:
+    """Mark a kernel with a decorator of ``nki.compiler``; return the kernel.
 
     Raises
     ------
     KernelError : it is not a function.
     """
     try:
-        setattr(as_launchable(kernel).function, _FORCED, True)
+        setattr(as_launchable(kernel).function, f"__difftest_{decorator}__", True)
     except (AttributeError, TypeError):  # a class, or a function written in C
-        raise wrong_kind(kernel, "a function", "ncc.force_auto_alloc") from None
+        raise wrong_kind(kernel, "a function", f"ncc.{decorator}") from None
     return kernel
 
 
-def forces_auto_alloc(function: Callable[..., Any]) -> bool:
-    """Return whether :func:`force_auto_alloc` has marked a kernel's function."""
-    return bool(getattr(function, _FORCED, False))
+def is_marked(function: Callable[..., Any], decorator: str) -> bool:
+    """Return whether :func:`mark` has marked a kernel's function."""
+    return bool(getattr(function, f"__difftest_{decorator}__", False))
 
 
 def note_mixed(core: Core) -> None:
@@ -301,10 +306,13 @@ def note_mixed(core: Core) -> None:
     made = core.trace.allocations
     if not any(tensor.address or tensor.places for tensor in made):
         return
-    used = [t for t in made if not (t.space.is_hbm or t.is_temporary) and t.first >= 0]
-    placed = [t for t in used if t.areas]
-    left = [t for t in used if not t.areas]
-    if not (placed and left):
+    placed: list[Allocation] = []
+    left: list[Allocation] = []
+    for tensor in made:
+        if _is_used_on_chip(tensor):
+            group = placed if tensor.areas else left
+            group.append(tensor)
+    if not placed or not left:
         return
     error = KernelError(
         "a kernel that places a tensor places all that it has on chip",
@@ -315,6 +323,11 @@ def note_mixed(core: Core) -> None:
         location=left[0].location,
     )
     report_violation(error)
+
+
+def _is_used_on_chip(tensor: Allocation) -> bool:
+    """Return whether a kernel's instructions write a tensor of its own on chip."""
+    return not tensor.space.is_hbm and not tensor.is_temporary and tensor.first >= 0
 
 
 # -- the machine -----------------------------------------------------------------------------------

@@ -213,11 +213,11 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     if len(a) == len(b) or a[0] != b[0]:
         return left, right
     short, shape = (left, b) if len(a) < len(b) else (right, a)
-    if [n for n in a[1:] if n > 1] != [n for n in b[1:] if n > 1]:
+    if _wide_sizes(a) != _wide_sizes(b):
         short, other = (left, b) if left.size == a[0] else (right, a)
         if short.size != a[0]:
             return left, right
-        shape = (a[0], *(1 for _ in other[1:]))
+        shape = (a[0], *(1,) * len(other[1:]))
     error = ShapeError(
         "the operands of an instruction have the same number of dimensions",
         happened=f"operands of {len(a)} and {len(b)} dimensions met",
@@ -227,6 +227,11 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     report_violation(error)
     longer: Tile = short._as_tile().reshape(shape)
     return (longer, right) if short is left else (left, longer)
+
+
+def _wide_sizes(shape: Shape) -> list[int]:
+    """Return the sizes of the free dimensions with more than one element."""
+    return [size for size in shape[1:] if size > 1]
 
 
 def copied_from_psum(

@@ -341,15 +341,22 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
             function = values[parameter]
             known = NKI_OPS.get(getattr(function, "nki_name", ""))
             if function is not None and (operand is None or (known and known.unary)):
-                op = operator_of(function, where)
-                empty = operand is None or (is_number(operand) and operand == 0)
-                if op.unary is not empty:
-                    takes = f"{'None or 0 as ' if op.unary else ''}{name} beside op={op.name}"
-                    got = f"{name}={operand!r:.60} for op={op.name}"
-                    raise not_taken(where, takes, got, f"{name}={operand!r:.60}")
+                _check_omitted(operator_of(function, where), name, operand, where)
                 values[name] = 0
 
     return prepare
+
+
+def _check_omitted(op: AluOp, name: str, operand: Any, where: str) -> None:
+    """Require None or 0 beside a unary operator, and nothing else there."""
+    is_empty = operand is None or (is_number(operand) and operand == 0)
+    if op.unary is is_empty:
+        return
+    takes = f"{name} beside op={op.name}"
+    if op.unary:
+        takes = f"None or 0 as {takes}"
+    got = f"{name}={operand!r:.60} for op={op.name}"
+    raise not_taken(where, takes, got, f"{name}={operand!r:.60}")
 
 
 def affine(values: Mapping[str, Any], where: str) -> Index:
@@ -377,6 +384,11 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
     return Index(shape, as_integer(start, "offset"), steps)
 
 
+def _repeats(tile: Tile, shape: tuple[int, ...]) -> bool:
+    """Return whether a tile fills a shape of its rank, repeated along dimensions of size 1."""
+    return all(have in (1, size) for have, size in zip(tile.shape, shape, strict=True))
+
+
 def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Return two tiles repeated along dimensions of size 1, to the larger of each.
 
@@ -393,11 +405,7 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     ones = (1,) * (rank - 1)
     x, y = (t.reshape((t.shape[0], *ones)) if t.size == t.shape[0] else t for t in pair)
     shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
-    for tile in (x, y):
-        fits = (
-            have in (1, size) for have, size in zip(tile.shape, shape, strict=False)
-        )
-        if tile.ndim != rank or not all(fits):
-            raise error
+    if not x.ndim == y.ndim == rank or not (_repeats(x, shape) and _repeats(y, shape)):
+        raise error
     (report_violation if x.shape[0] == y.shape[0] else report_undefined)(error)
     return x._broadcast_to(shape), y._broadcast_to(shape)

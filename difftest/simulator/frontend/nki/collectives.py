@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -85,20 +85,21 @@ _OF_ONE = ("collective_permute", "all_gather_v", "all_to_all_v")
 def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
     """Return the tensors of one side; each channel has one tensor."""
     by_channel = role.endswith("_by_channel")
+    takes = "a list of tensors"
     right = isinstance(tensors, (list, tuple)) and bool(tensors)
-    if by_channel and right:
-        right = all(
-            isinstance(channel, (list, tuple)) and len(channel) == 1
-            for channel in tensors
-        )
-    if not right:
+    if by_channel:
         takes = "a list of channels, each a list of one tensor"
-        raise wrong_kind(
-            tensors, takes if by_channel else "a list of tensors", where, role
-        )
+        right = right and all(map(_is_channel, tensors))
+    if not right:
+        raise wrong_kind(tensors, takes, where, role)
     if len(tensors) > 1 and where in _OF_ONE:
         raise wrong_kind(tensors, "one tensor", where, role)
     return [channel[0] for channel in tensors] if by_channel else list(tensors)
+
+
+def _is_channel(channel: Any) -> bool:
+    """Return whether a value is a list of one item."""
+    return isinstance(channel, (list, tuple)) and len(channel) == 1
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -110,32 +111,28 @@ def _collective(
     """Make a call of a collective from a signature; its lists of tensors are the record's roles."""
 
     def make(signature: Callable[..., None]) -> Any:
-        sides = [
-            side
-            for side in inspect.signature(signature).parameters
-            if side[:4] in _SIDES
-        ]
+        names = inspect.signature(signature).parameters
+        sides = [name for name in names if name.startswith(("srcs", "dsts"))]
         roles = [role.name for role in (*record.operands, *record.destinations)]
         roles = [role for role in roles if role != "metadata_tensor"]
-
-        def prepare(values: dict[str, Any], where: str) -> None:
-            rank_of(where)
-            check_priority(values["priority"], where)
-            for role, side in zip(roles, sides, strict=True):
-                values[role] = _tensors(side, values[side], where)
-            if "metadata_tensor" in values:
-                values["metadata_tensor"] = [values["metadata_tensor"]]
-            if "source_target_pairs" in values:
-                pairs = _pairs(values["source_target_pairs"], where)
-                values["replica_group"] = tuple(sorted(set(chain(*pairs))))
-
+        prepare = functools.partial(_prepare, dict(zip(roles, sides, strict=True)))
         fields = {**dict.fromkeys(roles), **settings}
         return call(record, prepare=prepare, run=_exchange, **fields)(signature)
 
     return make
 
 
-_SIDES = ("srcs", "dsts")
+def _prepare(sides: Mapping[str, str], values: dict[str, Any], where: str) -> None:
+    """Set a collective's roles from its lists of tensors; ``sides`` has each role's parameter."""
+    rank_of(where)
+    check_priority(values["priority"], where)
+    for role, side in sides.items():
+        values[role] = _tensors(side, values[side], where)
+    if "metadata_tensor" in values:
+        values["metadata_tensor"] = [values["metadata_tensor"]]
+    if "source_target_pairs" in values:
+        pairs = _pairs(values["source_target_pairs"], where)
+        values["replica_group"] = tuple(sorted(set(chain(*pairs))))
 
 
 def _exchange(

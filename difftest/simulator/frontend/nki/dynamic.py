@@ -339,13 +339,22 @@ class NkiValidationError(NkiError, ValueError):
     """A constraint of the hardware is violated: ``nisa.NkiValidationError``."""
 
 
+class DynamicOffset(NamedTuple):
+    """The offset of an access pattern that the machine reads: of all rows, or of each."""
+
+    scalar: Any
+    """A tile of one element or a register; None for none."""
+    vector: Any
+    """A tile with an offset for each row; None for none."""
+    dim: int
+    """The dimension along which it moves."""
+
+
 def access(
     tensor: Any,
     pattern: Sequence[Sequence[int]],
     offset: int | None,
-    scalar_offset: Any,
-    vector_offset: Any,
-    indirect_dim: int,
+    dynamic: DynamicOffset,
     dtype: DType,
 ) -> Any:
     """Return ``tensor.ap(...)``; strides and offset are in elements of ``dtype``.
@@ -354,16 +363,35 @@ def access(
     its tensor therefore raises when it is used.
     """
     wanted = _wanted(tensor, pattern, offset, dtype)
-    if scalar_offset is None and vector_offset is None:
+    if dynamic.scalar is None and dynamic.vector is None:
         try:
             return tensor._with_pattern(wanted, dtype)
         except OutOfBoundsError as error:
             return type(tensor)(tensor._storage, wanted, 0, dtype, error)
-    if scalar_offset is not None and vector_offset is not None:
+    if dynamic.scalar is not None and dynamic.vector is not None:
         takes = "scalar_offset or vector_offset, not both"
         got = "both scalar_offset and vector_offset"
         raise not_taken("ap", takes, got, f"both, on {tensor!r}")
-    dim = as_integer(indirect_dim, "ap with indirect_dim")
+    dim = as_integer(dynamic.dim, "ap with indirect_dim")
+    rows = _rows_along(tensor, dim, dtype)
+    if dynamic.vector is not None:
+        if dim:
+            got = f"indirect_dim={dim}"
+            raise not_taken("ap with vector_offset", "indirect_dim 0", got, got)
+        return row_offsets(tensor, wanted, dynamic.vector, rows)
+    if not (tensor._in_hbm or dim):
+        raise NkiValidationError(
+            "a dynamic offset on chip moves along a free dimension: the partitions of an access "
+            "are known when the kernel is built",
+            happened="ap was to move along the partitions of a tensor on chip by scalar_offset",
+            received=f"ap(scalar_offset=..., indirect_dim=0) of {tensor!r}",
+            remedy="set indirect_dim (0 by default) to a free dimension, or keep the tensor in HBM",
+        )
+    return one_offset(tensor, wanted, dynamic.scalar, rows)
+
+
+def _rows_along(tensor: Any, dim: int, dtype: DType) -> Rows:
+    """Return the rows of a dimension: the steps of a dynamic offset, in elements of ``dtype``."""
     if not 0 <= dim < tensor.ndim:
         got = f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions"
         takes = "a dimension as indirect_dim"
@@ -378,21 +406,7 @@ def access(
             received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as "
             f"{dtype_name(dtype)}",
         )
-    rows = Rows(unit, tensor.shape[dim], dtype)
-    if vector_offset is not None:
-        if dim:
-            got = f"indirect_dim={dim}"
-            raise not_taken("ap with vector_offset", "indirect_dim 0", got, got)
-        return row_offsets(tensor, wanted, vector_offset, rows)
-    if not (tensor._in_hbm or dim):
-        raise NkiValidationError(
-            "a dynamic offset on chip moves along a free dimension: the partitions of an access "
-            "are known when the kernel is built",
-            happened="ap was to move along the partitions of a tensor on chip by scalar_offset",
-            received=f"ap(scalar_offset=..., indirect_dim=0) of {tensor!r}",
-            remedy="set indirect_dim (0 by default) to a free dimension, or keep the tensor in HBM",
-        )
-    return one_offset(tensor, wanted, scalar_offset, rows)
+    return Rows(unit, tensor.shape[dim], dtype)
 
 
 def _wanted(
@@ -404,22 +418,35 @@ def _wanted(
         takes = "counts of at least 1"
         got = "an empty pattern, or a count below 1"
         raise not_taken("ap", takes, got, f"pattern={pattern!r:.80}", error=ShapeError)
+    if not tensor._in_hbm:
+        step = _partition_step(tensor, pairs, dtype)
+        pairs[0] = (step, pairs[0][1])
+    start = _start_of(tensor, offset, dtype)
+    return Pattern(
+        start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs])
+    )
+
+
+def _partition_step(tensor: Any, pairs: list[tuple[int, int]], dtype: DType) -> int:
+    """Return the first stride of a pattern on chip, from one partition to the next."""
     storage = tensor._storage
-    if not storage.in_hbm:
-        stride, count = pairs[0]
-        step = (
-            storage.allocation.partition_step * storage.dtype.itemsize // dtype.itemsize
+    stride, count = pairs[0]
+    step: int = storage.allocation.partition_step * storage.dtype.itemsize
+    step //= dtype.itemsize
+    if stride != step and count > 1:
+        raise NkiValidationError(
+            "the first stride of an access pattern on chip is the tensor's elements in each "
+            "partition: partitions are walked one by one",
+            happened=f"an access pattern on chip has the first stride {stride}, not {step}",
+            received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
+            f"partition stride {stride}",
+            limit=f"{step}",
         )
-        if stride != step and count > 1:
-            raise NkiValidationError(
-                "the first stride of an access pattern on chip is the tensor's elements in each "
-                "partition: partitions are walked one by one",
-                happened=f"an access pattern on chip has the first stride {stride}, not {step}",
-                received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
-                f"partition stride {stride}",
-                limit=f"{step}",
-            )
-        pairs[0] = (step, count)
+    return step
+
+
+def _start_of(tensor: Any, offset: int | None, dtype: DType) -> int:
+    """Return the first element of a pattern, which begins at the tensor's by default."""
     if offset is not None and tensor.offset:
         raise KernelError(
             "ap with an offset is called on a whole tensor: AWS's pages say of a sliced view both "
@@ -428,16 +455,13 @@ def _wanted(
             received=f"ap(offset={offset}) of {tensor!r}, which begins at element {tensor.offset}",
             remedy="call ap on the tensor that was sliced, or leave offset out",
         )
-    if offset is None:
-        start, rest = divmod(tensor.offset * tensor._itemsize, dtype.itemsize)
-        if rest:
-            raise ShapeError(
-                "an access pattern of another dtype begins at one of its elements",
-                happened=f"a pattern of {dtype_name(dtype)} begins inside an element",
-                received=f"{tensor!r} with offset {tensor.offset} as {dtype_name(dtype)}",
-            )
-    else:
-        start = as_integer(offset, "ap with offset")
-    return Pattern(
-        start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs])
-    )
+    if offset is not None:
+        return as_integer(offset, "ap with offset")
+    start, rest = divmod(tensor.offset * tensor._itemsize, dtype.itemsize)
+    if rest:
+        raise ShapeError(
+            "an access pattern of another dtype begins at one of its elements",
+            happened=f"a pattern of {dtype_name(dtype)} begins inside an element",
+            received=f"{tensor!r} with offset {tensor.offset} as {dtype_name(dtype)}",
+        )
+    return int(start)

@@ -25,6 +25,7 @@ from difftest.simulator.frontend.arguments import no_attribute, not_taken
 from difftest.simulator.frontend.levels import public
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.dynamic import (
+    DynamicOffset,
     DynamicView,
     Moving,
     access,
@@ -37,7 +38,11 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import check_indices, is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.record import DMA_SPACES, InstructionUse
+from difftest.simulator.instructions.record import (
+    DMA_SPACES,
+    Instruction,
+    InstructionUse,
+)
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import report_violation
@@ -158,8 +163,8 @@ class NkiTensor(Views, Tile, NKIObject):
     ) -> Any:
         """Return an access pattern ``[[stride, count], ...]`` on the tensor's storage."""
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
-        dynamic = (scalar_offset, vector_offset, indirect_dim)
-        return access(self, pattern, offset, *dynamic, wanted)
+        dynamic = DynamicOffset(scalar_offset, vector_offset, indirect_dim)
+        return access(self, pattern, offset, dynamic, wanted)
 
 
 _OPERATORS = {
@@ -320,23 +325,20 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
         rule = "takes a tensor on chip and an index in SBUF"
         raise _unfit(tensor, index, rule, got, BufferError)
     check_indices(index, "an index of tensor indirection")
-    if index.ndim != 2 or index.shape[0] != tensor.shape[0]:
+    if index.shape[:-1] != tensor.shape[:1]:
         rule = "takes an index that has two dimensions and the tensor's partitions"
         raise _unfit(tensor, index, rule, f"got an index of {list(index.shape)}")
-    starts = [tile._first_partition() for tile in (tensor, index)]
-    if starts[1] % _QUADRANT or starts[0] != starts[1]:
+    start = index._first_partition()
+    if start % _QUADRANT or tensor._first_partition() != start:
         rule = f"takes an index that begins where its tensor does, at a multiple of {_QUADRANT}"
-        got = f"got a tensor on partition {starts[0]} and its index on {starts[1]}"
+        got = f"got a tensor on partition {tensor._first_partition()} and its index on {start}"
         raise _unfit(tensor, index, rule, got, KernelError)
-    count = (
-        index.size
-        if num_elem is None
-        else as_integer(num_elem, "indirect with num_elem")
-    )
+    if num_elem is None:
+        return index.size
+    count = as_integer(num_elem, "indirect with num_elem")
     if count < 1:
-        raise _unfit(
-            tensor, index, "names at least one element", f"got num_elem={count}"
-        )
+        got = f"got num_elem={count}"
+        raise _unfit(tensor, index, "names at least one element", got)
     return count
 
 
@@ -409,21 +411,28 @@ def _agree(of_groups: list[Array]) -> bool:
 def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of its size."""
     record = issued.instruction
-    group = received._group
-    index = received._index
     name = record.name
-    engine = issued.engine
-    if engine is Engine.UNKNOWN:
-        engine = record.engines[0]
     taken = [one.name for one in record.operands if one.by_offsets]
-    if role not in taken and (role != "dst" or not taken):
+    if taken:
+        taken.insert(0, "dst")
+    if role not in taken:
         takes = f"no indirect view as {role}"
         got = f"an indirect view as {role}"
-        limit = ", ".join(["dst", *taken] if taken else ["none"])
+        limit = ", ".join(taken) or "none"
         remedy = "gather with nisa.tensor_copy first"
         raise not_taken(
             name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy
         )
+    _check_engine(issued, role, received)
+    _check_group(record, role, received)
+
+
+def _check_engine(issued: InstructionUse, role: str, received: IndirectTensor) -> None:
+    """Raise unless the engine of an instruction can use an indirect view at a role."""
+    name = issued.instruction.name
+    engine = issued.engine
+    if engine is Engine.UNKNOWN:
+        engine = issued.instruction.engines[0]
     if engine is Engine.GPSIMD and name == "tensor_copy":
         takes = "indirect views on the Vector and Scalar Engines"
         got = "one on the GpSimd Engine"
@@ -432,10 +441,17 @@ def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> No
         takes = "a scattered dst in SBUF on the Scalar Engine"
         got = "a scattered dst in PSUM"
         raise not_taken(name, takes, got, f"dst = {received!r}")
+
+
+def _check_group(record: Instruction, role: str, received: IndirectTensor) -> None:
+    """Raise unless the offsets of an indirect view are in groups of an instruction's size."""
+    group = received._group
+    index = received._index
     if (record.purpose is Purpose.PRODUCT) != (group == TENSOR_GROUP):
         count = received.shape[1]
         if count <= min(GROUP, index.shape[0]) * index.shape[1]:
             _of_agreeing_groups(index, np.arange(count), GROUP)
+        name = record.name
         raise KernelError(
             f"the offsets of {name} are in groups of {GROUP} partitions",
             happened=f"{name} got an indirect view whose offsets fit groups of {group} alone",

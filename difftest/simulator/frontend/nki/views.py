@@ -8,6 +8,7 @@ dimension. Source: the stubs of ``nki.language.NkiTensor`` at v2.32.0, and the N
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -259,7 +260,6 @@ class Views(Patterned):
         sources, targets = (
             _groups(self, call, pattern) for pattern in (src_pattern, dst_pattern)
         )
-        parts = self
         if len(sources) != len(self.shape) or not isinstance(
             fixed_sizes, (Mapping, NoneType)
         ):
@@ -267,27 +267,41 @@ class Views(Patterned):
             got = f"got {len(sources)} names for {len(self.shape)} dimensions"
             raise _impossible(self, call, rule, got)
         lengths = dict(fixed_sizes or {})
-        names: list[str] = []
-        for members in sources:
-            if len(members) > 1:
-                sizes = [lengths.get(name, -1) for name in members]
-                parts = parts.reshape_dim(len(names), sizes)
-            names += members
-        wanted = [name for members in targets for name in members]
+        parts = _split(self, sources, lengths)
+        names = list(itertools.chain.from_iterable(sources))
+        wanted = list(itertools.chain.from_iterable(targets))
         if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
             rule = "takes patterns of the same names, each once"
             raise _impossible(
                 self, call, rule, "got patterns with different names, or one twice"
             )
+        have = dict(zip(names, parts.shape, strict=True))
         for name, size in lengths.items():
-            if name in names and parts.shape[names.index(name)] != size:
-                got = f"got {name}={size} for {parts.shape[names.index(name)]} elements"
+            if have.get(name, size) != size:
+                got = f"got {name}={size} for {have[name]} elements"
                 raise _impossible(self, call, "takes the sizes of the tensor", got)
-        parts = parts.permute([names.index(name) for name in wanted])
-        for axis, members in enumerate(targets):
-            if len(members) > 1:
-                parts = parts.flatten_dims(axis, axis + len(members) - 1)
-        return parts
+        return _merge(parts.permute([names.index(name) for name in wanted]), targets)
+
+
+def _split(
+    view: Self, groups: Sequence[tuple[str, ...]], lengths: Mapping[str, int]
+) -> Self:
+    """Split each dimension with several names into one dimension a name."""
+    axis = 0
+    for members in groups:
+        if len(members) > 1:
+            sizes = [lengths.get(name, -1) for name in members]
+            view = view.reshape_dim(axis, sizes)
+        axis += len(members)
+    return view
+
+
+def _merge(view: Self, groups: Sequence[tuple[str, ...]]) -> Self:
+    """Merge the dimensions of each group of names into one."""
+    for axis, members in enumerate(groups):
+        if len(members) > 1:
+            view = view.flatten_dims(axis, axis + len(members) - 1)
+    return view
 
 
 def _describe(view: Views) -> str:
@@ -379,25 +393,14 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     size = view.shape[axis]
     if isinstance(item, slice):
         start, stop, step = slice_bounds(item, size)
-        start += size if start < 0 else 0
-        stop += size if stop < 0 else 0
+        start = _from_start(start, size)
+        stop = _from_start(stop, size)
     elif isinstance(item, DynamicSlice):
         start = item.start
         stop = item.start + item.size
         step = 1
     else:
-        kinds = "integers, slices, nl.ds and '...'"
-        remedy = _INSTEAD.get(type(item).__name__)
-        remedy = remedy and remedy.format(axis=axis)
-        error = no_index(item, kinds, f"dimension {axis} of {_describe(view)}", remedy)
-        if not isinstance(item, (range, LoopRange)):
-            raise error
-        report_violation(
-            error
-        )  # an example of AWS's migration to NKI 0.2 has such indices
-        walk: range = item[:]
-        end = walk[-1] + 1 if walk else walk.start
-        start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)
+        start, stop, step = slice_bounds(_slice_of(view, axis, item), size)
     count = -(-(stop - start) // step)
     if start == stop and view._in_hbm and 0 <= start <= size:
         return start, 0, step
@@ -408,6 +411,25 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     if start < 0 or stop > size:
         raise _outside(view, axis, f"elements {start} to {stop - 1}")
     return start, count, step
+
+
+def _from_start(place: int, size: int) -> int:
+    """Return a place counted from the start; a negative one counts from the end."""
+    return place + size if place < 0 else place
+
+
+def _slice_of(view: Views, axis: int, item: object) -> slice:
+    """Return the slice of a range; raise for any other object, which is no index."""
+    kinds = "integers, slices, nl.ds and '...'"
+    remedy = _INSTEAD.get(type(item).__name__)
+    remedy = remedy and remedy.format(axis=axis)
+    error = no_index(item, kinds, f"dimension {axis} of {_describe(view)}", remedy)
+    if not isinstance(item, (range, LoopRange)):
+        raise error
+    report_violation(error)  # an example of AWS's migration to NKI 0.2 has such indices
+    walk: range = item[:]
+    end = walk[-1] + 1 if walk else walk.start
+    return slice(walk.start, end, walk.step)
 
 
 _INSTEAD = {

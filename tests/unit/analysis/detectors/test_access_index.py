@@ -1,4 +1,4 @@
-"""The access index that readers share: the accesses that it keeps, and those that it drops."""
+"""The shared access index: the accesses that it keeps, and the accesses that it drops."""
 
 import numpy as np
 
@@ -132,7 +132,7 @@ def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
 
 
 def test_a_tensor_that_is_written_before_the_first_event_is_kept():
-    """Its first write is one with what made the result: which turn that was is not known."""
+    """Its first write makes the result, too: the iteration of that write is unknown."""
     made = Allocation(1, Space.SBUF, (128, 4), np.dtype(np.float32), 0, None)
     made.first = 0
     made.last = 1

@@ -26,7 +26,7 @@ def elements(region):
 
 @st.composite
 def owned_regions(draw):
-    """A tensor, and boxes, strided parts and backward ones of it, with owners."""
+    """A tensor, and boxes, strided parts and backward parts of it, with owners."""
     whole = tensor(*draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     strides = [
         int(np.prod(whole.shape[axis + 1 :])) for axis in range(len(whole.shape))

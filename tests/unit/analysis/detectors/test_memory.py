@@ -195,7 +195,7 @@ def test_places_that_are_taken_in_turn_are_not_shared():
 
 
 def exchanged(*, spoilt=False, by_another_name=False, unplaced=False, ahead=0):
-    """Two cores send each other a tile that lies at the same address on both.
+    """Two cores send each other a tile that has the same address on both.
 
     What was received is stored by way of a tile over the one that was sent, ``ahead`` times by
     core 1 before core 0 does anything else. ``spoilt`` writes over what core 1 sends;

@@ -165,7 +165,7 @@ def test_a_cast_that_overflows(dtype, value, way):
 
 
 def ranged(then):
-    """The first columns of each row in float16, the rest range_select's fill, and what follows."""
+    """The first columns of each row in float16, range_select's fill in the rest, and its users."""
 
     def kernel(x):
         out = nl.ndarray(x.shape, nl.float16, buffer=nl.shared_hbm)
@@ -193,7 +193,7 @@ def ranged(then):
 def test_the_fill_of_range_select_in_a_narrow_dtype_is_an_infinity_as_documented(
     then, severity
 ):
-    """``on_false_value`` has to be the smallest float32, whatever the dtype (nisa.range_select).
+    """``on_false_value`` has to be the smallest float32, for any dtype (nisa.range_select).
 
     The documentation's own test stores it in float8 and bfloat16.
     """
@@ -288,7 +288,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_three_times_an_integer_that_float32_does_not_have(name):
-    """Of 2**23 + 1 it is odd and beyond 2**24, of 2**23 even; float32 has both themselves."""
+    """2**23 + 1 is odd and its double beyond 2**24, 2**23 is even; float32 has both numbers."""
     for value, found in ((2**23 + 1, [("integer-rounded", "warning")]), (2**23, [])):
         data = np.full((4, 8), value, np.int32)
         if name == "scan":  # x[1] * x[0] + x[1]
@@ -337,7 +337,7 @@ def summed(terms, result=nl32.int32):
 
 
 def summed_in_classic(terms):
-    """The same: what so many products make is added in PSUM."""
+    """PSUM adds the results of so many products, too."""
 
     def kernel(x):
         tile = nl.copy(nl.load(x), dtype=nl.float32)

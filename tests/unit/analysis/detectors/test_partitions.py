@@ -56,7 +56,7 @@ def test_more_than_a_quadrant_from_the_second_on():
     "first, last", [(first, last) for first in range(128) for last in (first + 1, 128)]
 )
 def test_where_an_engine_begins(first, last):
-    """AWS's page on the architecture, "start_partition", as it stands there."""
+    """AWS's page on the architecture, "start_partition", in its own words."""
     count = last - first
     if count > 64:
         starts = [0]

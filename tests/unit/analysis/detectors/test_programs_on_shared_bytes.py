@@ -19,7 +19,7 @@ MEET = np.int32([[0, 1, 2, 3], [3, 4, 5, 6]]).reshape(2, 4, 1)
 
 
 def both_scatter(barrier=False):
-    """Each core adds four rows to those that its indices name."""
+    """Each core adds four rows to the rows that its indices name."""
 
     def kernel(x, rows, out):
         mine = nl.program_id(0)
@@ -136,7 +136,7 @@ def test_the_two_names_of_the_bytes_are_told_with_the_readers_element():
 
 
 def scattered_over(rows):
-    """Core 1 scatters to rows of a tensor that lies on what core 0 reads, a row further on."""
+    """Core 1 scatters to rows of a tensor that overlaps core 0's input, a row further on."""
 
     def kernel(x, rows):
         out = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.shared_hbm)

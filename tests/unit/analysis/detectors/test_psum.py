@@ -100,7 +100,7 @@ def test_interleaved_chains_name_both_lines():
     ],
 )
 def test_chains_of_the_classic_dialect(shape, block, found, machine):
-    """There is no record of its compiler, and blocks are tensors of their own."""
+    """Records of its compiler are missing, and blocks are separate tensors."""
 
     def kernel(a):
         out = old_nl.ndarray((128, 128), dtype=a.dtype, buffer=old_nl.shared_hbm)

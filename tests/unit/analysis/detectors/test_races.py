@@ -82,7 +82,7 @@ def has_nothing_to_divide(x):
 
 
 def all_of_the_work(value):
-    """Each program writes all of the scratch and reads it back; ``value`` is what it adds."""
+    """Each program writes all of the scratch and reads it back, plus ``value``."""
 
     def kernel(x):
         out = shared(x)
@@ -247,7 +247,7 @@ def read_back_at(late, value=lambda mine: mine):
 
 
 def beside_random_bits(kernel):
-    """The same kernel, and each program also stores random bits of its own."""
+    """A kernel as above, and each program also stores its own random bits."""
 
     def random(x):
         bits = nl.ndarray((2, 128, 4), dtype=nl.uint32, buffer=nl.shared_hbm)

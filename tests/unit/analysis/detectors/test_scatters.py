@@ -78,7 +78,7 @@ def test_a_scatter_that_adds(indices, found):
 
 
 def overwritten_then_added(x, rows, out):
-    """The remedy: the first scatter overwrites, whatever the tensor held."""
+    """The remedy: the first scatter overwrites any contents of the tensor."""
     line, column = nl.mgrid[0:4, 0:COLUMNS]
     nl.store(out, nl.zeros((ROWS, COLUMNS), x.dtype, buffer=nl.sbuf))
     tile = nl.load(x[0:4, :])
@@ -186,7 +186,7 @@ def added_to_a_half(half, offset):
     ],
 )
 def test_a_scatter_by_a_pattern_reaches_its_columns_of_each_row(half, offset, found):
-    """As output[:, core] of nki-library's moe_cte, of which each core has a half."""
+    """As output[:, core] of nki-library's moe_cte: each core has a half of it."""
     arrays = [normal(4, 8), np.int32([[3], [1], [4], [9]]), normal(16, 2, 8)]
     got = found_in(added_to_a_half(half, offset), arrays)
     assert [id for id, _ in got] == found

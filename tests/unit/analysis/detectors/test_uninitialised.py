@@ -42,7 +42,7 @@ def by(compute, columns=1):
 
 
 def data(dtype=np.float32):
-    """Below the poison of integers, whatever was drawn before."""
+    """Below the poison of integers, for any drawn values."""
     return np.minimum(np.abs(normal(ROWS, KEPT)) * 50, 100).astype(dtype)
 
 
@@ -161,12 +161,12 @@ def test_the_finding_of_an_index_names_them_too():
 @every(
     "last, message",
     [
-        (4, "an index that nothing wrote left its tensor"),
+        (4, "an index that was never written is out of bounds"),
         (900, r"an index held in a tile left its tensor: \[900, 0\]"),
     ],
 )
 def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message):
-    """The poison of int32 is a row that no table has."""
+    """The poison of int32 is a row beyond every table."""
     rows = np.int32([0, 1, 2, 3, last])[:, None]
     with pytest.raises(OutOfBoundsError, match=message) as caught:
         launch(gather(last == 900), [normal(200, 4), rows])
@@ -175,7 +175,7 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
     )
 
 
-# -- through indices, registers, and masks that are no box -----------------------------------------
+# -- through indices, registers, and masks that are not boxes --------------------------------------
 
 
 def test_what_is_loaded_through_an_undefined_index_is_undefined():

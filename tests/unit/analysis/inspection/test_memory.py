@@ -40,7 +40,7 @@ def test_each_memory_has_its_peak_and_a_chart():
 
 
 def test_a_result_that_is_only_moved_at_the_end_has_its_place():
-    """The last instruction assigns into a tile: what moves the result is no event of its own."""
+    """The last instruction assigns into a tile: the move of its result has no event."""
 
     def totals(x):
         out = nl.ndarray((128, 1), x.dtype, buffer=nl.shared_hbm)

@@ -56,7 +56,7 @@ def test_a_race_on_each_rank_is_one_finding_that_names_the_first():
 
 
 def test_runs_in_other_orders_run_all_ranks():
-    """Two writes of one value: no order gives other outputs, so that it is no race."""
+    """Two writes of one value are not a race: every order gives equal outputs."""
     inspector, results = inspected(shared(lambda core: 1, barrier=True), DATA)
     assert {one.id for one in inspector.findings} <= {
         "program-written-twice",
@@ -66,7 +66,7 @@ def test_runs_in_other_orders_run_all_ranks():
 
 
 def test_a_hazard_of_one_rank_alone():
-    """Only rank 1 makes a NaN, and it is the one that is named."""
+    """Only rank 1 makes a NaN, and the finding names that rank."""
 
     @nki.jit
     def kernel(x):

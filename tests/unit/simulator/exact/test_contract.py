@@ -154,7 +154,7 @@ def what_a_product_has_made(x, w):
 
 
 def a_term_beside_a_product(x, w):
-    """The same line of a helper rounds both operands, in two calls."""
+    """One line of a helper rounds both operands, in two calls."""
     residual = copied(x)
     return combined(product(copied(x), w), residual, nl.float32, nl.add)
 
@@ -179,7 +179,7 @@ WRONG = {
 
 
 BESIDE_AN_OPERAND = (what_a_product_has_made, a_term_beside_a_product)
-"""The bound of an operand that is rounded legally is larger than what they add."""
+"""The bound of an operand that is rounded legally is larger than their sum."""
 
 
 def is_inside(result):

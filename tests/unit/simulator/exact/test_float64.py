@@ -271,7 +271,7 @@ def assert_sums(kernel, machine=TRN2):
 
 @every("name, kernel", [*((one.__name__, one) for one in KERNELS), *REDUCING.items()])
 def test_a_sum_of_three_terms_is_known(name, kernel):
-    """For each adding instruction: 1e-38 + 1 - 1 is not 0, and no bound claims it."""
+    """For each adding instruction: 1e-38 + 1 - 1 is not 0, and the bound allows that."""
 
     @jit
     def whole(x, y, z):

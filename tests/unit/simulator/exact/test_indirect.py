@@ -12,7 +12,7 @@ X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
 HERE, THERE = (
     np.array(numbers, np.int32)[:, None] for numbers in ((3, 99, 7, 5), (9, 2, 16, 15))
 )
-"""Indices of rows: the second row has no source, the third no destination."""
+"""Indices of rows: the second row lacks a source, the third a destination."""
 
 
 def scaled(x, factor):

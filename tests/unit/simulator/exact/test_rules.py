@@ -57,7 +57,7 @@ def rough(call):
 
 @pytest.fixture(autouse=True)
 def strict(monkeypatch):
-    """Compare all that an instruction is said to write with the machine's values.
+    """Compare all declared outputs of an instruction with the machine's values.
 
     This detects a rule that takes a wrong value for exact. No output would show it: where nothing
     rounds, an exact run takes the machine's values.
@@ -87,7 +87,7 @@ def strict(monkeypatch):
             tile._scatter(plane, value, where)
             value = tile._gather(plane)
         off = np.abs(machine - value) > error
-        off &= np.isfinite(machine)  # an overflow is no rounding
+        off &= np.isfinite(machine)  # an overflow is not a rounding
         if where is not None:
             off &= where.reshape(off.shape) if where.size == off.size else where
         missing = tile._unwritten()

@@ -1,4 +1,4 @@
-"""``nki.benchmark``: predictions of whoever installs the modules, or a clear refusal."""
+"""``nki.benchmark``: predictions of the installed model, or a clear error."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""An instruction's call is data, a signature and a record; one in five may be written by hand."""
+"""A call of an instruction is data, a signature and a record; a fifth may be written by hand."""
 
 import ast
 from pathlib import Path

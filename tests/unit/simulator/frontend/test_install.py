@@ -1,4 +1,4 @@
-"""The embedded modules stand for neuronxcc for a while, and leave nothing behind."""
+"""The embedded modules replace neuronxcc for a while, and leave no trace."""
 
 import importlib
 import importlib.util

@@ -166,7 +166,7 @@ def increment(x: nt.mutable_tensor):
 
 
 def test_a_traced_kernel_writes_its_parameters():
-    """The convention before SDK 2.21, and that of undecorated functions."""
+    """The convention before SDK 2.21, and the convention of undecorated functions."""
 
     def doubled(source, target):
         nl.store(target, nl.load(source) * 2.0)

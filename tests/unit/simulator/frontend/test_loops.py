@@ -192,7 +192,7 @@ def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     )
     with pytest.raises(
         BufferError
-    ) as first:  # the first iteration has bound nothing anew
+    ) as first:  # the first iteration has not bound a name again
         launch(loaded_twice, [data, 1], plain=plain)
     with pytest.raises(OutOfBoundsError) as beyond:  # nothing to do with the name
         launch(loaded_beyond, [data, 3], plain=plain)
@@ -248,7 +248,7 @@ def of_the_inner_loop(x, turns, columns):
 
 
 def of_objects(x, turns, columns):
-    """Each says which columns, and none of their names is bound in the loop."""
+    """Each names its columns, and these names are not bound in the loop."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     at = [0]
     box = SimpleNamespace(c=0)
@@ -281,7 +281,7 @@ def bound_first(x, turns, columns):
         total = nl.add(
             total, 1.0
         )  # a tile: the detectors of hazards look at what tiles carry
-        columns = x.shape[1] // 4  # bound to what it was
+        columns = x.shape[1] // 4  # bound to its old value
     return out
 
 
@@ -292,7 +292,7 @@ CARRIED = {
     of_the_inner_loop: "last",
     of_objects: "at[0] = 2, c of box = 2, len(tiles) = 1, c of kept",
 }
-"""What a number says in a kernel, and its name."""
+"""The texts of a number in a kernel, and its name."""
 WIDE = np.arange(16, dtype=np.float32).reshape(2, 8)
 
 

@@ -1,4 +1,4 @@
-"""``nki.baremetal``, ``nki.profile`` and ``nki.benchmark``: the files that they are asked for."""
+"""``nki.baremetal``, ``nki.profile`` and ``nki.benchmark``: the files that they write."""
 
 import json
 import os

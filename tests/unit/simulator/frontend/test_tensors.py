@@ -1,4 +1,4 @@
-"""What a kernel can name of a tensor: what AWS documents, and nothing of the simulator's own."""
+"""The names of a tensor in a kernel: AWS's documented names, and no internal ones."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ OURS = {
     *("read", "scatter", "signature", "space", "storage", "take", "tile_shape"),
     *("unwritten", "values", "whole"),
 }
-"""What the simulator itself calls everywhere: no name here is one that AWS's tensor nearly has."""
+"""Names that the simulator calls everywhere: none of them resembles a name of AWS's tensor."""
 
 
 @every(
@@ -63,7 +63,7 @@ OURS = {
         (
             Tensor,
             CLASSIC | {"offset", "size", "strides"},
-        ),  # today's, of the class that both have
+        ),  # names of the current dialect, of the class that both have
         (NkiTensor, TODAYS),
         (IndirectTensor, TODAYS),
         (DynamicView, TODAYS - {"data", "indirect"}),

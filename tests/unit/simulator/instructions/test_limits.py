@@ -72,7 +72,7 @@ def refusal(use, record):
     return ""
 
 
-# -- what a record declares ------------------------------------------------------------------------
+# -- declarations of a record ----------------------------------------------------------------------
 
 
 def declared_role(record, name):

@@ -55,7 +55,7 @@ def observed(compute, *arrays, machine=TRN3):
 
 
 def expected_scales(x, largest_exponent):
-    """Return the exponents by Python's own arithmetic, one for 8 partitions and 4 elements."""
+    """Return the exponents by Python's own arithmetic, each for 8 partitions and 4 elements."""
     exponents = np.empty((len(x) // 8, x.shape[1] // 4), int)
     for (group, column), _ in np.ndenumerate(exponents):
         values = x[8 * group : 8 * group + 8, 4 * column : 4 * column + 4].astype(float)

@@ -29,7 +29,7 @@ ELSEWHERE = {
     "tensor_copy_dynamic_src": "ended with NKI 0.4",
     "tensor_copy_dynamic_dst": "ended with NKI 0.4",
 }
-"""Instructions that no call of ``nisa`` issues; test_functions and the fuzzers call their names."""
+"""Instructions without a call of ``nisa``; test_functions and the fuzzers call their names."""
 
 
 def assert_same(call):

@@ -170,7 +170,7 @@ def shown():
 
 @pytest.mark.parametrize("core", ["Haswell", "Nehalem"])
 def test_kernels_of_other_processors(core):
-    """OpenBLAS takes the variable; another BLAS has no such kernels, and shows its own."""
+    """OpenBLAS takes the variable; another BLAS lacks such kernels, and shows its own."""
     variables = {**os.environ, "OPENBLAS_CORETYPE": core}
     how = {"capture_output": True, "text": True, "timeout": 120, "check": False}
     run = subprocess.run([sys.executable, "-c", COMMAND], env=variables, **how)

@@ -47,7 +47,7 @@ def test_the_documented_pairs(a, b, result):
         (
             np.sqrt(2.0),
             "float32",
-        ),  # NumPy's 64-bit scalars are weak: what a host computes with
+        ),  # NumPy's 64-bit scalars are weak: a host computes with them
         (np.prod((2, 3)), "int32"),
     ],
 )

@@ -55,7 +55,7 @@ def test_rand2_lies_between_its_bounds(dtype):
     vectors, numbers = on_tiles(compute, low, low + np.float32(8), machine=TRN3)
     bottom = low.astype(dtype).reshape(64, 1, 1).astype(float)
     top = (low + np.float32(8)).astype(dtype).reshape(64, 1, 1).astype(float)
-    slack = 1 if dtype == np.int32 else 0  # a bound that is no integer is rounded
+    slack = 1 if dtype == np.int32 else 0  # a fractional bound is rounded
     assert (vectors.astype(float) >= bottom - slack).all()
     assert (vectors.astype(float) <= top + slack).all()
     assert numbers.astype(float).min() == pytest.approx(-3, abs=0.1)

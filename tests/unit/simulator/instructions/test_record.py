@@ -4,11 +4,13 @@ import importlib
 import inspect
 import pkgutil
 import random
+import re
 import weakref
 
 import numpy as np
 import pytest
 
+from difftest.cli.signatures import SIZES
 from difftest.simulator import (
     TRN1,
     TRN2,
@@ -43,13 +45,33 @@ from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
+PACKAGE = instructions.__name__
 CLASSIC_RECORDS = {
     name: record for name, record in INSTRUCTIONS.items() if record.classic
 }
 
 
+def limits_read(functions):
+    """The machine's limits in the source of rules, and of functions that they call."""
+    read = set()
+    for function in functions:
+        if inspect.isfunction(function) and function.__module__.startswith(PACKAGE):
+            read |= set(re.findall(r"\bmachine\.(\w+)", inspect.getsource(function)))
+            held = [cell.cell_contents for cell in function.__closure__ or ()]
+            called = map(function.__globals__.get, function.__code__.co_names)
+            read |= limits_read([*held, *called])
+    return read & SIZES.keys()
+
+
+@every("name", sorted(INSTRUCTIONS | EFFECTS))
+def test_each_limit_that_rules_check_is_declared(name):
+    record = (INSTRUCTIONS | EFFECTS)[name]
+    rules = [*record.rules, *(one for own in record.only.values() for one in own)]
+    assert set(record.limits) == limits_read(rules)
+
+
 def test_each_record_is_complete():
-    """Records of modules that no frontend loads are included."""
+    """Records of modules that frontends do not load are included."""
     for module in pkgutil.iter_modules(instructions.__path__):
         importlib.import_module(f"{instructions.__name__}.{module.name}")
     assert len(INSTRUCTIONS) > 40

@@ -35,7 +35,7 @@ def largest(data):
 
 
 def first_places(data, values):
-    """Return each value's first place that no equal value before it has taken."""
+    """Return each value's first place that is still free for it."""
     places = np.empty(values.shape, np.uint32)
     for p, row in enumerate(data):
         free = np.ones(row.size, bool)

@@ -23,7 +23,7 @@ from tests.unit.simulator.instructions.calls.examples import drawn
 
 SEEDS = 4
 UNMARKED = {"iota", "memset", "nc_matmul_mx", "rand", "rng"}
-"""Instructions without tiles, and MX products, whose elements and scales have no separate values.
+"""Instructions without tiles, and MX products: their elements and scales lack separate values.
 """
 
 
@@ -127,10 +127,10 @@ def look(compute, values, generator, seen, *, computes=True):
 def test_marks_contain_what_other_values_change(name, monkeypatch):
     generator = np.random.default_rng(0)
     seen = []
-    results = gate._compute
+    compute = gate._run_on_values
     let_move = gate._run_in_place
 
-    def looked_at(call, issued):
+    def looked_at(core, call, issued):
         if call.name == name:
             meaning = call.instruction.meaning
             tiles = issued.operands
@@ -138,9 +138,9 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
                 one._engine_values() if isinstance(one, Tile) else one for one in tiles
             ]
             look(lambda values: meaning(call, *values), values, generator, seen)
-        return results(call, issued)
+        return compute(core, call, issued)
 
-    def moved(call, issued):
+    def moved(core, call, issued):
         tiles = issued.operands
         if call.name == name and all(
             one is None or isinstance(one, Tile) for one in tiles
@@ -157,10 +157,10 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
                 seen,
                 computes=False,
             )
-        return let_move(call, issued)
+        return let_move(core, call, issued)
 
     with monkeypatch.context() as patched:
-        patched.setattr(gate, "_compute", looked_at)
+        patched.setattr(gate, "_run_on_values", looked_at)
         patched.setattr(gate, "_run_in_place", moved)
         for seed in range(SEEDS):
             with contextlib.suppress(NkiError):  # the data left an operator's range

@@ -140,7 +140,7 @@ def test_every_kernel_is_among_them():
     assert sum(name.startswith("conv2d_") for name in names) > 5
 
 
-# By day a third of the ladder's rungs, which differ in what they load.
+# By day a third of the ladder's rungs; they differ in their loads.
 CHOSEN = [
     name
     for turn, name in enumerate(in_turn(KERNELS))

@@ -110,7 +110,7 @@ def test_a_wrong_view_is_seen(monkeypatch):
         judged(turned, X)
 
 
-# -- what the second simulator could not run ------------------------------------------------------
+# -- code that the second simulator could not run -------------------------------------------------
 
 
 def shares_bytes():

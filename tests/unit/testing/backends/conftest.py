@@ -13,7 +13,7 @@ PROBES = (
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A folder of packages, searched first; what is imported from it is forgotten afterwards."""
+    """A folder of packages, searched first; its modules are forgotten afterwards."""
     forget(monkeypatch, "neuronxcc", "nki")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

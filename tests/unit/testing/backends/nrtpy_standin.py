@@ -1,4 +1,4 @@
-"""A package that stands in for nrtpy, as its pages document it, and the Python that has it."""
+"""A replacement of nrtpy, as its pages document it, and the Python that has it."""
 
 from __future__ import annotations
 

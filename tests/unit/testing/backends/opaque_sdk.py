@@ -1,4 +1,4 @@
-"""Packages with AWS's names for the SDK, whose kernels show nothing of the function inside.
+"""Packages with AWS's names for the SDK, whose kernels hide the function inside.
 
 They compute by NumPy and share no code with the embedded simulator. They have the instructions that
 the vector additions and the softmax of this repository use. Each dialect can be written alone, as
@@ -136,7 +136,7 @@ def write_opaque_classic(folder: Path) -> None:
 
 
 def write_opaque_newer(folder: Path) -> None:
-    """Write today's dialect; the compiler beside it has no ``neuronxcc.nki``."""
+    """Write the current dialect; its compiler lacks ``neuronxcc.nki``."""
     parts = {"language": LANGUAGE, "isa": NEWER_ISA, "compile": KERNEL}
     write_modules(folder / "nki", {"__init__": NEWER, **parts})
     if not (folder / "neuronxcc").exists():
@@ -148,4 +148,4 @@ WRITERS = {
     "newer": (write_opaque_newer,),
     "both": (write_opaque_classic, write_opaque_newer),
 }
-"""What writes the SDK of each situation."""
+"""Functions that write the SDK of each situation."""

@@ -36,7 +36,7 @@ def skip_middle_end_transformations(kernel):
     return kernel
 """
 
-# How a device fails: what `run` does instead of returning what the kernel computes.
+# How a device fails: `run` does this instead of returning the kernel's outputs.
 FAULTS = """
 import os, signal, sys, time
 import numpy as np
@@ -203,7 +203,7 @@ def write_classic(folder: Path, version: str = "2.21.18209.0") -> None:
 
 
 def write_newer(folder: Path, version: str = "0.3.0") -> None:
-    """A newer SDK, 2.29 unless NKI's version says another; its compiler has no baremetal."""
+    """A newer SDK, 2.29 unless NKI's version differs; its compiler lacks baremetal."""
     (folder / "nki").mkdir()
     text = NEWER.replace('__version__ = "0.3.0"', f'__version__ = "{version}"')
     (folder / "nki" / "__init__.py").write_text(text)

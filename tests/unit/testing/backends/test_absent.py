@@ -1,4 +1,4 @@
-"""Files that import a dialect which is not installed: what they get, and what is put back."""
+"""Files that import a missing dialect: the modules that they get, and the restoration."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""What every backend does, whatever runs the kernel.
+"""The contract of every backend, for every way to run the kernel.
 
 The SDK and the device are not at hand: a package that stands in for the SDK gives the embedded
 simulator's functions under the SDK's documented names.
@@ -106,7 +106,7 @@ def by_program(a):
 
 
 def test_results_come_back_in_order_in_their_dtypes(backend):
-    """Parameters are passed by name, a grid is launched, and inputs stay what they were."""
+    """Parameters are passed by name, a grid is launched, and inputs keep their values."""
     assert backend.name.isidentifier()
     assert "\n" not in backend.description
     values = ones(3, 2)

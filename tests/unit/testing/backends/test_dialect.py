@@ -26,7 +26,7 @@ def add(a, b):
 
 @pytest.fixture
 def kernels(site, monkeypatch):
-    """Modules of kernels, one of each dialect, to be imported once the SDK is written."""
+    """Modules of kernels, one of each dialect, to import once the SDK is written."""
     (site / "for_classic.py").write_text(KERNEL.format(package="neuronxcc.nki"))
     (site / "for_newer.py").write_text(KERNEL.format(package="nki"))
 

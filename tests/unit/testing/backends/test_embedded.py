@@ -22,7 +22,7 @@ def run(kernel):
 
 
 def planted(body):
-    """A function that could stand in the simulator: its code says that it does."""
+    """A function that its code object places in the simulator."""
     namespace = {"np": np}
     source = f"def planted(argument=None):\n    {body}\n"
     exec(compile(source, simulator.__file__, "exec"), namespace)

@@ -106,7 +106,7 @@ def test_a_copy_that_comes_back_of_an_argument_that_is_written_counts_once(simul
             True,
             1,
             [[7, 7], [2, 2]],
-        ),  # more than the reference has: that is to be told
+        ),  # more than the reference has: that must be reported
         ("it", True, None, [[2, 2]]),
         ("other", True, None, [[7, 7], [2, 2]]),
     ):

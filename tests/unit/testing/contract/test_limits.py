@@ -1,4 +1,4 @@
-"""What a call leaves behind: random states of any generator are compared, and put back."""
+"""Side effects of a call: random states of any generator are compared, and restored."""
 
 import errno
 import gc
@@ -46,7 +46,7 @@ def test_a_random_state_that_a_call_changes_is_told_whatever_its_generator():
 
 
 def test_a_number_kept_for_later_is_part_of_the_state():
-    """A normally distributed number leaves a second one, which stands beside the generator."""
+    """A normally distributed number leaves a second one, stored next to the generator."""
     state = np.random.get_state(legacy=False)
     np.random.randn()
     with pytest.warns(
@@ -73,7 +73,7 @@ def leave(name, value):
     ],
 )
 def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
-    """What was seen before one call is no mark for the next: the test itself may draw between."""
+    """The mark before one call does not serve the next: the test itself may draw between."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for at in range(4):

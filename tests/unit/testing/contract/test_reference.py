@@ -1,4 +1,4 @@
-"""What a reference may do: read its arguments, and refuse a case by a check of its own."""
+"""The rights of a reference: read its arguments, and reject a case by its own check."""
 
 import math
 import re
@@ -21,7 +21,7 @@ CASE = Case({"n": 4}, "float32", {"x": Fill(-1.0)})
 
 
 def forgetful_relu(x):
-    """Broken: it returns what it was given."""
+    """Broken: it returns its argument."""
     return x.copy()
 
 
@@ -76,7 +76,7 @@ def test_the_failure_shows_the_case_and_the_line_of_the_reference():
     text = str(error)
     assert "case:        n=4, float32" in text
     assert "x:           (4,) Fill(value=-1.0, overrides=())" in text
-    assert "received:    values other than those that it was given" in text
+    assert "received:    values that differ from those passed" in text
     assert re.search(r"where: +\S*test_reference.py:\d+: def relu_by_out\(x\):", text)
     assert (error.spec.reference, error.case) == (relu_by_out, CASE)
 
@@ -190,8 +190,8 @@ CRASHES = [
 def test_a_crash_of_the_reference_is_no_refusal_although_the_kernel_refuses(reference):
     error = broken(relu_spec(reference, refusing_kernel))
     text = str(error)
-    assert f"the reference {reference.__name__} broke down" in text
-    assert "a reference refuses a case by an assert, or by raising ValueError" in text
+    assert f"the reference {reference.__name__} crashed" in text
+    assert "a reference rejects a case by an assert, or by raising ValueError" in text
     assert re.search(r"where: +\S*test_reference.py:\d+: ", text)
     assert error.__cause__.__traceback__ is not None
 
@@ -238,7 +238,9 @@ def test_a_check_of_the_reference_is_a_refusal(reference):
 
 @every("reference", REFUSALS)
 def test_a_refusal_of_the_reference_alone_is_a_failure(reference):
-    with pytest.raises(DifferentialFailure, match="the reference alone refuses"):
+    with pytest.raises(
+        DifferentialFailure, match="only the reference rejects the case"
+    ):
         Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
 
 
@@ -248,7 +250,7 @@ def test_a_reference_that_refuses_absolute_values_is_told_to_give_a_magnitude():
         return x
 
     message = (
-        "magnitude: the reference reference refuses the absolute values of inputs that "
+        "magnitude: the reference reference rejects the absolute values of inputs that "
         "the reference accepts, AssertionError: x is negative"
     )
     with pytest.raises(SpecError, match=re.escape(message)):

@@ -63,7 +63,7 @@ def test_json_is_one_short_line_and_so_is_a_label():
 
 
 def test_what_json_lacks_comes_back_from_it_by_its_name():
-    """NumPy's numbers, and what is no data, such as an operator or a tuple."""
+    """NumPy's numbers, and arguments that are not data, such as an operator or a tuple."""
     choices = {
         "n": [np.int64(3), np.int64(4)],
         "op": [np.add, np.maximum],

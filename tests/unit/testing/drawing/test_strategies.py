@@ -64,7 +64,7 @@ def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
 
 
 def drawn(strategy, examples=100):
-    """What a strategy gives in this many draws."""
+    """The values of a strategy in this many draws."""
     return drawn_examples(strategy, examples)
 
 

@@ -51,7 +51,7 @@ def test_the_magnitude_is_the_reference_over_absolute_values():
 
 
 def test_the_magnitude_is_never_below_the_value():
-    """A difference of absolute values would say that a - b with a = -b has no error."""
+    """A difference of absolute values would claim that a - b with a = -b is free of error."""
     expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
     assert error_of(expected) == pytest.approx(
         [7] * 4, abs=1

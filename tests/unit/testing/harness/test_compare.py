@@ -86,7 +86,7 @@ HALF = [np.array([False, True])]
     ],
 )
 def test_what_is_wrong_first_is_told(value, got, how, kind, message):
-    """The shape, the dtype, which is strict, what was never written, what is not finite."""
+    """The shape, the dtype (strict), unwritten elements, and elements that are not finite."""
     verdict = compare_one(value, got, **how)
     assert verdict.kind == kind
     assert verdict.message.startswith(message)
@@ -143,7 +143,7 @@ def test_an_error_is_no_multiple_of_what_zero_has_not():
 
 
 def test_values_differ_by_more_than_the_bound():
-    """Where nothing rounds one bit does."""
+    """Where nothing rounds, one bit fails."""
     far = np.nextafter(np.float32(1), np.float32(2))
     assert isinstance(compare_one([1.0], float32(far)), Match)
     verdict = compare_one([1.0], float32(np.nextafter(far, np.float32(2))))

@@ -1,4 +1,4 @@
-"""What the lines of functions tell of their branches and loops, by both ways of watching."""
+"""Coverage of branches and loops from a function's lines, by both kinds of tracing."""
 
 import sys
 import threading
@@ -84,7 +84,7 @@ def of_threads(n):
 
 
 def coverage_of(watch, function, *arguments):
-    """What the function does for the arguments, one call each."""
+    """Run the function for the arguments, a call for each."""
     coverage = Coverage()
     for one in arguments:
         with watch.call(function) as seen:
@@ -95,7 +95,7 @@ def coverage_of(watch, function, *arguments):
 
 
 def said(function, coverage):
-    """Lines from the function's first, and what is missed there."""
+    """Return lines from the function's first, and their missed outcomes."""
     first = function.__code__.co_firstlineno
     return [(one.line - first, one.what) for one in uncovered_branches(coverage)]
 
@@ -240,7 +240,7 @@ def test_where_another_tool_traces_nothing_is_claimed():
 
 
 def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
-    """To trace what an instruction calls took half of the time of a test."""
+    """Tracing the callees of an instruction took half of the time of a test."""
     watch = BranchTracer(monitoring=None)
     within = []
     stack_of = recording.kernel_stack
@@ -265,7 +265,7 @@ def test_a_body_on_the_line_of_its_head_is_no_fork():
 
 
 def test_kernels_of_one_file_are_merged():
-    """What one kernel does at a fork of a shared function need not be done by the other."""
+    """Each kernel covers a branch of a shared function by itself."""
     first = Coverage()
     second = Coverage()
     first.add_function("first", [("tiles.py", 3, False)])

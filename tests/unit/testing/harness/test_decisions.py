@@ -1,4 +1,4 @@
-"""Integers that rounded values decide: an open one is no mismatch, a sure and wrong one is."""
+"""Integers that rounded values decide: an open one may differ, a sure one may not."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ LEAST = -3.4028234663852886e38
 
 
 def data(value, *, columns=COLUMNS):
-    """Values that decide surely, but the one that is given. A third of them is computed."""
+    """Values that decide surely, except for the given one. A third of them is computed."""
     x = np.random.default_rng(0).permutation(ROWS * columns).reshape(ROWS, columns)
     x = (3 * x + 0.75 + 0.6 * (x % 2)).astype(np.float32)
     x[AT] = value
@@ -70,12 +70,12 @@ def sbuf(shape, dtype="float32"):
 
 
 def counted(third):
-    """How many elements of a row are below a limit."""
+    """The number of elements of a row below a limit."""
     return cl.sum(cl.less(third, 150.0, dtype=cl.float32), axis=1, keepdims=True)
 
 
 def one_hot(third):
-    """Whether an element is the largest of its row."""
+    """Whether an element is the largest of its row, as 0 or 1."""
     return cl.equal(third, cl.max(third, axis=1, keepdims=True))
 
 
@@ -218,7 +218,7 @@ DECIDED = {
 
 
 def judged(kernel, reference, x, wrong=None):
-    """The verdict on a kernel, beside its reference with an element that may be made wrong."""
+    """The verdict on a kernel, with an element of its reference that may be made wrong."""
     result = launch(kernel, [x], machine=TRN2, exact=True)
     (out,) = result.outputs
     said = np.asarray(reference(x.astype(np.float64))).astype(np.float64)
@@ -335,7 +335,7 @@ def last_of_equal(x):
 
 
 def test_an_element_that_an_open_place_names():
-    """A table at an open place: nothing is told where the values differ. Sure places are judged."""
+    """A table at an open place: differing values are not judged. Sure places are judged."""
 
     def verdict(reference, recipe):
         spec = KernelSpec(

@@ -82,7 +82,7 @@ def test_a_failure_of_a_kernel_test_is_shrunk():
     ],
 )
 def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, data):
-    """Whatever Hypothesis's shrinking ends with. The replay fails alike."""
+    """For any end of Hypothesis's shrinking, the replay fails alike."""
 
     def test_add(case):
         case.check()

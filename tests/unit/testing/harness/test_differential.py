@@ -113,7 +113,7 @@ def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
 
 
 def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
-    """Of bfloat16 the kernel gives 0.333984 for 0.3333 and for a third."""
+    """In bfloat16 the kernel gives 0.333984 for 0.3333 and for a third."""
     nearly = made_of(lambda x: nl.multiply(x, 0.3333))
     verdict, text = failure(nearly, wide(lambda x: x / 3), Ones(), dtype="bfloat16")
     assert (verdict.question, verdict.hidden) == ("algorithm", True)
@@ -125,7 +125,7 @@ def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
 
 
 def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
-    """Also one of the algorithm, where rounding has changed nothing."""
+    """Also a failure of the algorithm, where rounding has changed nothing."""
     verdict, text = failure(
         made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones()
     )
@@ -163,7 +163,7 @@ def test_random_data_show_a_wrong_number_of_the_kernels_own():
 
 
 def test_a_case_that_has_shown_such_a_number_is_told():
-    """It is kept, the one of fewest elements."""
+    """The failure with the fewest elements is kept."""
     nearly = made_of(lambda x: nl.multiply(x, 0.7001))
     runner = Runner((EmbeddedSimulator(),))
     spec = spec_of(nearly, wide(lambda x: x * 0.7), dtypes=("bfloat16",))
@@ -192,7 +192,7 @@ def beside_a_third(scale):
 
 @wide
 def absorbed(x):
-    """What float64 has of the fifth column beside 2**30, and a third of the second."""
+    """Float64's digits of the fifth column next to 2**30, and a third of the second."""
     lost = (x[:, 5:6] + x[:, 0:1]) - x[:, 1:2]
     return np.concatenate([lost, x[:, 2:3] / 3], axis=1)
 
@@ -221,7 +221,7 @@ def test_digits_that_a_reference_loses_excuse_no_more_than_these():
 
 
 def test_a_reference_rounds_beside_a_rounded_decision_too():
-    """Both questions are asked as one then."""
+    """Both questions are then judged together."""
 
     def compute(x):
         third = nl.subtract(
@@ -387,7 +387,7 @@ def test_no_digit_left_tells_nothing():
 
 
 def softmax_of(least):
-    """Of the first ``least`` columns: the others are hidden by scores of -1e30."""
+    """Attend to the first ``least`` columns: the others are hidden by scores of -1e30."""
 
     def shares(x):
         hidden = nisa.iota(nl.arange(SHAPE["N"])[None, :], dtype=nl.float32)
@@ -404,7 +404,7 @@ def softmax_of_one(x):
 
 
 def test_a_wrong_kernel_cannot_excuse_itself():
-    """Where all scores are -1e30 none of its digits is sure; those of the reference are."""
+    """Where all scores are -1e30, each of its digits is unsure; the reference's digits are sure."""
     verdict, _ = checked(softmax_of(1), softmax_of_one)
     assert isinstance(verdict, Match)
     verdict, text = failure(softmax_of(0), softmax_of_one)
@@ -469,7 +469,7 @@ def narrow_product(x, w):
 
 
 def narrow_elements(x, w):
-    """``x * w``, of which the operand and the result are in the dtype of w."""
+    """``x * w``: the operand and the result have the dtype of w."""
     result = today_nl.ndarray(x.shape, w.dtype, buffer=today_nl.sbuf)
     today_isa.tensor_tensor(result, in_dtype(x, w.dtype), w, op=today_nl.multiply)
     return in_dtype(result, today_nl.float32)
@@ -484,7 +484,7 @@ def in_float64(function):
     [("bfloat16", Match), ("float16", Match), ("float8_e4m3", Inconclusive)],
 )
 def test_a_narrow_argument_excuses_the_operands_of_a_product(narrow, kind):
-    """Of float8 the bound leaves few digits of a float32, and the verdict says so."""
+    """With float8 the bound leaves few digits of a float32, and the verdict says so."""
     verdict = mixed(narrow_product, in_float64(lambda x, w: x.T @ w), narrow, Fill(0.7))
     assert isinstance(verdict, kind)
 
@@ -585,7 +585,7 @@ def on_elsewhere(kernel, reference, beside, off=0.0):
 
 
 def several(x):
-    """Four roundings, three more than a spec that says nothing of them allows."""
+    """Four roundings, three more than a spec allows by default."""
     return nl.multiply(nl.multiply(nl.multiply(nl.multiply(x, 1 / 3), 3.3), 1 / 3), 3.3)
 
 
@@ -669,7 +669,7 @@ def test_unwritten_elements_are_told_first_and_no_rounding_is_why():
 
 
 def doubled_today(writes):
-    """Today's kernel that doubles, and before it may write to its input what is there."""
+    """A doubling kernel of the current dialect; before, it may rewrite its input as it is."""
 
     @today.jit
     def kernel(x):
@@ -720,7 +720,7 @@ def test_a_reference_that_calls_the_kernel_is_told():
 
 @pytest.mark.parametrize("off", [0.0, 1e-14, 1e-11, 0.9, 1.1, np.nan])
 def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
-    """The short way says what the long one says, an output without a sure digit included."""
+    """The short way gives the verdict of the long way, also for an output without a sure digit."""
     spec = spec_of(third, wide(np.sin))
     case = Case(SHAPE, "float32", {"x": Random(3)})
     reference = differential.evaluate_reference(spec, case)
@@ -762,7 +762,7 @@ def test_values_near_the_exact_ones_are_judged_as_others(off, monkeypatch):
 
 
 def test_a_number_that_the_output_holds_is_no_infinity():
-    """240 is the largest of float8_e4m3, of 247 too; float8_e5m2 has 256 beside both."""
+    """240 is the largest float8_e4m3, also for 247; float8_e5m2 has 256 next to both."""
 
     def turned(x):
         out = nl.ndarray(x.shape, nl.float8_e4m3, buffer=nl.shared_hbm)

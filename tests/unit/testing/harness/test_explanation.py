@@ -1,4 +1,4 @@
-"""Each mistake is recognised by what it leaves, and what is near it is not."""
+"""Each mistake is recognised by its values, and similar values are not."""
 
 from types import SimpleNamespace
 
@@ -26,14 +26,14 @@ ROW = RNG.standard_normal(6).astype(F32)
 
 
 def said(got, reference, **inputs):
-    """What is said of outputs that differ from the reference of these inputs."""
+    """Return the lines on outputs that differ from the reference of these inputs."""
     value = reference(**inputs).astype(np.float64)
     bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
     return describe_mismatch(*spec_and_case(reference, inputs), compare([bound], [got]))
 
 
 def spec_and_case(reference, inputs):
-    """As much of them as is asked for."""
+    """Return the requested part of them."""
     spec = SimpleNamespace(
         reference=reference, parameters_of=lambda values: {}, inputs=inputs
     )
@@ -135,13 +135,13 @@ def test_a_planted_mistake_is_named(start, got, reference, inputs):
     [
         # Zeros are right in all but one place, where there is another number.
         (changed(A * 0, (0, 0), 7.0), same, {"x": A}),
-        # As small as an error of float16, but the values are those of no narrower dtype.
+        # As small as an error of float16, but the values do not fit a narrower dtype.
         (np.float32(A * (1 + 1e-3 * np.sign(B))), same, {"x": A}),
         # Transposed, reversed, shifted, but for one element.
         (changed(A.T, (0, 3), 7.0), same, {"x": A}),
         (changed(A[:, ::-1], (0, 3), 7.0), same, {"x": A}),
         (changed(SHIFTED, (0, 3), 7.0), same, {"x": A}),
-        # Factors of two kinds; a bias that is half there; a product without most of its terms.
+        # Factors of two kinds; a bias that is half present; a product without most of its terms.
         (np.float32(A * np.where(B > 0, 2, 3)), same, {"x": A}),
         (np.float32(product(A, B) + ROW / 2), total, {"x": A, "y": B, "bias": ROW}),
         (np.float32(product(A[:, ::3], B[::3])), product, {"x": A, "y": B}),

@@ -88,11 +88,17 @@ E = ValueError("two\nlines")
             "agrees on 5 elements, bit for bit; 2 more are not finite, and prove nothing",
         ),
         (Mismatch(kind="shape", output=0, message="shapes differ"), "shapes differ"),
-        (OneSided("kernel", E), "the kernel alone refuses: ValueError: two"),
-        (OneSided("reference", E), "the reference alone refuses: ValueError: two"),
-        (BothRejected(E, E), "kernel and reference both refuse: ValueError: two"),
+        (OneSided("kernel", E), "only the kernel rejects the case: ValueError: two"),
+        (
+            OneSided("reference", E),
+            "only the reference rejects the case: ValueError: two",
+        ),
+        (
+            BothRejected(E, E),
+            "kernel and reference both reject the case: ValueError: two",
+        ),
         (Inconclusive("too vague"), "inconclusive: too vague"),
-        (OneSided("kernel", KeyError()), "the kernel alone refuses: KeyError"),
+        (OneSided("kernel", KeyError()), "only the kernel rejects the case: KeyError"),
     ],
 )
 def test_each_verdict_has_its_line(verdict, line):
@@ -127,13 +133,13 @@ REJECTION = Rejection({"n": 3}, match="even", shapes={"b": (4,)})
     "outcome, happened",
     [
         (Completed(()), "accepted it"),
-        (Rejected(ValueError("odd")), "refused it, but said ValueError: odd"),
-        (Crashed(ValueError("odd")), "broke down: ValueError: odd"),
+        (Rejected(ValueError("odd")), "rejected it, but with ValueError: odd"),
+        (Crashed(ValueError("odd")), "crashed: ValueError: odd"),
     ],
 )
 def test_the_whole_report_of_a_missing_rejection(outcome, happened):
     assert rejection_text(SPEC, REJECTION, "plain", outcome).splitlines() == [
-        "add must refuse n=3, b of shape (4,)",
+        "add must reject n=3, b of shape (4,)",
         "  accepted:    an error of the kernel's contract whose text matches 'even'",
         f"  plain:       {happened}",
     ]

@@ -25,7 +25,7 @@ WIDEST = TRN2.sbuf_usable_bytes // 12
 """Columns of three float32 tiles that fill SBUF."""
 LIMITS = (TRN2.sbuf_usable_bytes, TRN2.psum_partition_bytes)
 FEW_ROWS = {"x": "4 n"}
-"""They fill a memory too, and a case takes a thirtieth of the time of one of 128 rows."""
+"""They fill a memory too, and a case takes a thirtieth of the time of 128 rows."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def by_columns(x):
 
 @nki.jit
 def in_psum(x):
-    """Turns every 128 columns, all of which lie in PSUM at one time."""
+    """Rearranges every 128 columns, which are all in PSUM at one time."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     turned = [
         nisa.nc_transpose(nl.load(x[:, left : left + 128]), engine=nisa.tensor_engine)
@@ -106,7 +106,7 @@ def found(kernel, columns=None, **changes):
 
 
 def looked(spec):
-    """What is found, with its outcomes and whether tensors exceed a memory, and all runs for it."""
+    """The found cases, with their outcomes and whether tensors exceed a memory, and all runs."""
     runner = Runner((EmbeddedSimulator(),))
     runs = {}
 
@@ -209,7 +209,7 @@ def test_a_list_is_left_only_where_a_contract_is_promised():
 
 
 def test_a_limit_of_the_kernels_own_fills_no_memory():
-    """So that another name is looked at."""
+    """So that the search tries another name."""
     fillings = found(
         guarded_twice,
         domain={"n": sizes(1, 64), "m": sizes(1, 64)},
@@ -237,7 +237,7 @@ def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
     assert (
-        "is beyond what is drawn: its reference refuses it: at most 64 columns"
+        "is beyond what is drawn: its reference rejects it: at most 64 columns"
         in str(reason)
     )
     with pytest.raises(NotRejectedError):

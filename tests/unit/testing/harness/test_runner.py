@@ -132,7 +132,7 @@ def test_nobody_leaves_a_test_quietly(leave, role):
     def leaving(a, b):
         leave("today")
 
-    with pytest.raises((DifferentialFailure, BrokenReferenceError), match="broke down"):
+    with pytest.raises((DifferentialFailure, BrokenReferenceError), match="crashed"):
         runner().check(add_spec(**{role: leaving}), CASE)
 
 
@@ -140,7 +140,7 @@ def test_a_kernel_that_skips_refuses_nothing():
     def leaving(a, b):
         pytest.skip("today")
 
-    with pytest.raises(NotRejectedError, match="broke down: Skipped: today"):
+    with pytest.raises(NotRejectedError, match="crashed: Skipped: today"):
         runner().check_rejection(add_spec(leaving), Rejection({"n": 9}, match="today"))
 
 
@@ -173,7 +173,7 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
             ERROR,
             Unsupported(ERROR),
             Inconclusive(
-                "the reference refuses, and the backend cannot run the kernel: "
+                "the reference rejects the case, and the backend cannot run the kernel: "
                 "AssertionError: n must be even"
             ),
         ),
@@ -184,7 +184,7 @@ def test_refusals_are_judged(reference, outcome, verdict):
 
 
 def test_what_is_kept_of_cases_does_not_grow():
-    """A kilobyte of each of thousands: one object of ours too many for each case is seen."""
+    """A kilobyte for each of thousands: one object of ours too many for each case would show."""
     spec = add_spec(domain={"n": range(1, 999)})
     session = runner()
     live = []
@@ -248,7 +248,7 @@ class Lacks:
     "kernel, told, options",
     [
         (add, "accepted it", {}),
-        (even_add, "said AssertionError: the length", {"match": "partition"}),
+        (even_add, "with AssertionError: the length", {"match": "partition"}),
         (even_add, "RuntimeError: segment", {"match": "segment", "backend": Breaks()}),
         (even_add, "cannot run it", {"match": "segment", "backend": Lacks()}),
     ],
@@ -269,7 +269,7 @@ def test_a_rejection_may_change_a_shape_and_a_dtype():
 
 
 class Records(PlainBackend):
-    """Keeps a trace if it is asked to; its own is enough to know it by."""
+    """Keeps a trace if requested."""
 
     def __init__(self, name):
         super().__init__(name)

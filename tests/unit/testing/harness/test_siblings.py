@@ -66,7 +66,7 @@ def test_a_wrong_kernel_is_found_wherever_it_stands_and_the_other_is_cleared(ker
 
 
 def test_the_bits_of_a_kernel_that_agrees_need_no_exact_run_of_another():
-    """After three cases, in which a wrong algorithm shows though its bits do not; other bits do."""
+    """Three cases show a wrong algorithm though its bits do not; other bits do."""
     asked = []
 
     def at_last_wrong(a, b):
@@ -138,7 +138,7 @@ def test_two_of_one_name_are_told_apart():
 
 
 class Chooses(PlainBackend):
-    """Runs kernels of some names alone, as an SDK runs those of its dialect."""
+    """Runs kernels of some names only, as an SDK runs kernels of its dialect."""
 
     def __init__(self, name, *taken):
         super().__init__(name)
@@ -165,7 +165,7 @@ def test_a_backend_gets_the_kernels_that_it_runs():
 
 
 def test_a_kernel_that_one_backend_runs_is_left_out_on_the_others():
-    """A test of one kernel and of several alike."""
+    """A test of one kernel and of several identical ones."""
     one = Chooses("one", "add")
     none = Chooses("none")
     both = PlainBackend("both")
@@ -209,7 +209,7 @@ def test_each_kernel_must_refuse_what_the_contract_refuses():
     test = decorator.decorate(spec, lambda case: case.check())
     found = getattr(test, decorator.ATTRIBUTE)
     runner = Runner((PlainBackend("plain"),))
-    with pytest.raises(NotRejectedError, match="also_add must refuse n="):
+    with pytest.raises(NotRejectedError, match="also_add must reject n="):
         found.check_rejection(rejection=rejection, difftest_runner=runner)
     assert runner.tally.rows["checks", "plain"].rejections == 1
 

@@ -70,7 +70,7 @@ def test_merge_adds():
 
 
 def test_kernels_of_one_name_stay_apart_in_the_sum():
-    """By the modules that they are defined in; one that no other is called like keeps its name."""
+    """By the modules that define them; a name that is unique stays as it is."""
     tallies = []
     for name, home in (
         ("add", "here"),

@@ -25,7 +25,7 @@ def interval(tolerance, value, magnitude, dtype):
 
 
 def gamma(tolerance, elements):
-    """Of elements as large as 1/2, where what may underflow is not seen."""
+    """Elements as large as 1/2, where an underflow does not show."""
     values = np.full(elements, 0.5)
     expected = tolerated(values, FLOAT32, 2 * values, *tolerance)
     return float(np.max(expected.high - expected.value))

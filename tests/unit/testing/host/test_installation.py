@@ -1,4 +1,4 @@
-"""What the embedded modules say of times when the timing model is in place."""
+"""The times that the embedded modules report when the timing model is installed."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a person sees of a long case at a terminal: one line below pytest's dots, and then none."""
+"""A long case at a terminal: one line below pytest's dots, which then disappears."""
 
 import os
 import pty

@@ -8,7 +8,7 @@ import pytest
 from difftest.testing.host.script import run_script
 from tests.every import every
 
-# What a script can see of how it was started; `sibling` stands beside it.
+# The view of a script on its start; `sibling` is in the same folder.
 SELF_PORTRAIT = """
 import os, sys
 import sibling
@@ -48,7 +48,7 @@ print(nki.simulate_kernel(double, np.ones((int(sys.argv[1]), int(sys.argv[2])), 
 
 @pytest.fixture
 def script(tmp_path):
-    """Write a script beside the module `sibling`; return its path."""
+    """Write a script next to the module `sibling`; return its path."""
     (tmp_path / "sibling.py").write_text("NAME = 'sibling'\n")
 
     def write(source: str) -> str:
@@ -106,12 +106,12 @@ def test_a_broken_contract_shows_the_lines_of_the_script_alone(script, capsys):
     assert files == [
         path,
         path,
-    ]  # the launch and the assert: nothing of ours in between
+    ]  # the launch and the assert, without frames of ours in between
     assert error.endswith("AssertionError: two columns\n")
 
 
 def state():
-    """What a run could leave behind; under --simulate this process has its own neuronxcc."""
+    """The traces that a run could leave; under --simulate this process has its own neuronxcc."""
     ours = {
         name: module
         for name, module in sys.modules.items()

@@ -179,7 +179,7 @@ def document():
 
 
 class Reader(HTMLParser):
-    """What a page has: its elements with their attributes, its text, and what does not close."""
+    """The contents of a page: elements with their attributes, text, and unclosed elements."""
 
     def __init__(self, text):
         super().__init__()

@@ -172,7 +172,7 @@ def test_what_is_raised_stops_there(old, new, judge, line):
 
 
 def test_the_debugger_stops_before_the_line(monkeypatch, capsys):
-    """Where the first stop is, in the turn of the loop that is wrong; and it runs on from there."""
+    """The first stop is in the wrong iteration of the loop, and the run continues from there."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("p first, held.shape\nc\n"))
     one = saved("src=x[first : first + count, :]", WRONG)
     rerun_saved(one, lambda made: print(*replay_lines(made), sep="\n"), debug=True)

@@ -1,6 +1,6 @@
 """Each row of AWS's two tables for authors of kernels has a counterpart here.
 
-The rows are those of aws-neuron/neuron-agentic-development at 1598b060: in
+The rows are from aws-neuron/neuron-agentic-development at 1598b060: in
 ``skills/neuron-nki-writing/references/nki-language-constraint.md`` (NKI 0.4) and in
 ``skills/neuron-nki-debugging/references/compiler-error-codes.md``, by subject.
 """
@@ -15,9 +15,9 @@ import pytest
 from difftest.testing.backends.codes import CODES
 from difftest.tools.lint.check import rules
 
-PAGE = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
+PAGE = Path(__file__).parents[4] / "docs/contributing/lint-aws-tables.md"
 ROWS = {
-    "What the current dialect does not have any more": (
+    "Removed from the current dialect": (
         *(
             "import neuronxcc.nki",
             "nl.load",

@@ -25,7 +25,7 @@ def kernel(x):
     return out
 """
 RUNS = [
-    # A scatter: the offset is that of dst, in HBM. nki-library 2.29, subkernels/indexed_flatten.py.
+    # A scatter: the offset is dst's, in HBM. nki-library 2.29, subkernels/indexed_flatten.py.
     (
         "NKI529",
         """

@@ -40,7 +40,7 @@ def test_the_wrong_kernel_of_each_page_is_mended_and_computes_what_it_did(
     assert mended != wrong
     assert lint_source(Source(Path("kernel.py"), mended), sdk) == []
     after = launched(mended, rule, tmp_path, 1).outputs[0]
-    warnings.simplefilter("ignore", UserWarning)  # of what the fix mends
+    warnings.simplefilter("ignore", UserWarning)  # about the code before the fix
     try:
         before = launched(wrong, rule, tmp_path, 0).outputs[0]
     except NkiError:
@@ -61,7 +61,7 @@ def kernel(x):
     return x
 """
 BODIES = [
-    # id, SDK, what is written, what becomes of it, whether that is safe
+    # id, SDK, the code before, the code after, whether the fix is safe
     (
         *("NKL101", "2.32", "    t = [f(i) for i in range(2) if i]"),
         "    t = []\n    for i in range(2):\n        if i:\n            t.append(f(i))",

@@ -28,7 +28,7 @@ GUIDE = {
     ),
     *("nisa.tensor_copy_dynamic_dst", "nisa.tensor_copy_dynamic_src"),
 }
-"""Of the migration guide and the pages: no stub declares them, or all do."""
+"""Names of the migration guide and the pages: stubs declare none of them, or all."""
 NO_ROW = {
     *(
         "ncc.NKIObject",
@@ -39,7 +39,7 @@ NO_ROW = {
     *("nl.DType", "nl.shared_constant(dtype)"),
     *(f"nl.NkiTensor.{name}" for name in ("device_value", "is_identity", "sim_value")),
 }
-"""What no page is about: classes of annotations, methods of one stub, a function without a 0.3."""
+"""Names without a page: classes of annotations, methods of one stub, a function without a 0.3."""
 
 
 @every(

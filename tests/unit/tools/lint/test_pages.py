@@ -44,7 +44,7 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
 def launched(
     text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bool = True
 ) -> Any:
-    """Run a snippet's kernel on a machine on which its rule holds."""
+    """Run a snippet's kernel on a machine that its rule is about."""
     file = tmp_path / f"{rule.id.lower()}_{number}.py"
     file.write_text(text)
     spec = spec_from_file_location(file.stem, file)
@@ -56,7 +56,9 @@ def launched(
     machine = MACHINES[min(rule.targets, default="trn2")]
     grid = (2,) if "program_id" in text else ()
     arguments = [np.ones((128, 64), np.float32)]
-    with warnings.catch_warnings():  # what older levels have, and what was seen to run
+    with (
+        warnings.catch_warnings()
+    ):  # about older levels, and about undocumented code that runs
         if quietly:
             warnings.simplefilter("ignore", LevelWarning)
             warnings.simplefilter("ignore", RuleWarning)
@@ -143,7 +145,7 @@ def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -
 
 
 def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
-    page = Path(__file__).parents[4] / "docs/explanation/lint-aws-tables.md"
+    page = Path(__file__).parents[4] / "docs/contributing/lint-aws-tables.md"
     named = set(re.findall(r"NK[A-Z]\d{3}", page.read_text(encoding="utf-8")))
     assert len(named) > 10
     assert named <= set(rules())

@@ -214,7 +214,7 @@ def test_the_command_writes_a_distribution(tmp_path, monkeypatch):
         for file in tmp_path.rglob("*")
         if file.is_file()
     }
-    assert files == written()  # made anew
+    assert files == written()  # made again
     assert f'version = "{version("nki-difftest")}"' in files["pyproject.toml"]
     assert files["nki-stubs/py.typed"] == "partial\n"
     blank = CliRunner().invoke(main, ["stubs", "a b"])

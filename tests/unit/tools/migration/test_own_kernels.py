@@ -28,7 +28,7 @@ POOLED = [(1, 128, 5, 7), (256, 128, 2, 2), (256,)]
 RUNGS = ("whole_plane", "baseline", "halo_tiles", "cached_weights", "flat_weights")
 RUNGS += ("without_copies", "broadcast_bias", "row_tiles")
 ALIKE = RUNGS if NIGHTLY else ("baseline", "cached_weights", "row_tiles")
-"""Those of which each run proves the new form; the nightly one proves all."""
+"""Kernels whose new form each run validates; the nightly run validates all."""
 PROVEN = {
     "nki_matmul_tiled_": ("matmul.py", [("k", 128), ("k", 512), (128, 512)], {}),
     "vector_add_naive": ("vector_add.py", [("n",), ("n",)], {}),

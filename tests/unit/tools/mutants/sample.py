@@ -1,4 +1,4 @@
-"""Two small kernels, one of each dialect, and specs that find most bugs of theirs, or few."""
+"""Two small kernels, one of each dialect, and specs that find most of their bugs, or few."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ SPECS = {"scaled": SPEC}
 
 
 def collect(use):
-    """What a process that judges mutants is given to find the specs with."""
+    """The arguments for a process that judges mutants, to find the specs."""
     use(SPECS)
 
 
@@ -87,7 +87,7 @@ ENDLESS = replace(WEAK, kernel=in_turns, reference=lambda x: x.astype("float64")
 
 
 def collect_endless(use):
-    """The same of the kernel with a loop."""
+    """Likewise for the kernel with a loop."""
     use({"endless": ENDLESS})
 
 

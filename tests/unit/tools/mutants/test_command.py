@@ -122,7 +122,7 @@ def test_a_budget_that_judges_nothing_has_no_score(mutate, tmp_path):
 
 
 def test_kernels_without_mutants_have_no_score(mutate, tmp_path):
-    """As those of a library, whose files nobody changes."""
+    """Like the mutants of a library, whose files stay the same."""
     (tmp_path / "test_library.py").write_text(
         TEST.replace("kernel=kernel", "kernel=abs")
     )

@@ -261,7 +261,7 @@ def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
 
 
 def test_lines_that_no_drawn_case_runs_have_all_examples_of_each_test(tmp_path):
-    """Else each is of one of the tests that share a kernel, and may not come there."""
+    """Else each belongs to one of the tests that share a kernel, and may be missing there."""
     wide = replace(
         sample.SPEC, examples=tuple({"M": 1, "N": columns} for columns in (2000, 2001))
     )

@@ -170,7 +170,7 @@ def test_lines_below_a_change_stay_where_they_are(written):
 
 
 def test_texts_are_no_code(written):
-    """Messages, docstrings and what is raised decide nothing."""
+    """Messages, docstrings and raised errors decide nothing."""
     assert (
         written('"""Of 2 rows."""\n    raise ValueError(f"{n + 1} rows, not {n - 1}")')
         == {}

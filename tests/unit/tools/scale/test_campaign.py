@@ -19,7 +19,7 @@ def runner(tmp_path, monkeypatch):
     monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
     monkeypatch.setattr(
         FindingStore, "database", None
-    )  # that of these tests has what others found
+    )  # the database of these tests has the findings of others
     return campaign.CampaignRunner(
         Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ()
     )

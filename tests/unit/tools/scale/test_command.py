@@ -22,7 +22,7 @@ sys.exit(kernel.read_text().count("wrong") if kernel.exists() else 125)
 
 @pytest.fixture
 def found(tmp_path, monkeypatch):
-    """A finding that is known on this machine, which has no database."""
+    """A finding of this machine, which lacks a database."""
     monkeypatch.setattr(
         configuration, "__hypothesis_home_directory", tmp_path / ".hypothesis"
     )
@@ -184,6 +184,6 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
         "1 found in 1 case, "
     )
     monkeypatch.setattr(Worker, "exitcode", 3)
-    assert "broke down" in run("fuzz", "--", "nothing").output
+    assert "crashed" in run("fuzz", "--", "nothing").output
     context.Array = lambda kind, count: [0] * count
     assert "as in difftest fuzz -- --simulate tests\n" in run("fuzz", "nothing").output

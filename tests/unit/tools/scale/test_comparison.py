@@ -129,7 +129,7 @@ def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
     white = [text.get_position() for text in axis.texts if text.get_color() == "white"]
     dark = sorted(bright[y, x] for x, y in white)
     assert 0 < len(dark) < 24
-    assert sorted(bright[:12].ravel())[: len(dark)] == dark  # what is white can be read
+    assert sorted(bright[:12].ravel())[: len(dark)] == dark  # white text can be read
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Points on workers of Dask: each row once, whoever ends, whoever is slow."""
+"""Points on workers of Dask: each row once, with workers that end or are slow."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def broken(orders, point):
 
 @pytest.fixture(scope="module")
 def scheduler():
-    """The address of one whose two workers are threads of this process."""
+    """The address of a cluster whose two workers are threads of this process."""
     with distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -102,7 +102,7 @@ def test_nobody_at_the_scheduler_s_address_is_told():
 def test_what_ends_its_process_is_judged_by_another_once(
     monkeypatch, first, then, outcome
 ):
-    """A process that somebody killed is tried again; one that stands still is not waited for."""
+    """A killed process is replaced; a process that hangs is not waited for."""
     told = iter([first, then])
     monkeypatch.setattr(
         engine, "run_tasks", lambda tasks, *rest: ((t, next(told)) for t in tasks)

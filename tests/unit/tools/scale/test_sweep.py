@@ -95,7 +95,7 @@ def test_a_sweep_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, undis
         with journal.open("ab") as torn:
             torn.write(journal.read_bytes()[:70])
     rows = swept(file)
-    assert len(asked) == 8 + 2  # those that were interrupted, once more
+    assert len(asked) == 8 + 2  # the interrupted points, once more
     assert (
         without_seconds(rows)
         == without_seconds(read_rows(file))

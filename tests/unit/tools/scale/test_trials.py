@@ -1,4 +1,4 @@
-"""A tuner whose process is killed: the next process goes on where it ended."""
+"""A tuner whose process is killed: the next process continues where it ended."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ Search(file_storage(sys.argv[1])).run(30, 12, lambda: os.kill(os.getpid(), signa
 
 
 class Killed(BaseException):
-    """Stands for a signal that no process survives: nothing of ours catches it."""
+    """Ends the process like a signal that code cannot catch."""
 
 
 def killed():
@@ -44,7 +44,7 @@ class Search:
         self.asked = []
 
     def run(self, trials, last=0, end=killed, deadly=None):
-        """Search until the point of number ``last``, or the ``deadly`` one; what was kept."""
+        """Search until the point of number ``last``, or the ``deadly`` one; return those kept."""
         self.asked = []
 
         class Stub(Tuner):

@@ -1,4 +1,4 @@
-"""The tuner, on a kernel whose time is known, and on this project's own by name."""
+"""The tuner, on a kernel with a given time, and on this project's own kernels by name."""
 
 import gc
 import json
@@ -154,7 +154,7 @@ def test_what_cannot_be_searched_is_refused(axis, case, start, told):
 
 
 def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):
-    """After a stop amid a point, too; what is kept is neither timed nor judged again."""
+    """After a stop within a point, too; kept points are neither timed nor judged again."""
     monkeypatch.setattr(
         "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)
     )

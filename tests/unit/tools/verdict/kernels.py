@@ -6,11 +6,11 @@ import numpy as np
 
 from difftest import sizes
 from difftest.testing.contract.spec import KernelSpec
-from difftest.tools.verdict.candidate import Candidate, check_language, load_candidate
+from difftest.tools.verdict.candidate import Candidate, load_candidate, read_candidate
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
-from difftest.tools.verdict.language import OutsideLanguage
 from difftest.tools.verdict.outcome import Outcome
+from difftest.tools.verdict.sources import OutsideLanguage
 from difftest.tools.verdict.wire import WorkerEnd
 
 HEAD = """
@@ -58,7 +58,7 @@ WRONG = source("return store(total(a, b, nl.subtract))")
 
 
 def reference(a, b):
-    """What the kernels are to compute, in float64."""
+    """The results that the kernels must compute, in float64."""
     return a.astype(np.float64) + b
 
 
@@ -75,7 +75,7 @@ def spec_of(kernel) -> KernelSpec:
 def judged(
     worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
 ) -> Judgement:
-    """What comes of the kernel ``add`` in a file of this text.
+    """Return the verdict on the kernel ``add`` in a file of this text.
 
     Half of the time that a wrong kernel costs goes into making its case smaller.
     """
@@ -85,13 +85,17 @@ def judged(
         {"file": str(file), "name": "add"}, "test_add.py::test_add", 7
     )
     try:
-        language = check_language(file, judgement.test, allow)
+        files = read_candidate(file, judgement.test)
     except OutsideLanguage as outside:
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
         judgement.reason = str(outside)
         return judgement
     try:
-        described = load_candidate(worker, language, "add")
+        described = load_candidate(worker, files, "add", allow)
+    except OutsideLanguage as outside:
+        judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+        judgement.reason = str(outside)
+        return judgement
     except WorkerEnd as end:
         judgement.outcome = end.outcome
         judgement.reason = str(end)

@@ -1,4 +1,4 @@
-"""What a document breaks of a JSON Schema, as far as ours uses the standard."""
+"""Violations of a JSON Schema in a document, for the parts of the standard that ours uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Impostors against specs: strong ones, weak ones, and one that proves nothing."""
+"""Impostors against specs: strong specs, weak specs, and a spec that proves nothing."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""`difftest verdict --batch`: killed and resumed, nothing is lost or done twice."""
+"""`difftest verdict --batch`: killed and resumed, each candidate is judged once."""
 
 import json
 from unittest.mock import Mock
@@ -42,7 +42,7 @@ def lines_of(file):
 
 
 def interrupted(monkeypatch, count):
-    """What the batch says and ends with where Ctrl-C comes after so many lines of this run."""
+    """Return the output and exit code of a batch that Ctrl-C interrupts after so many lines."""
     add = Journal.add
     added = []
 
@@ -96,7 +96,7 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
 
 
 def test_a_line_that_a_kill_cut_off_anywhere_is_taken_away(tmp_path):
-    """And one that is added is in the file before the next begins, whatever ends the process."""
+    """An added line is in the file before the next begins, for any end of the process."""
     file = tmp_path / "out.jsonl"
     journal = Journal(file)
     journal.add("one", {"seed": 3})

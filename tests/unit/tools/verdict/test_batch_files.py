@@ -1,4 +1,4 @@
-"""`difftest verdict --batch` judges what a candidate loads, and gives each candidate a line."""
+"""`difftest verdict --batch` judges all files that a candidate loads; a line for each candidate."""
 
 import hashlib
 import json

@@ -1,6 +1,6 @@
-"""Kernels that want to be believed: none is, and each is caught by the check that is named.
+"""Kernels that cheat: the named check catches each of them.
 
-Each run has one for each check; the nightly profile has all of them.
+Each run has a cheat for each check; the nightly profile has all of them.
 """
 
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""What a kernel does behind its instructions' back, and what it is called."""
+"""Side effects of a kernel besides its instructions, and their names in a verdict."""
 
 import numpy as np
 

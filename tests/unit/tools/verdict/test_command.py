@@ -124,7 +124,7 @@ def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
         if note.startswith(name)
     ]
     assert [name for name, _ in told] == list(names)
-    assert all("broke down at test_command.py:" in note for _, note in told)
+    assert all("crashed at test_command.py:" in note for _, note in told)
 
 
 def test_a_command_tells_what_broke_down(here, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_command_tells_what_broke_down(here, monkeypatch):
         main, ["check", kernel, "--shape", "4,4", "--shape", "4,4"]
     )
     assert result.exit_code == 0, result.output
-    assert "the search for hazards broke down at test_command.py:" in result.stderr
+    assert "the search for hazards crashed at test_command.py:" in result.stderr
 
 
 FORMS = ("json", "junit", "markdown", "html")
@@ -170,7 +170,12 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
 @every(
     "text, outcome, stage",
     [
-        ("import nowhere", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        ("from nowhere import add", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        (
+            "import nowhere\n" + source("return nowhere.add(a, b)"),
+            Outcome.OUTSIDE_LANGUAGE,
+            Stage.RUN,
+        ),
         ("def add(", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
         ("x = 1 / 0", Outcome.CRASHED, Stage.IMPORT),
         ("from test_right import reference", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),

@@ -1,4 +1,4 @@
-"""A verdict as others read it: JUnit, Markdown, a page; and the exit code that is asked."""
+"""A verdict in other formats: JUnit, Markdown, a page; and the chosen exit code."""
 
 from xml.etree import ElementTree
 

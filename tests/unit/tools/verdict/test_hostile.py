@@ -21,7 +21,7 @@ from tests.every import every
 from tests.unit.tools.verdict.kernels import RIGHT, judged, source
 
 OPEN = ("os", "sys", "time", "socket", "struct")
-"""What is opened to these kernels: the second wall is the system's."""
+"""The modules that these kernels may import: the second layer is the system's."""
 
 
 def in_kernel(line: str, before: str = "") -> str:
@@ -30,7 +30,7 @@ def in_kernel(line: str, before: str = "") -> str:
 
 
 def opened(worker, folder, text, cases=3):
-    """What comes of a kernel to which the system is opened."""
+    """Return the verdict on a kernel that may use the system."""
     return judged(worker, folder, text, cases, shrink=False, allow=OPEN)
 
 

@@ -1,4 +1,4 @@
-"""What the skill tells an agent to run, run: all of it, on the files that it shows."""
+"""The commands that the skill gives an agent run: all of them, on the files that it shows."""
 
 import re
 import shlex

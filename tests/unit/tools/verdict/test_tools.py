@@ -1,4 +1,4 @@
-"""What an agent asks is what the commands answer."""
+"""The tools of an agent give the commands' answers."""
 
 import subprocess
 

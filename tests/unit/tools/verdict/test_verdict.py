@@ -179,7 +179,7 @@ def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):
 
 
 def test_files_are_named_from_the_working_directory(worker, tmp_path, monkeypatch):
-    """In what a verdict prints and records: its worker has a directory of its own."""
+    """The output and the record of a verdict: its worker has a separate directory."""
     monkeypatch.chdir(tmp_path)
     kernels = {
         "a branch": "if a.shape[0] > 9999:\n    return store(a)\nreturn store(total(a, b))",

@@ -363,17 +363,26 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
     KernelError : an operand is indirect, and the product uses a tile of the PE array (``tiles``).
     """
     indirect = [operand for operand in operands if isinstance(operand, IndirectTensor)]
-    if indirect and tiles:
+    if not indirect:
+        return operands
+    if tiles:
         takes = "no PE tile with an indirect operand"
         got = "tile_position or tile_size beside one"
         raise not_taken(name, takes, got, repr(indirect[0]))
-    dst = operands[0]
-    if wide := [
-        operand for operand in indirect if operand.dtype in _WIDE and operand is not dst
-    ]:
-        takes = "indirect operands of two bytes or one"
-        got = f"one of {dtype_name(wide[0].dtype)}"
-        raise not_taken(name, takes, got, repr(wide[0]), error=DtypeError)
+    _check_indirect(name, operands[0], indirect)
+    return tuple(
+        item._grouped() if isinstance(item, IndirectTensor) else item
+        for item in operands
+    )
+
+
+def _check_indirect(name: str, dst: Any, indirect: list[IndirectTensor]) -> None:
+    """Raise, or warn, unless a product takes indirect operands of these dtypes."""
+    for operand in indirect:
+        if operand.dtype in _WIDE and operand is not dst:
+            takes = "indirect operands of two bytes or one"
+            got = f"one of {dtype_name(operand.dtype)}"
+            raise not_taken(name, takes, got, repr(operand), error=DtypeError)
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(
             IndirectionWarning(
@@ -382,12 +391,6 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
                 "operands"
             )
         )
-    if not indirect:
-        return operands
-    return tuple(
-        item._grouped() if isinstance(item, IndirectTensor) else item
-        for item in operands
-    )
 
 
 def _check_pair(data: Any, scale: Any, role: str) -> None:

@@ -207,44 +207,50 @@ def _factors(scales):
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """Compute ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
-    if (
-        len(srcs) != _TWO
-        or any(factor != 1.0 for factor in factors or ())
-        or not unique
-    ):
+    if len(srcs) != _TWO or not unique or set(factors or ()) - {1.0}:
         takes = "two srcs, scales of 1.0 and unique indices"
         got = f"{len(srcs)} srcs"
         received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
         raise not_taken("dma_compute with a vector_offset", takes, got, received)
-    others = [src for src in srcs if not _same_place(src, dst)]
-    if len(others) != 1:
-        takes = "its dst as one of its two srcs"
-        got = "a dst that is not one of the two srcs"
-        received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
-        remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
-        raise not_taken(
-            "dma_compute with a vector_offset", takes, got, received, remedy=remedy
-        )
-    (other,) = others
+    other = _other_source(dst, srcs)
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
-        # Both additions to one row are made here. Their order on a device is not defined.
-        rows = dst._offsets()
-        kept = rows[(rows >= 0) & (rows < dst._rows.size)]
-        if len(np.unique(kept)) < len(kept):
-            name = dst._owner
-            line = kernel_location()
-            warn_of_hazard(
-                LostAdditionWarning(
-                    f"dma_compute adds to a row of {name!r} twice ({line}): indices are to be "
-                    "unique, and on a device an addition may be lost"
-                )
-            )
+        _check_rows(dst)
     elif not isinstance(dst, Tile) or dst._space is not Space.SBUF:
         takes = "a dst in SBUF that gathered rows are added to"
         got = "a dst that is not there"
         raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
     return issue(dma.dma_copy, dst, (other,), options)
+
+
+def _other_source(dst, srcs):
+    """Return the source that is not ``dst``; raise unless there is one."""
+    others = [src for src in srcs if not _same_place(src, dst)]
+    if len(others) == 1:
+        return others[0]
+    takes = "its dst as one of its two srcs"
+    got = "a dst that is not one of the two srcs"
+    received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
+    remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
+    raise not_taken(
+        "dma_compute with a vector_offset", takes, got, received, remedy=remedy
+    )
+
+
+def _check_rows(dst):
+    """Warn of a row that is added to twice: the order of both is undefined on a device."""
+    rows = dst._offsets()
+    kept = rows[(rows >= 0) & (rows < dst._rows.size)]
+    if len(np.unique(kept)) == len(kept):
+        return
+    name = dst._owner
+    line = kernel_location()
+    warn_of_hazard(
+        LostAdditionWarning(
+            f"dma_compute adds to a row of {name!r} twice ({line}): indices are to be "
+            "unique, and on a device an addition may be lost"
+        )
+    )
 
 
 def _same_place(src, dst):

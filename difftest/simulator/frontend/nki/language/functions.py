@@ -36,7 +36,7 @@ from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, NKI_OPS
+from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, NKI_OPS, AluOp
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
@@ -60,32 +60,43 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """Compute ``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     where = f"nl.{name}"
     op = operator_of(OperatorName(name), where)
-    tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
-    others = [side for side in (x, y) if not isinstance(side, _OPERANDS)]
-    if not tiles or any(not is_number(side) for side in others):
-        takes = "two tiles, or a tile and a number"
-        got = (type(x).__name__, type(y).__name__)
-        raise not_taken(
-            where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}"
-        )
-    result = wanted(dtype, tiles[0])
-    first = tiles[0] is x
-    if len(tiles) == 1 and first and name == "power":
-        takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
-        received = f"nl.power({x!r}, {y!r})"
-        raise not_taken(where, takes, "a number as y", received, error=NotModelledError)
-    # AWS's examples broadcast a column to a tile. Other functions do not broadcast.
-    takes_column = name in ("abs_max", "abs_min")
-    if len(tiles) == 1 or (takes_column and y.size == y.shape[0] < x.size):
-        operands = (x, y, None) if first else (y, x, None)
-        options = (op, not first, None, False)
-        return issue_new(vector_engine.tensor_scalar, operands, options, dtype=result)
-    x, y = to_one_size(where, x, y)
-    if any(dtype not in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, result)):
-        return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=result)
-    in_psum = any(tile._space is Space.PSUM for tile in tiles)
+    if isinstance(x, _OPERANDS) and isinstance(y, _OPERANDS):
+        result = wanted(dtype, x)
+        # AWS's examples broadcast a column to a tile. Other functions do not broadcast.
+        takes_column = name in ("abs_max", "abs_min")
+        if takes_column and y.size == y.shape[0] < x.size:
+            return _with_scalar(op, x, y, result)
+        return _of_two_tiles(op, *to_one_size(where, x, y), result)
+    if isinstance(x, _OPERANDS) and is_number(y):
+        if name == "power":
+            takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
+            got = "a number as y"
+            received = f"nl.power({x!r}, {y!r})"
+            raise not_taken(where, takes, got, received, error=NotModelledError)
+        return _with_scalar(op, x, y, wanted(dtype, x))
+    if isinstance(y, _OPERANDS) and is_number(x):
+        return _with_scalar(op, y, x, wanted(dtype, y), reverse=True)
+    takes = "two tiles, or a tile and a number"
+    got = f"a {type(x).__name__} and a {type(y).__name__}"
+    raise not_taken(where, takes, got, f"{x!r:.60} and {y!r:.60}")
+
+
+def _with_scalar(
+    op: AluOp, tile: Any, scalar: Any, dtype: Any, *, reverse: bool = False
+) -> Any:
+    """Compute ``tile <op> scalar`` of a number or a column; ``scalar <op> tile`` if reversed."""
+    options = (op, reverse, None, False)
+    operands = (tile, scalar, None)
+    return issue_new(vector_engine.tensor_scalar, operands, options, dtype=dtype)
+
+
+def _of_two_tiles(op: AluOp, x: Any, y: Any, dtype: Any) -> Any:
+    """Compute ``x <op> y``; integers of 32 bits on the engine that can read their memory."""
+    if not {x.dtype, y.dtype, dtype} <= set(WIDE_INTEGERS):
+        return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=dtype)
+    in_psum = Space.PSUM in (x._space, y._space)
     engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
-    dst = ndarray(x.shape, result)
+    dst = ndarray(x.shape, dtype)
     return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=dst, engine=engine)
 
 

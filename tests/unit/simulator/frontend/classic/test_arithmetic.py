@@ -16,7 +16,7 @@ B = normal(6, 4, 5, seed=1)
 
 @every("shape", [(1, 1), (1, 5)])
 def test_one_partition_of_fewer_dimensions_broadcasts(shape):
-    """It has no partitions that could meet the other's free dimensions."""
+    """It lacks partitions that could meet the other's free dimensions."""
     small = normal(*shape, seed=2)
     right, left, chosen = on_tiles(
         lambda x, y: (x * y, y - x, nl.where(x > 0, x, 0.0) + y), A, small

@@ -1,4 +1,4 @@
-"""What a stub leaves open is an error when the module is imported; few functions have no stub."""
+"""An unbound part of a stub is an error at import; few functions are without a stub."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_each_operand_and_option_of_the_record_is_said():
 
 
 def by_hand(source):
-    """The functions of a module that are written by hand, and those of them that say why."""
+    """The hand-written functions of a module, and the ones among them that give a reason."""
     found = re.findall(
         r"^@\w+\.by_hand(  # \w.*)?\n(?:def|class) (\w+)", source, re.MULTILINE
     )

@@ -69,7 +69,7 @@ REFUSED = {
         "indices of shape [1, 2]",
     ): (lambda: nl.random_seed(1, mask=nl.arange(2)[None, :] < 1)),
 }
-"""By the rule and what is received, what is so refused."""
+"""By the rule and the received value, the calls that it rejects."""
 
 
 @every("said, use", REFUSED.items())

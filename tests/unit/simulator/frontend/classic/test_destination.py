@@ -182,7 +182,7 @@ def test_without_a_destination(compute):
 
 
 class Counting:
-    """What a left side may name, with every way in which it could run the kernel's own code."""
+    """The expressions of a left side, with every way that could run the kernel's own code."""
 
     def __init__(self, tile):
         self.tile = tile

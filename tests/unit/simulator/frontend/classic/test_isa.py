@@ -1,4 +1,4 @@
-"""nisa's arguments that are documented and not modelled: each raises, none is ignored."""
+"""nisa's documented arguments that are not modelled: each raises, all are checked."""
 
 import numpy as np
 import pytest

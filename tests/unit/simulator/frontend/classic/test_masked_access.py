@@ -1,6 +1,6 @@
 """Masks over accesses that leave their tensor, against Python's own loops over the elements.
 
-The fast mode and the plain one share the indices, the masks and who is refused: no comparison of
+The fast mode and the plain one share the indices, the masks and the rejections: no comparison of
 the two can find a fault there. Here each access is stated a third time, element by element.
 """
 
@@ -23,9 +23,9 @@ ON_CHIP = ("copy", "add", "reduce", "assign", "store of a part", "store from PSU
 
 
 def grid_of(kind):
-    """Return what an instruction walks: partitions, and one or two free axes.
+    """Return the walk of an instruction: partitions, and one or two free axes.
 
-    On chip an index walks the partitions or free axes: a region that is no box takes two of those.
+    On chip an index walks the partitions or free axes: a region beyond a box takes two of these.
     """
     return (4, 4, 3) if kind in ON_CHIP else (6, 5)
 
@@ -197,7 +197,7 @@ def kernel_of(kind, access):
 
 
 def literal(kind, access, x, y):
-    """Return what the kernel returns, by Python's loops."""
+    """Return the kernel's result, by Python's loops."""
     kept = access.kept()
     if kind in ("store", "dma_copy to", "assign"):
         out = np.zeros_like(x)
@@ -263,7 +263,7 @@ def test_each_masked_access_is_that_of_a_loop(kind):
 
 
 def is_no_box(access):
-    """Return whether the mask's region is no box, and the box around it leaves the tensor."""
+    """Return whether the mask's region is not a box, and the box around it leaves the tensor."""
     kept = access.kept()
     if not kept:
         return False
@@ -286,7 +286,7 @@ def three_in_a_row(x, out, mask):
 
 @every("most", [299, 300])
 def test_the_error_under_a_mask_names_what_the_mask_keeps(most):
-    """The mask of 299 is right for 299 elements, and that of 300 keeps one too many."""
+    """The mask of 299 is right for 299 elements, and the mask of 300 keeps one too many."""
 
     def kernel(x):
         out = nl.ndarray((299,), nl.float32, buffer=nl.shared_hbm)
@@ -307,7 +307,7 @@ def test_the_error_under_a_mask_names_what_the_mask_keeps(most):
 
 
 def test_the_trace_has_the_elements_that_a_mask_keeps():
-    """And its regions stay inside their tensors, whatever the box around the mask does."""
+    """And its regions stay inside their tensors, wherever the box around the mask ends."""
 
     def kernel(x):
         out = nl.ndarray((299,), nl.float32, buffer=nl.shared_hbm)
@@ -355,7 +355,7 @@ BUGS = {
 
 @every("name", BUGS)
 def test_a_bug_of_a_partial_tile_is_found(name, monkeypatch):
-    """The plain mode finds what the fast one makes of a part wrongly."""
+    """The plain mode finds a part that the fast mode handles wrongly."""
     method, bug = BUGS[name]
 
     def kernel(x):
@@ -392,7 +392,7 @@ COMPARISONS = {
 @pytest.mark.filterwarnings("ignore:nl.where got a comparison")
 @every("name", COMPARISONS)
 def test_each_comparison_is_pythons(name):
-    """Of masks, of ``nl.where`` and of ``affine_select``: the modes share the condition's terms."""
+    """Masks, ``nl.where`` and ``affine_select``: the modes share the condition's terms."""
     condition = COMPARISONS[name]
     data = np.arange(30, dtype=np.float32).reshape(6, 5) + 1
     expected = np.zeros_like(data)

@@ -1,4 +1,4 @@
-"""A mask on every function that takes one: what it keeps is what NumPy computes of that alone.
+"""A mask on every function that takes one: it keeps NumPy's result for the kept elements.
 
 "All APIs accept an optional mask" (AWS ``nki.api.shared.rst`` at tag v2.26.0). Each call runs in
 both modes, under boxes, a triangle, plain truth values, and a mask that keeps nothing.
@@ -37,7 +37,7 @@ TABLE = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
 
 
 def both(kernel, *arrays):
-    """What a kernel returns, the same in both modes."""
+    """Return a kernel's outputs, equal in both modes."""
     results = [
         launch(kernel, [a.copy() for a in arrays], plain=plain)
         for plain in (False, True)

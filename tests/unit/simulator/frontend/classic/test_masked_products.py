@@ -1,4 +1,4 @@
-"""``tile[mask]``: masks between the brackets of a product's operands, and beside a perf_mode.
+"""``tile[mask]``: masks between the brackets of a product's operands, also with a perf_mode.
 
 Source: ``nki.api.shared.rst`` at tag v2.26.0, "NKI API Masking", operand masking.
 """
@@ -31,7 +31,7 @@ def in_both_modes(kernel, *arrays):
 
 
 NOTHING = np.s_[:]
-OPERAND_MASKS = {  # name: of the stationary operand, of the moving one, and what they leave
+OPERAND_MASKS = {  # name: masks of the stationary and the moving operand, and kept elements
     "contraction": (lambda k, m: k < 5, None, np.s_[:5], NOTHING, NOTHING),
     "stationary": (lambda k, m: m <= 2, None, NOTHING, np.s_[:3], NOTHING),
     "moving": (None, lambda k, n: n >= 2, NOTHING, NOTHING, np.s_[2:]),

@@ -1,4 +1,4 @@
-"""Masks: a smaller instruction, and nothing else. NumPy's boolean masks are the oracle."""
+"""Masks: a smaller instruction. NumPy's boolean masks are the oracle."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
-"""What a compiler or a device was seen to accept runs, with a warning, and can be an error.
+"""Code that a compiler or a device accepted runs with a warning, and can be an error.
 
 Each row breaks a stricter rule of the documentation at tag v2.26.0 than kernels that ran on devices
-keep. Both modes give the value, warn once, and refuse when only the documented is asked for.
+keep. Both modes give the value, warn once, and reject if only documented code is accepted.
 """
 
 import warnings
@@ -128,7 +128,7 @@ def rows_by_functions(x):
 
 
 EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
-NOTED = {  # name: what runs, on which array, what it gives
+NOTED = {  # name: the function, its array, its result
     "a product of a tile in PSUM": (product_of_a_transpose, DATA, DATA @ DATA.T),
     "nl.matmul of tiles in PSUM": (
         lambda x: nl.copy(

@@ -1,4 +1,4 @@
-"""Direct allocation: where blocks lie, what that does to the capacity, and what it may not mix.
+"""Direct allocation: places of blocks, their effect on the capacity, and forbidden mixtures.
 
 Source: ``nki_direct_allocation_guide.rst`` and ``nki.compiler`` at tag v2.26.0.
 """

@@ -76,7 +76,7 @@ REFUSED = {
         "nki's add in a kernel of neuronxcc.nki": lambda x, t: todays.add(x, x),
     },
 }
-"""By the rule, what is received and the use that is so refused."""
+"""By the rule, the received value and the use that it rejects."""
 
 
 @every(
@@ -94,7 +94,7 @@ def test_what_is_refused(rule, received, use):
 
 
 def test_numpys_functions_do_not_take_tiles():
-    """Nor do they loop over the tile for ever. The line is the kernel's, and none of NumPy's."""
+    """Nor do they loop over the tile for ever. The line is the kernel's, not NumPy's."""
     one = A[0, 0]
     refused = {np.exp: "np.exp of", np.sum: "np.add.reduce of"}
     refused |= {lambda x: np.add.outer(one, x): "np.add.outer of"}

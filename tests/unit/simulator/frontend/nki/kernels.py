@@ -1,4 +1,4 @@
-"""Run a computation on SBUF tiles in today's dialect, without its loads and stores each time."""
+"""Run a computation on SBUF tiles in the current dialect, without its loads and stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT = Path(__file__).parents[3]
 
 
 def on_nki_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """What `compute` returns for the arrays as tiles, by a launch with these options.
+    """Return the result of `compute` for the arrays as tiles, by a launch with these options.
 
     One array, or a tuple of arrays.
     """

@@ -1,4 +1,4 @@
-"""Misuse of `nki.isa` and of tensors in today's dialect: one clear error each."""
+"""Misuse of `nki.isa` and of tensors in the current dialect: one clear error each."""
 
 import numpy as np
 

@@ -12,7 +12,7 @@ from tests.every import every
 
 
 def gather_without_index(dst, src_buffer, num_elem_per_idx=1, num_valid_indices=None):
-    """A role of the record has no value."""
+    """A role of the record lacks a value."""
 
 
 def local_gather_without_count(dst, src_buffer, index, num_elem_per_idx=1):

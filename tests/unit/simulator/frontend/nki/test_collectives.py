@@ -28,7 +28,7 @@ PAIRS = [[0, 2], [3, 1]]
 
 
 def collective(call, shape, *, buffer=nl.shared_hbm):
-    """A kernel that calls a collective on its argument and returns what it gets."""
+    """A kernel that calls a collective on its argument and returns the result."""
 
     @jit
     def kernel(a):
@@ -213,7 +213,7 @@ def fetched(meta, in_sbuf):
 
 
 def by_table(call, *, in_sbuf=False, **options):
-    """A kernel that returns what a collective with metadata leaves in dst and in the metadata."""
+    """A kernel that returns the results of a collective with metadata: dst and the metadata."""
 
     @jit
     def kernel(a, meta):
@@ -272,7 +272,7 @@ def test_all_to_all_v():
 
 @every("groups", [ALL, PAIRS])
 def test_collective_permute_implicit_passes_on_around_the_ring(groups):
-    """Each step's data are those of the rank that is named for the step."""
+    """The data of each step are the data of the rank that the step names."""
 
     @jit
     def kernel(a):

@@ -1,4 +1,4 @@
-"""What nothing wrote is carried on by collectives, as by each record."""
+"""Collectives pass unwritten elements on, as each record does."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ PARTLY = {
     ),
 }
 NOTHING = [np.array([[0, 0], [0, 1], [0, 0], [0, 0]], bool), np.zeros((4, 2), bool)]
-"""By rank, what nothing wrote of the tensor that it sends."""
+"""By rank, the unwritten elements of the tensor that it sends."""
 CAME = {
     "all_reduce": [NOTHING[0], NOTHING[0]],
     "all_gather": [np.concatenate(NOTHING)] * 2,

@@ -32,7 +32,7 @@ def stored(value):
 
 
 def result_of(make):
-    """What a kernel gets in a register that ``make`` returns."""
+    """Return the value that a kernel gets in a register of ``make``."""
 
     @jit
     def kernel():
@@ -64,7 +64,7 @@ def test_the_variable_is_a_register_unless_a_bound_is_a_scalar():
 
 
 def counted(start):
-    """How often the body of a while_loop runs that counts down from ``start``."""
+    """Return the number of iterations of a while_loop that counts down from ``start``."""
     turns = {}
 
     @jit

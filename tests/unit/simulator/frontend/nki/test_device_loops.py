@@ -1,4 +1,4 @@
-"""What the body of a loop on the device makes, and `while register:` in the trace."""
+"""Tensors of the body of a loop on the device, and `while register:` in the trace."""
 
 import warnings
 
@@ -12,7 +12,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.trace import LoopKind
 from tests.every import every
 
-# -- what a body keeps -----------------------------------------------------------------------------
+# -- tensors of a body -----------------------------------------------------------------------------
 
 
 @every("told", [True, False])

@@ -1,4 +1,4 @@
-"""``nisa.dma_compute`` in today's dialect: sums of tensors, and rows that an index names."""
+"""``nisa.dma_compute`` in the current dialect: sums of tensors, and rows that an index names."""
 
 import warnings
 
@@ -51,7 +51,7 @@ def run(kernel, rows=ROWS, **options):
 
 @every("kernel, rows", [(scatter, TABLE.shape), (gather, DATA.shape)])
 def test_an_exact_run_knows_that_the_sum_is_rounded(kernel, rows):
-    """Also where rows are taken up, of which nothing was rounded before."""
+    """Also where rows are gathered that were not rounded before."""
     expected = (
         TABLE.astype(np.float64) if kernel is scatter else DATA.astype(np.float64)
     )

@@ -23,7 +23,7 @@ def run(kernel, *arrays):
 
 
 def facts(grid):
-    """What a grid says of itself."""
+    """The attributes of a grid."""
     return grid.shape, grid.element_shape, grid.index_step_elements
 
 

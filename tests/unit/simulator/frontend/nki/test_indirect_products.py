@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(5)
 LEFT = RANDOM.integers(-4, 4, (32, 32)).astype(ml_dtypes.bfloat16)
 RIGHT = RANDOM.integers(-4, 4, (32, 6)).astype(ml_dtypes.bfloat16)
 PLACES = np.array([7, 0, 3, 9, 2, 5])
-"""Where the columns of the product go, among 10."""
+"""The places of the product's columns, among 10."""
 PRODUCT = LEFT.astype(np.float32).T @ RIGHT.astype(np.float32)
 
 
@@ -66,7 +66,7 @@ def test_a_product_is_scattered(commands, factor, dtype):
 
 PACKED = RANDOM.integers(-2, 3, (32, 8, 4)).astype(ml_dtypes.float8_e5m2)
 SCALES = RANDOM.integers(126, 129, (32, 8)).astype(np.uint8)
-"""Of a quadrant the first 4 rows count: one scale for each 8 partitions."""
+"""The first 4 rows of a quadrant count: one scale for each 8 partitions."""
 CHOSEN = np.array([6, 1, 1, 4])
 
 
@@ -75,7 +75,7 @@ def mx(data):
 
 
 def mx_values(columns):
-    """What the chosen columns of the MX operand stand for: [partitions, columns, 4]."""
+    """The values of the chosen columns of the MX operand: [partitions, columns, 4]."""
     factors = 2.0 ** (SCALES[np.arange(32) // 8].astype(np.float64) - 127)
     return (PACKED.astype(np.float64) * factors[..., None])[:, columns]
 

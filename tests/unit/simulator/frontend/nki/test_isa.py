@@ -1,4 +1,4 @@
-"""`nki.isa` of today's dialect: what it has and the classic one has not, and bad input."""
+"""`nki.isa` of the current dialect: its additions to the classic one, and bad input."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a kernel may take: each kind of argument, by position, by keyword and left out."""
+"""Arguments of kernels: each kind, by position, by keyword and left out."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_annotations_are_evaluated_and_never_enforced():
 
 
 def test_the_same_array_for_two_parameters_gives_the_last_one_its_writes():
-    """Each parameter has a tensor of its own; what is written to them comes back in their order."""
+    """Each parameter has its own tensor; written tensors are returned in their order."""
 
     @jit
     def kernel(a, b):
@@ -212,7 +212,7 @@ def test_the_same_array_for_two_parameters_gives_the_last_one_its_writes():
 
 @every("first", [True, False])
 def test_a_parameter_that_is_only_read_takes_no_writes_back(first):
-    """The same array for two parameters, of which the kernel writes one."""
+    """One array for two parameters; the kernel writes one of them."""
 
     @jit
     def kernel(a, b):

@@ -1,4 +1,4 @@
-"""`nki.language` of today's dialect: tensors, functions, loops, programs (stubs of v2.32.0)."""
+"""`nki.language` of the current dialect: tensors, functions, loops, programs (stubs of v2.32.0)."""
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +29,7 @@ NONE = np.zeros((1, 1), np.float32)
 
 
 def made(compute, **options):
-    """What `compute`, which takes nothing, makes."""
+    """Return the result of `compute`, which takes no arguments."""
     return on_nki_tiles(lambda x: compute(), NONE, **options)
 
 

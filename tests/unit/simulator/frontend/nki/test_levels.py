@@ -65,11 +65,11 @@ IN_WORDS = {
     "nki.jit with platform_target": lambda: jit(lambda: None, platform_target="trn1")(),
     "nl.rsqrt of a tile in PSUM": lambda: nl.rsqrt(tile((2, 2), buffer=nl.psum)),
 }
-"""The rows that are no names: what uses them."""
+"""Uses of the rows that are not names."""
 
 
 def use(row):
-    """Use what a row of the table is about, however wrongly: the level is asked first."""
+    """Use a row of the table, however wrongly: the level is checked first."""
     if row in IN_WORDS:
         return IN_WORDS[row]()
     path, _, argument = row.removesuffix(")").partition("(")
@@ -87,7 +87,7 @@ def use(row):
 
 
 def refusal(row, level):
-    """The text with which the level refuses a row; None if it has it."""
+    """Return the text with which the level rejects a row; None if it has it."""
 
     def kernel():
         use(row)
@@ -125,7 +125,7 @@ def test_each_row_holds_at_its_levels_and_at_no_other(row):
 @every("row", sorted(LIFETIMES))
 def test_without_a_level_all_exist_and_what_has_ended_warns(row):
     if "tensor_copy_dynamic" in row:
-        return  # it has no function at any level: the next test
+        return  # it lacks a function at every level: the next test
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LevelWarning)
         assert refusal(row, None) is None
@@ -152,7 +152,7 @@ def test_outside_a_kernel_every_name_can_be_imported():
     assert nl.par_dim(128) == 128
 
 
-# -- idioms of earlier levels do what today's do ---------------------------------------------------
+# -- idioms of earlier levels behave as the current ones do ----------------------------------------
 
 
 def test_idioms_of_earlier_levels_are_rows_of_the_table():

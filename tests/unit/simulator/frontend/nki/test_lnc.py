@@ -1,4 +1,4 @@
-"""Two programs on one logical NeuronCore: who runs when, what they share, and how they meet."""
+"""Two programs on one logical NeuronCore: their order, their shared memory, and barriers."""
 
 import signal
 import threading
@@ -385,7 +385,7 @@ def test_who_has_more_to_do_before_writes_later(late):
 
 @every("late", [0, 1])
 def test_after_a_barrier_the_programs_are_equally_far(late):
-    """Who came late has done more, but it is the next instruction of both that counts."""
+    """The late program has done more, but the next instruction of both counts."""
 
     def kernel():
         me = nl.program_id(0)
@@ -480,7 +480,7 @@ def test_no_program_begins_before_each_has_its_thread(monkeypatch):
 
 
 def test_an_interrupt_ends_the_programs_at_their_next_instruction():
-    """Or a program would go on in its thread beside whatever runs next."""
+    """Or a program would continue in its thread during later tests."""
     issued = []
 
     def kernel():

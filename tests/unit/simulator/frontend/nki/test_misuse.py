@@ -1,4 +1,4 @@
-"""Misuse that AWS's pages of today's dialect name gives one clear error, with the line.
+"""Misuse that AWS's pages of the current dialect name gives one clear error, with the line.
 
 In the order of those pages at v2.32.0: registers, `NkiTensor` (language guide, access patterns),
 memories, functions (`nki.language`), instructions (`nki.isa`). Here is what no other test has.
@@ -280,7 +280,7 @@ FLAGSHIPS = {
     ),
     "nl.fori_loop got step=0": lambda: nl.fori_loop(0, 4, lambda i: None, step=0),
 }
-"""The headlines of the most common errors of today's dialect, whole."""
+"""The headlines of the most common errors of the current dialect, whole."""
 
 
 @every("headline", FLAGSHIPS)

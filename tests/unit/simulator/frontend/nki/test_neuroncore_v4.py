@@ -1,4 +1,4 @@
-"""What NeuronCore-v4 has and its elders have not: operators, dtypes, MX, and the machine itself."""
+"""Additions of NeuronCore-v4: operators, dtypes, MX, and the machine itself."""
 
 import ml_dtypes
 import numpy as np
@@ -109,7 +109,7 @@ def test_mx_operands_from_the_host_and_from_the_vector_engine():
 
 
 def at_level(level, body):
-    """What a kernel with this body raises at a level of NKI; None if it runs."""
+    """Return the error of a kernel with this body at a level of NKI; None if it runs."""
 
     @jit
     def kernel(x):

@@ -1,4 +1,4 @@
-"""`nki.jit`, `nki.simulate`, and what a kernel of today's dialect takes and returns."""
+"""`nki.jit`, `nki.simulate`, and the arguments and results of kernels of the current dialect."""
 
 import dataclasses
 import enum

@@ -28,12 +28,12 @@ SPACES = {"sbuf": nl.sbuf, "hbm": nl.hbm}
 
 
 def costs(make, space):
-    """Whether a view of a tensor shares its memory, and the bytes that making it took at most."""
+    """Return whether a view shares its tensor's memory, and the bytes that it took at most."""
     seen = []
 
     def kernel():
         tensor = nl.ndarray(SHAPE, nl.float32, buffer=space)
-        make(tensor)  # what is made once and kept is no cost of a view
+        make(tensor)  # objects that are made once and kept are not a cost of a view
         tracemalloc.start()
         view = make(tensor)
         peak = tracemalloc.get_traced_memory()[1]

@@ -174,7 +174,7 @@ IN_SBUF = {
 }
 """Collectives whose tensors may lie in SBUF."""
 OF_SEVERAL = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
-"""Collectives of which a call takes several tensors at once."""
+"""Collectives whose call takes several tensors at once."""
 BY_CHANNEL = {"collective_permute_implicit", "collective_permute_implicit_reduce"}
 ALL = set(NAMES)
 ALLOWED = {

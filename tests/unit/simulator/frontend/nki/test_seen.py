@@ -1,4 +1,4 @@
-"""What AWS's pages refuse or leave open, and what devices or compilers were seen to run.
+"""Code that AWS's pages reject or leave open, and that devices or compilers ran.
 
 Each runs in both modes, with a note, and is refused under `documented`; its near misses are refused
 under any setting.
@@ -187,7 +187,7 @@ def transposed_by_vector(a):
 
 
 def line_from_hbm(a):
-    """A tensor of two dimensions first: what is taken once is kept for what is alike."""
+    """A tensor of two dimensions first: an accepted form is kept for similar calls."""
     nisa.tensor_scalar(nl.ndarray((4, 5), nl.float32), a[:, 0], nl.add, 1.0)
     nisa.tensor_scalar(nl.ndarray((4, 1), nl.float32), a[:, 0, 0], nl.add, 1.0)
 

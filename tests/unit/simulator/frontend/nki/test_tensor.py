@@ -27,7 +27,7 @@ from tests.unit.simulator.frontend.nki.kernels import (
 
 
 def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
-    """What `compute` returns for an unwritten tensor of this shape."""
+    """Return the result of `compute` for an unwritten tensor of this shape."""
     seen = []
 
     def body(x):

@@ -56,7 +56,7 @@ def test_each_sixteen_partitions_are_one_problem(k):
 
 
 def test_nan_is_the_least_in_both_modes():
-    """The oracle's order of NaN among numbers was that of chance."""
+    """The oracle ordered NaN among numbers by chance."""
     x = np.resize([np.inf, 1, -0.0, np.nan, -np.inf, 0], (16, 8)).astype(
         ml_dtypes.bfloat16
     )

@@ -163,7 +163,7 @@ def test_an_output_that_torch_has_no_dtype_for_changes_nothing(torch):
 
 
 class OnDevice:
-    """Makes of a tensor one that says that it is on a device, whose copy is on the CPU."""
+    """Makes a tensor claim that it is on a device; its copy is on the CPU."""
 
     def __init__(self, torch):
         device = type("device", (), {"type": "xla"})()

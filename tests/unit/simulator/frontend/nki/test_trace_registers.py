@@ -1,4 +1,4 @@
-"""Which register an access follows, and what a collective was told, stand in the trace."""
+"""The trace has the register of an access, and the arguments of a collective."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tests.every import every
 
 
 def moved_by(second):
-    """The arguments of a load, and of what follows the first or the second of two registers."""
+    """The arguments of a load, and of the users of the first or the second of two registers."""
 
     def kernel(x, places):
         held = [nisa.register_alloc(), nisa.register_alloc()]

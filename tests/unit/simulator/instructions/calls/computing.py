@@ -1,4 +1,4 @@
-"""How to draw legal calls of the instructions that compute element by element, and products."""
+"""Draw legal calls of the instructions that compute element by element, and products."""
 
 from __future__ import annotations
 
@@ -203,7 +203,9 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     depth = d.pick((1, 3, 32, 128))
     columns = d.pick((1, 4, 128))
     rows = d.pick((1, 5, 512))
-    ocp = FLOAT8_E4M3FN in d.forced.values()  # of NeuronCore-v4 and today's dialect
+    ocp = (
+        FLOAT8_E4M3FN in d.forced.values()
+    )  # for NeuronCore-v4 and the current dialect
     dtypes = [
         one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)
     ]

@@ -34,11 +34,11 @@ WIDE_ULPS = 16
 
 ADDING = ("activation", "bn_aggr", "bn_stats", "nc_matmul", "tensor_partition_reduce")
 ADDING += ("tensor_reduce", "tensor_scalar_reduce")
-"""A sum of zeros has the sign that its order gives it, of which no page says anything."""
+"""A sum of zeros has the sign that its order gives it; no page states it."""
 
 
 CLASSIC_COMMANDS = tuple(one for one in Accumulate if isinstance(one.value, int))
-"""What the classic dialect can have the reduction registers do."""
+"""Commands of the reduction registers in the classic dialect."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ class DrawnCall:
     destinations: dict[str, Operand | None]
     engine: Engine = Engine.UNKNOWN
     close: bool = False
-    """Of a curved function: equal within some last places instead of bit for bit."""
+    """For a curved function: equal within some last places instead of bit for bit."""
     beside: dict[str, Operand] = field(default_factory=dict)
-    """Tiles that are no operands: those that hold indices."""
+    """Tiles that hold indices, and are not operands."""
     machine: Machine = TRN2
     spells: bool = True
-    """Whether the classic dialect has such a call, if it has the instruction."""
+    """True if the classic dialect has such a call, if it has the instruction."""
 
     @property
     def is_classic(self) -> bool:
-        """Whether a classic kernel can write it."""
+        """True if a classic kernel can write it."""
         return self.spells and self.record.classic
 
     def role(self, name: str) -> Any:
-        """What stands at an operand or a destination."""
+        """Return the value of an operand or a destination."""
         return self.operands[name] if name in self.operands else self.destinations[name]
 
     def __repr__(self) -> str:
@@ -78,11 +78,11 @@ class DrawnCall:
         return f"{self.record.name}({text}; {self.options}, {self.engine})"
 
     def run(self, mode: str) -> list[Any]:
-        """What the call leaves in each destination, in one of the modes."""
+        """Return the contents of each destination after the call, in one of the modes."""
         return list(self.launched(mode).outputs)
 
     def launched(self, mode: str, exact: ExactSettings | None = None) -> LaunchResult:
-        """The launch of the call alone; with ``exact`` beside its exact run."""
+        """Launch the call alone; with ``exact`` also its exact run."""
         today = mode == "nki"
         place = tensors.place_today if today else tensors.place
         returned = tensors.returned_today if today else tensors.returned
@@ -133,7 +133,7 @@ class DrawnCall:
 
 
 def difference(call: DrawnCall, a: Any, b: Any) -> str:
-    """What is different between two arrays, or nothing. NaN of any bits is equal to NaN."""
+    """Return the difference of two arrays, or nothing. NaN of any bits is equal to NaN."""
     if a.dtype != b.dtype or a.size != b.size:
         return f"{a.dtype}{a.shape} and {b.dtype}{b.shape}"
     a, b = a.reshape(-1), b.reshape(-1)
@@ -155,11 +155,11 @@ def difference(call: DrawnCall, a: Any, b: Any) -> str:
 # -- drawing ---------------------------------------------------------------------------------------
 
 Choose = Callable[[Sequence[Any]], Any]
-"""Picks one of several: Hypothesis's draw, or a seeded generator."""
+"""Picks one value of several: Hypothesis's draw, or a seeded generator."""
 
 
 class Drawing:
-    """Draws a call's parts from a record; ``forced`` says what must stand at a role.
+    """Draws a call's parts from a record; ``forced`` gives the dtype or value of a role.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class Drawing:
         )
 
     def not_both_in_psum(self, *roles: str) -> dict[str, Space]:
-        """Buffers of which at most one is PSUM."""
+        """Buffers with PSUM at most once."""
         wanted = [role for role in roles if self.forced.get(role) is Space.PSUM]
         chosen = wanted[0] if wanted else self.pick((*roles, ""))
         return {
@@ -259,7 +259,7 @@ class Drawing:
     def dst(
         self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any
     ) -> Operand:
-        """The first destination, of which the call writes everything."""
+        """The first destination; the call writes all of it."""
         return self.tile(
             "dst", shape, dtype=self.dtype("dst", among), written=False, **given
         )
@@ -271,7 +271,7 @@ class Drawing:
         return self.tile(role, shape, written=False)
 
     def engine(self, *operands: Any, among: Sequence[Engine] | None = None) -> Engine:
-        """No engine, or one of the record's that reaches the operands."""
+        """No engine, or an engine of the record's that reaches the operands."""
         reach = [one for one in operands if isinstance(one, Operand)]
         in_psum = any(one.space is Space.PSUM for one in reach)
         engines = self.record.engines if among is None else among
@@ -285,7 +285,7 @@ class Drawing:
 
 Example = Callable[[Drawing], DrawnCall]
 EXAMPLES: dict[str, Example] = {}
-"""How to draw a legal call of each instruction, by name."""
+"""A function that draws a legal call of each instruction, by name."""
 FORMS = {"dma_gather": "dma_copy", "dma_scatter": "dma_copy"}
 """Examples that are another form of a record: its name."""
 
@@ -308,7 +308,7 @@ def drawn(name: str, choose: Choose, forced: dict[str, Any] | None = None) -> Dr
 
 
 def all_integers(*operands: Any) -> bool:
-    """Whether all tiles among the operands hold integers: what bitvec operators take."""
+    """Return whether all tiles among the operands hold integers: bitvec operators take these."""
     return all(one.dtype in INTEGERS for one in operands if isinstance(one, Operand))
 
 

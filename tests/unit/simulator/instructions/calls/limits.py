@@ -30,7 +30,7 @@ def limit(name, rule, legal, illegal, error, text):
 
 
 def tile(*shape, dtype="float32", space=Space.SBUF, **given):
-    """A tile, of float32 in SBUF if nothing else is said."""
+    """A tile, by default of float32 in SBUF."""
     return Tensor(shape, dtype, space, **given)
 
 

@@ -1,4 +1,4 @@
-"""The limits of the instructions that today's dialect alone has, and of register commands."""
+"""The limits of the current dialect's own instructions, and of register commands."""
 
 from difftest.simulator import (
     TRN1,

@@ -1,4 +1,4 @@
-"""How to draw legal calls of the copies, constants, DMAs, searches and gathers."""
+"""Draw legal calls of the copies, constants, DMAs, searches and gathers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def dma_copy(d: Drawing) -> DrawnCall:
 
 
 def rows_at(d: Drawing, role, count, columns, rows=9):
-    """A table of which a tile of indices names rows, and the tile."""
+    """A table whose rows a tile of indices names, and the tile."""
     table = d.tile(role, (rows, columns))
     places = [d.integer(0, rows - 1) for _ in range(count)]
     part = f"{{{role}}}[{{places}}, nl.arange({columns})[None, :]]"

@@ -1,4 +1,4 @@
-"""How to draw legal calls of the reductions, the scan and the selections."""
+"""Draw legal calls of the reductions, the scan and the selections."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def named(dtype: Any) -> str:
 
 
 def said(value: Any, name: str) -> str:
-    """An option, or what is no tensor, as a kernel writes it."""
+    """Return an option, or another value than a tensor, as a kernel writes it."""
     if isinstance(value, AluOp):
         return f"np.{value.name}" if name == "dst_rmw_op" else f"nl.{value.name}"
     if isinstance(value, Accumulate):
@@ -55,7 +55,7 @@ def spelled(
 ) -> str:
     """The call, its tensors by the ``names`` of their roles, with ``more`` arguments after it.
 
-    ``dtype`` says whether a classic call names that of its result.
+    ``dtype`` tells whether a classic call names the dtype of its result.
     """
     record = call.record
     tensors = {**call.operands, **call.destinations}
@@ -85,7 +85,7 @@ def written(
     *,
     dtype: bool = True,
 ) -> str:
-    """A function called with those of the texts that it has parameters for."""
+    """Return a call of a function with the texts for its parameters."""
     module, parameters = function(name, dialect)
     given = {one: texts[one] for one in parameters if one in texts}
     for one in parameters.keys() - given.keys():  # no operator
@@ -116,7 +116,7 @@ def function(name: str, dialect: str) -> tuple[str, Mapping[str, inspect.Paramet
 
 
 def _classic_product(call: DrawnCall, t: Said, more: str) -> str:
-    """A product has no dtype of its own, and is added to what is there."""
+    """A product lacks its own dtype, and is added to the old contents."""
     tiled = f", tile_position={t['tile_position']}, tile_size={t['tile_size']}"
     product = f"nisa.nc_matmul({t['stationary']}, {t['moving']}{tiled}{more})"
     if call.options[0]:

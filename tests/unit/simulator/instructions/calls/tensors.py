@@ -1,4 +1,4 @@
-"""What stands at a role of a drawn call, and how a kernel of each dialect makes it."""
+"""The values of the roles of a drawn call, and their creation in a kernel of each dialect."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ NAMES = {
     "classic": {"nl": nl, "nisa": nisa, "np": np},
     "nki": {"nl": nki_language, "nisa": nki_isa, "np": np},
 }
-"""What a kernel of a dialect imports, by name."""
+"""The imports of a kernel of a dialect, by name."""
 NEWER_DTYPES = tuple(dtype for dtype in NKI_NAMES.values() if dtype not in DTYPES)
-"""The dtypes that today's dialect alone has."""
+"""The dtypes that only the current dialect has."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What stands at a role: a tensor of its own, in a buffer."""
+    """The value of a role: a separate tensor, in a buffer."""
 
     values: Any
     dtype: np.dtype[Any]
     space: Space
     written: bool = True
-    """Whether it holds its values before the call; a destination need not."""
+    """True if it holds its values before the call; a destination need not."""
     at: str = ""
     """The part of it that the call takes, of an indirect operand: ``{src}[{places}, 0]``."""
 
     @property
     def is_newer(self) -> bool:
-        """Whether it is of a dtype that no classic kernel can load or return."""
+        """True if its dtype is one that a classic kernel cannot load or return."""
         return self.dtype in NEWER_DTYPES
 
     @property
     def constant(self) -> int:
-        """What a kernel fills one of a newer dtype with: a scale has no zero."""
+        """A kernel fills a tensor of a newer dtype with this: a scale lacks zero."""
         return int(self.dtype == FLOAT8_E8M0FNU)
 
     @property
@@ -100,7 +100,7 @@ def place(tensor: Any, operand: Operand) -> Any:
 
 
 def place_today(tensor: Any, operand: Operand) -> Any:
-    """The same in a kernel of today's dialect."""
+    """Return the statements of a kernel of the current dialect."""
     buffer = getattr(nki_language, operand.space.value)
     made = nki_language.ndarray(tensor.shape, operand.dtype, buffer=buffer)
     if operand.is_newer:
@@ -125,7 +125,7 @@ def returned(tile: Any) -> Any:
 
 
 def returned_today(tensor: Any) -> Any:
-    """The same in a kernel of today's dialect."""
+    """Return the statement in a kernel of the current dialect."""
     out = nki_language.ndarray(
         tensor.shape, tensor.dtype, buffer=nki_language.shared_hbm
     )

@@ -1,4 +1,4 @@
-"""How to draw legal calls of the instructions that today's dialect alone has."""
+"""Draw legal calls of the current dialect's own instructions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def called(
 
 
 def loading(d: Drawing, role: str, commands) -> Accumulate:
-    """A command; the one that loads, where something must stand at the role it loads."""
+    """A command; the loading command, if the role that it loads needs a value."""
     return Accumulate.LOAD_REDUCE if role in d.forced else d.pick(commands)
 
 

@@ -1,4 +1,4 @@
-"""Uses of instructions that have no data: what the rules of a record see, and nothing else."""
+"""Uses of instructions without data: only the parts that the rules of a record see."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Tensor(NamedTuple):
     space: Space = Space.SBUF
     part: Any = None
     indexed: tuple[int, ...] = ()
-    """The shape of the tile of indices by which it is taken; () for none."""
+    """The shape of the tile of its indices; () without indices."""
 
     def made(self) -> Any:
-        """The tile, in the launch that is running; nothing of it is written."""
+        """The tile, in the launch that is running; all of it is unwritten."""
         core = current()
         tile = core.tile._whole(
             core.allocate(self.shape, NKI_NAMES[self.dtype], self.space)

@@ -19,7 +19,7 @@ CASE = Case({"n": 8}, "float32", {"a": Random(1), "b": Random(2)})
 
 
 class Device(PlainBackend):
-    """Counts its runs, and does to a kernel's output what a broken device would."""
+    """Counts its runs, and changes a kernel's output as a broken device would."""
 
     def __init__(self, breaks=None):
         super().__init__("device")
@@ -239,7 +239,7 @@ class Looked(PlainBackend):
 
 @every("beside", [True, False])
 def test_hazards_are_those_of_a_simulators_run_of_the_case(beside):
-    """The device's own run shows none: a simulator's does, asked for or beside it."""
+    """The device's own run shows no findings; a simulator's run does, requested or as a helper."""
     looked = Looked("embedded")
     if beside:
         runner = DeviceRunner((Device(),), beside=looked.run)

@@ -25,7 +25,7 @@ def suspect(guard, output, expected):
     ],
 )
 def test_zeros_and_the_same_output_for_other_inputs_are_suspicious(runs, told):
-    """Unless the reference has them: of each run what came out, and what is right."""
+    """Unless the reference has them: the outputs and the right values of each run."""
     guard = Guard()
     said = [suspect(guard, array(got), array(right)) for got, right in runs]
     assert said == [None] * (len(runs) - 1) + [told]

@@ -9,7 +9,7 @@ from tests.every import every
 
 
 class Timer:
-    """Measures what it is told, the last one again and again."""
+    """Returns the given measurements, the last one again and again."""
 
     metric = "device time"
 

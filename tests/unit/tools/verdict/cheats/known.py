@@ -1,4 +1,4 @@
-"""What a kernel's Python is not to know decides: earlier calls, and what registers hold."""
+"""Hidden state decides: earlier calls, and the contents of registers."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ OF_CALLS = {
     "a global": ("N = 0\n", "global N\nN += 1", "N // 4"),
     "a class": ("class C:\n    n = 0\n", "C.n += 1", "C.n // 3"),
 }
-"""What is kept from call to call, how it is counted, and when a kernel is wrong."""
+"""The state that is kept from call to call, its count, and the condition of the bug."""
 
 TURNS = """
 def register(x, p, n):

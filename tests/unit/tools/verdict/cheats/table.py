@@ -1,4 +1,4 @@
-"""What a cheat is: a kernel's file, what has to come of it, and the check that catches it."""
+"""A cheat: a kernel's file, the expected outcome, and the check that catches it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Cheat:
     Attributes
     ----------
     text : the file with the kernel ``add``.
-    outcomes : what may come of it; more than one where drawn data decide.
-    because : a piece of the verdict's reason, or of one of its notes or findings.
+    outcomes : accepted outcomes; several where drawn data decide.
+    because : a part of the verdict's reason, or of one of its notes or findings.
     """
 
     text: str
@@ -51,3 +51,4 @@ def cheat(
 WRONG = Outcome.WRONG_ALGORITHM
 CHEATS = Outcome.CHEATS
 CRASHED = Outcome.CRASHED
+OUTSIDE = Outcome.OUTSIDE_LANGUAGE

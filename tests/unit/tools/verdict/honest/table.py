@@ -1,4 +1,4 @@
-"""What an honest kernel is here: a file, and the contract that it keeps."""
+"""An honest kernel: a file, and the contract that it keeps."""
 
 from __future__ import annotations
 

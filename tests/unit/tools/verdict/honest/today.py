@@ -1,4 +1,4 @@
-"""Honest kernels of today's dialect."""
+"""Honest kernels of the current dialect."""
 
 import numpy as np
 

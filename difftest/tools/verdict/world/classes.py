@@ -1,0 +1,280 @@
+"""Class statements of a candidate: bases, special methods, enumerations and dataclasses."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from difftest.simulator.frontend.nki.constants import NKIObject
+from difftest.tools.verdict.world.kinds import BASES, VALUE_BASES
+from difftest.tools.verdict.world.refusal import (
+    STATE,
+    Absent,
+    need,
+    refusal,
+    unavailable,
+)
+from difftest.tools.verdict.world.texts import OWN, SHOWS, is_own_class
+from difftest.tools.verdict.world.values import (
+    _ENUM_CLASS,
+    CLASSES,
+    HELD,
+    READERS,
+    TEXT,
+    Facade,
+    kept,
+)
+
+
+def _special(names: str) -> frozenset[str]:
+    return frozenset(f"__{name}__" for name in names.split())
+
+
+SPECIAL = _special(
+    "abs add and bool call class_getitem contains delitem divmod enter eq exit float floordiv "
+    "format ge getitem gt hash iadd iand imul index init int invert isub iter le len lshift lt "
+    "match_args matmul mod mul name ne neg new next or pos post_init pow radd rand repr reversed "
+    "rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor setitem "
+    "slots str sub truediv xor"
+)
+"""Special names that a class of a candidate may define."""
+_MADE = _special(
+    "abstractmethods annotate annotate_func annotations annotations_cache classcell closed "
+    "conditional_annotations copy dataclass_fields dataclass_params delattr dict doc extra_items "
+    "firstlineno getnewargs getnewargs_ex getstate init_subclass module mutable_keys new_member "
+    "non_callable_proto_members optional_keys orig_bases parameters protocol_attrs qualname "
+    "readonly_keys reduce reduce_ex replace required_keys setattr setstate static_attributes "
+    "subclasshook total type_params weakref"
+)
+"""Special names that Python itself puts into a class."""
+
+
+class OwnEnumType(enum.EnumMeta):
+    """The type of a candidate's enumerations: a call looks a member up, and makes no class."""
+
+    def __call__(cls, value: Any, *more: Any, **options: Any) -> Any:
+        if more or options:
+            raise refusal("an enumeration made by a call", "write a class statement")
+        return super().__call__(value)
+
+
+OwnEnum = types.new_class("Enum", (enum.Enum,), {"metaclass": OwnEnumType})
+OwnFlag = types.new_class("Flag", (enum.Flag,), {"metaclass": OwnEnumType})
+OwnIntEnum = types.new_class("IntEnum", (enum.IntEnum,), {"metaclass": OwnEnumType})
+OwnIntFlag = types.new_class("IntFlag", (enum.IntFlag,), {"metaclass": OwnEnumType})
+ENUMERATIONS: dict[str, type] = {
+    "Enum": OwnEnum,
+    "Flag": OwnFlag,
+    "IntEnum": OwnIntEnum,
+    "IntFlag": OwnIntFlag,
+}
+if hasattr(enum, "StrEnum"):
+    ENUMERATIONS["StrEnum"] = types.new_class(
+        "StrEnum", (enum.StrEnum,), {"metaclass": OwnEnumType}
+    )
+CLASSES |= set(ENUMERATIONS.values())
+_METACLASSES = (
+    type,
+    OwnEnumType,
+    type(typing.Protocol),
+    type(collections.abc.Sized),
+    type(typing.Generic),
+)
+_GENERATORS: tuple[Any, ...] = (typing.NamedTuple, typing.Protocol, typing.TypedDict)
+
+
+def bases(name: str, *wanted: Any) -> tuple[Any, ...]:
+    """Return the bases of a class statement: the guard of ``class name(*wanted)``."""
+    found = []
+    has_enumeration = any(_is_enumeration(base) for base in wanted)
+    for base in wanted:
+        if type(base) is Absent:
+            need(base)
+        elif base is TEXT:
+            base = str
+        if not _is_base(base, has_enumeration=has_enumeration):
+            raise refusal(f"a class {name} of {base!r:.60}", "derive it from no class")
+        found.append(base)
+    return tuple(found)
+
+
+def _is_enumeration(base: Any) -> bool:
+    return isinstance(base, OwnEnumType)
+
+
+def _is_base(base: Any, *, has_enumeration: bool) -> bool:
+    if base in _GENERATORS or isinstance(base, _ALIASES):
+        return True
+    if not isinstance(base, type):
+        return False
+    is_abstract = base.__module__ in ("collections.abc", "typing", "abc")
+    is_error = issubclass(base, Exception) and base in CLASSES
+    is_value = has_enumeration and base in VALUE_BASES
+    is_listed = base in BASES or base is NKIObject or _is_enumeration(base)
+    return is_own_class(base) or is_abstract or is_error or is_value or is_listed
+
+
+_ALIASES = (
+    types.GenericAlias,
+    type(getattr(typing, "List")[int]),  # noqa: B009
+    type(typing.Generic[typing.TypeVar("_T")]),  # type: ignore[index]
+)
+
+
+def class_options(**options: Any) -> dict[str, Any]:
+    """Return the keywords of a class statement; a metaclass is refused."""
+    if "metaclass" in options and options["metaclass"] not in (type(typing.Protocol),):
+        name = getattr(options["metaclass"], "__name__", "")
+        if name != "ABCMeta":
+            raise refusal("a metaclass", "leave it out")
+    allowed = {"total", "metaclass", "frozen", "boundary"}
+    if options.keys() - allowed:
+        raise refusal(f"a class with {', '.join(options)}", "leave them out")
+    return options
+
+
+def made(kind: Any) -> Any:
+    """Register the class of a class statement; refuse special names that it may not define."""
+    if not isinstance(kind, type):
+        return kept(kind)
+    if not isinstance(kind, _METACLASSES):
+        raise refusal(f"a class of type {type(kind).__name__}")
+    for name, value in vars(kind).items():
+        is_special = name.startswith("__") and name.endswith("__")
+        function = getattr(value, "__func__", value)
+        is_own = getattr(function, "__builtins__", None) is STATE.builtins
+        if is_special and name not in (SPECIAL if is_own else SPECIAL | _MADE):
+            raise refusal(f"the special method {name} of a class", "use a plain method")
+    type.__setattr__(kind, OWN, True)
+    return kind
+
+
+def _own(kind: Any, what: str) -> type:
+    if not (isinstance(kind, type) and is_own_class(kind)):
+        raise refusal(f"{what} of a class that is not the candidate's own")
+    return kind
+
+
+def dataclass(kind: Any = None, /, **options: Any) -> Any:
+    """Return an own class as a dataclass; its text comes from the world's guards."""
+    if kind is None:
+        return Facade("dataclass", functools.partial(dataclass, **options))
+    if type(kind) is Absent:
+        return kind
+    own = _own(kind, "a dataclass")
+    shows = options.pop("repr", True) and "__repr__" not in vars(own)
+    with _module_of(own):
+        result: Any = dataclasses.dataclass(own, repr=False, **options)
+    if shows:
+        type.__setattr__(result, SHOWS, True)
+    return result
+
+
+class FieldName(typing.NamedTuple):
+    """A field of a dataclass, as ``dataclasses.fields`` gives it to a candidate."""
+
+    name: str
+    type: Any
+    default: Any
+
+
+HELD.add(FieldName)
+READERS[FieldName] = lambda value, name: (
+    getattr(value, name)
+    if name in FieldName._fields
+    else unavailable(f"the attribute {name} of a field")
+)
+
+
+def fields(value: Any) -> tuple[FieldName, ...]:
+    """Return the fields of an own dataclass or of its object."""
+    own = _own(value if isinstance(value, type) else type(value), "the fields")
+    return tuple(
+        FieldName(field.name, kept(field.type), _default(field))
+        for field in dataclasses.fields(own)
+    )
+
+
+def _default(field: Any) -> Any:
+    return None if field.default is dataclasses.MISSING else kept(field.default)
+
+
+def as_dict(value: Any) -> Any:
+    """Return an own dataclass object as a dictionary, as ``dataclasses.asdict`` does."""
+    return _plain(value, dict)
+
+
+def as_tuple(value: Any) -> Any:
+    """Return an own dataclass object as a tuple, as ``dataclasses.astuple`` does."""
+    return _plain(value, lambda pairs: tuple(item for _, item in pairs))
+
+
+def _plain(value: Any, make: Callable[[Any], Any]) -> Any:
+    if is_own_class(type(value)) and dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return make([(name, _plain(getattr(value, name), make)) for name in names])
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item, make) for item in value)
+    if type(value) is dict:
+        return {name: _plain(item, make) for name, item in value.items()}
+    return value
+
+
+def replace(value: Any, /, **changes: Any) -> Any:
+    """Return ``dataclasses.replace(value, **changes)`` of an own object."""
+    _own(type(value), "replace")
+    return dataclasses.replace(value, **changes)
+
+
+def is_dataclass(value: Any) -> bool:
+    """Return whether a value is an own dataclass or an object of one."""
+    kind = value if isinstance(value, type) else type(value)
+    return is_own_class(kind) and dataclasses.is_dataclass(kind)
+
+
+def namedtuple(name: str, names: Any, **options: Any) -> Any:
+    """Return ``collections.namedtuple(name, names, ...)`` as an own class."""
+    if options.keys() - {"rename", "defaults"}:
+        return unavailable("namedtuple with a module")
+    return made(collections.namedtuple(name, names, **options))
+
+
+def typed_tuple(name: str, pairs: Any = ()) -> Any:
+    """Return ``typing.NamedTuple(name, pairs)`` as an own class."""
+    return made(typing.NamedTuple(name, pairs))
+
+
+_ENUM_CLASS |= {
+    kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
+    for kind in ENUMERATIONS.values()
+}
+
+
+_REAL = {"typing": typing, "dataclasses": dataclasses}
+
+
+@contextlib.contextmanager
+def _module_of(kind: type) -> Iterator[None]:
+    """Put the module of a class into ``sys.modules``: dataclasses read annotations there."""
+    module = types.ModuleType(kind.__module__)
+    names = vars(STATE.modules.get(kind.__module__, module))
+    for name, value in names.items():
+        is_library = isinstance(value, types.ModuleType)
+        real = _REAL.get(value.__name__) if is_library else None
+        vars(module)[name] = value if real is None else real
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before

@@ -1,0 +1,603 @@
+"""Compile a candidate's source so that each way from one value to another calls a guard.
+
+The nodes that a file may have are a closed list. Another node becomes a refusal where it is
+reached, not where it stands: a test or a benchmark beside a kernel may contain anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from difftest.tools.verdict.world import classes, texts, values
+from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
+    Absent,
+    UnavailableError,
+    need,
+    refusal,
+    unavailable,
+)
+
+_NATIVE = (
+    *(ast.Expression, ast.Module, ast.Return, ast.Assign, ast.For, ast.While, ast.If),
+    *(
+        ast.Assert,
+        ast.Expr,
+        ast.Pass,
+        ast.Break,
+        ast.Continue,
+        ast.Global,
+        ast.Nonlocal,
+    ),
+    *(ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
+    *(ast.Yield, ast.YieldFrom, ast.Compare, ast.Constant, ast.Subscript, ast.Starred),
+    *(ast.List, ast.Tuple, ast.Slice, ast.Load, ast.Store, ast.Del, ast.And, ast.Or),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.keyword, ast.arguments, ast.arg),
+    *(ast.Delete, ast.alias, ast.withitem, ast.match_case, ast.MatchSingleton),
+    *(ast.MatchSequence, ast.MatchMapping, ast.MatchStar, ast.MatchAs, ast.MatchOr),
+)
+"""Nodes that stay as they are, with guards inside them."""
+_READABLE = frozenset({"__name__", "__file__", "__doc__", "__debug__"})
+_SETTABLE = frozenset(
+    {"__all__", "__version__", "__author__", "__slots__", "__doc__", "__hash__"}
+)
+"""Special names that a file may bind."""
+MARK = "which way?"
+"""The function that records the truth of a condition: its calls are not guarded."""
+
+
+def is_special(name: str) -> bool:
+    """Return whether a name is special in Python: two underscores on both sides."""
+    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
+
+
+def _name(name: str, at: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(INTERNAL + name, ast.Load()), at)
+
+
+def _call(name: str, at: ast.AST, *args: ast.expr, **options: Any) -> ast.Call:
+    """Return a call of a guard, at the place of a node."""
+    call = ast.Call(_name(name, at), list(args), options.get("keywords", []))
+    return ast.copy_location(call, at)
+
+
+def _text(value: Any, at: ast.AST) -> ast.Constant:
+    return ast.copy_location(ast.Constant(value), at)
+
+
+class Guarded(ast.NodeTransformer):
+    """A transformer that puts guards into the syntax tree of a file."""
+
+    def __init__(self, module: str, package: str) -> None:
+        self.module = module
+        self.package = package
+        self._tried = 0
+        """The number of ``try`` statements around a node that handle a failed import."""
+        self._matches = 0
+        self._is_class = False
+        """Whether the statements are of a class: only there a function may have a special name."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """Return a node with guards; another node than the listed ones refuses."""
+        visitor: Callable[[Any], Any] | None = getattr(
+            self, f"visit_{type(node).__name__}", None
+        )
+        if visitor is not None:
+            return visitor(node)
+        if isinstance(node, _NATIVE):
+            return self.generic_visit(node)
+        return self._refused(node, f"the syntax {type(node).__name__}")
+
+    def _refused(self, node: ast.AST, what: str) -> Any:
+        call = _call("refused", node, _text(what, node))
+        if isinstance(node, ast.stmt):
+            return ast.copy_location(ast.Expr(call), node)
+        return call
+
+    # -- expressions -------------------------------------------------------------------------------
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """Refuse special names that a candidate may not use."""
+        if not is_special(node.id):
+            return node
+        is_load = isinstance(node.ctx, ast.Load)
+        if node.id in (_READABLE if is_load else _SETTABLE):
+            return node
+        if is_load:
+            return self._refused(node, f"the name {node.id}")
+        return self._hidden_target(node)
+
+    def _hidden_target(self, node: ast.Name) -> ast.expr:
+        """Return a target that refuses the assignment."""
+        owner = _call("hidden", node, _text(node.id, node))
+        return ast.copy_location(ast.Attribute(owner, "name", node.ctx), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """Guard ``value.name``, read or set."""
+        value = self.visit(node.value)
+        if isinstance(node.ctx, ast.Load):
+            return _call("read", node, value, _text(node.attr, node))
+        owner = _call("writable", node, value, _text(node.attr, node))
+        target = ast.Attribute(owner, node.attr, node.ctx)
+        if is_special(node.attr):
+            target.attr = INTERNAL + "hidden"  # the guard refuses first
+        return ast.copy_location(target, node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Guard ``function(...)`` and ``value.method(...)``."""
+        if isinstance(node.func, ast.Name) and node.func.id == MARK:
+            return self.generic_visit(node)
+        args = [self.visit(arg) for arg in node.args]
+        keywords = [self.visit(keyword) for keyword in node.keywords]
+        if _is_super(node):
+            return node
+        if isinstance(node.func, ast.Attribute):
+            value = self.visit(node.func.value)
+            name = _text(node.func.attr, node)
+            return _call("call_method", node, value, name, *args, keywords=keywords)
+        function = self.visit(node.func)
+        return _call("call", node, function, *args, keywords=keywords)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        """Guard the texts of an f-string."""
+        return _call("joined", node, *map(self.visit, node.values))
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        """Guard a field of an f-string."""
+        spec = (
+            _text("", node)
+            if node.format_spec is None
+            else self.visit(node.format_spec)
+        )
+        value = self.visit(node.value)
+        return _call("formatted", node, value, _text(node.conversion, node), spec)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        """Guard ``left % right``, which may make a text."""
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Mod):
+            return node
+        if isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
+            return node
+        return _call("percent", node, node.left, node.right)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        """Check the parameters of a lambda."""
+        node.args = self._arguments(node.args)
+        body = self.visit(node.body)
+        if entered := self._entered(node.args, node.body):
+            pair = ast.Tuple([entered, body], ast.Load())
+            last = _text(-1, node.body)
+            body = ast.Subscript(ast.copy_location(pair, node.body), last, ast.Load())
+        node.body = ast.copy_location(body, node.body)
+        return node
+
+    # -- functions and classes ---------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        """Guard the decorators of a function, and check its parameters first."""
+        node.decorator_list = [self._decorator(one) for one in node.decorator_list]
+        node.args = self._arguments(node.args)
+        if node.returns is not None:
+            node.returns = self.visit(node.returns)
+        if getattr(node, "type_params", []):
+            return self._refused(node, "type parameters")
+        if is_special(node.name) and not self._is_class:
+            return self._refused(node, f"a function {node.name}")
+        body = self._body(node.body)
+        if entered := self._entered(node.args, node.body[0]):
+            line = ast.copy_location(ast.Expr(entered), node.body[0])
+            line.lineno = line.end_lineno = node.body[0].lineno
+            has_text = isinstance(node.body[0], ast.Expr) and isinstance(
+                node.body[0].value, ast.Constant
+            )
+            body.insert(int(has_text), line)
+        node.body = body
+        return node
+
+    def _decorator(self, node: ast.expr) -> ast.expr:
+        return _call("decorator", node, self.visit(node))
+
+    def _arguments(self, node: ast.arguments) -> ast.arguments:
+        for arg in _parameters(node):
+            if arg.annotation is not None:
+                arg.annotation = self.visit(arg.annotation)
+        node.defaults = [self.visit(value) for value in node.defaults]
+        node.kw_defaults = [
+            None if value is None else self.visit(value) for value in node.kw_defaults
+        ]
+        return node
+
+    def _entered(self, node: ast.arguments, at: ast.AST) -> ast.Call | None:
+        """Return the check of a function's parameters; None without any."""
+        plain = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        checked: list[ast.expr] = [_loaded(arg, at) for arg in plain]
+        if node.vararg is not None:
+            star = ast.Starred(_loaded(node.vararg, at), ast.Load())
+            checked.append(ast.copy_location(star, at))
+        if node.kwarg is not None:
+            star = ast.Starred(_loaded(node.kwarg, at), ast.Load())
+            checked.append(ast.copy_location(star, at))
+            named = _call("named", at, _loaded(node.kwarg, at))
+            checked[-1] = ast.copy_location(ast.Starred(named, ast.Load()), at)
+        return _call("enter", at, *checked) if checked else None
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """Guard the bases, the keywords and the result of a class statement."""
+        if getattr(node, "type_params", []) or is_special(node.name):
+            return self._refused(node, f"a class {node.name} with type parameters")
+        bases = _call(
+            "bases", node, _text(node.name, node), *map(self.visit, node.bases)
+        )
+        node.bases = [ast.copy_location(ast.Starred(bases, ast.Load()), node)]
+        if node.keywords:
+            keywords = [self.visit(keyword) for keyword in node.keywords]
+            options = _call("class_options", node, keywords=keywords)
+            node.keywords = [ast.copy_location(ast.keyword(None, options), node)]
+        decorators = [self._decorator(one) for one in node.decorator_list]
+        node.decorator_list = [*decorators, _name("made", node)]
+        node.body = self._body(node.body, is_class=True)
+        return node
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def _body(
+        self, statements: list[ast.stmt], *, is_class: bool = False
+    ) -> list[ast.stmt]:
+        """Return statements with guards; a statement may become several."""
+        result: list[ast.stmt] = []
+        before = self._is_class
+        self._is_class = is_class
+        for statement in statements:
+            found = self.visit(statement)
+            result += found if isinstance(found, list) else [found]
+        self._is_class = before
+        return result
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """Guard the target; ``text %= value`` becomes an assignment."""
+        if isinstance(node.op, ast.Mod) and isinstance(node.target, ast.Name):
+            loaded = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+            value = _call("percent", node, loaded, self.visit(node.value))
+            return ast.copy_location(ast.Assign([node.target], value), node)
+        if isinstance(node.op, ast.Mod):
+            return self._refused(node, "%= on an item or an attribute")
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """Guard an annotated name; ``__name__: str`` binds nothing."""
+        if isinstance(node.target, ast.Name) and is_special(node.target.id):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> Any:
+        """Replace ``import a.b`` by assignments of tables of names."""
+        lines: list[ast.stmt] = []
+        for alias in node.names:
+            shown = alias.asname or alias.name.partition(".")[0]
+            words = [_text(word, node) for word in (alias.name, bool(alias.asname))]
+            value = _call("imported", node, *words, _text(bool(self._tried), node))
+            lines.append(self._bound(shown, value, node))
+        return lines
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """Replace ``from a import b`` by assignments of values of tables of names."""
+        if node.module == "__future__":
+            return ast.copy_location(ast.Pass(), node)
+        lines: list[ast.stmt] = []
+        where = [_text(node.module or "", node), _text(node.level, node)]
+        where += [_text(self.package, node), _text(bool(self._tried), node)]
+        for alias in node.names:
+            if alias.name == "*":
+                call = _call("all_names", node, _text(self.module, node), *where)
+                lines.append(ast.copy_location(ast.Expr(call), node))
+                continue
+            value = _call("member", node, _text(alias.name, node), *where)
+            lines.append(self._bound(alias.asname or alias.name, value, node))
+        return lines
+
+    def _bound(self, name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
+        target = ast.copy_location(ast.Name(name, ast.Store()), node)
+        if is_special(name):
+            return ast.copy_location(
+                ast.Expr(_call("refused", node, _text(name, node))), node
+            )
+        return ast.copy_location(ast.Assign([target], value), node)
+
+    def visit_With(self, node: ast.With) -> Any:
+        """Guard the context managers of ``with``."""
+        for item in node.items:
+            item.context_expr = _call(
+                "context", item.context_expr, self.visit(item.context_expr)
+            )
+            if item.optional_vars is not None:
+                item.optional_vars = self.visit(item.optional_vars)
+        node.body = self._body(node.body)
+        return node
+
+    def visit_Try(self, node: ast.Try) -> Any:
+        """Guard the errors that a handler gets."""
+        if any(_leaves(statement) for statement in node.finalbody):
+            return self._refused(node, "return, break or continue in finally")
+        handles = any(map(_handles_imports, node.handlers))
+        self._tried += handles
+        node.body = self._body(node.body)
+        self._tried -= handles
+        for handler in node.handlers:
+            self._handler(handler)
+        node.orelse = self._body(node.orelse)
+        node.finalbody = self._body(node.finalbody)
+        return node
+
+    def _handler(self, handler: ast.ExceptHandler) -> None:
+        at = handler.body[0]
+        if handler.name is not None and is_special(handler.name):
+            handler.name = None
+        handler.name = handler.name or f"{INTERNAL}error"
+        if handler.type is None:
+            handler.type = ast.copy_location(_name("BaseException", handler), handler)
+        else:
+            handler.type = _call("error_types", handler, self.visit(handler.type))
+        loaded = ast.copy_location(ast.Name(handler.name, ast.Load()), at)
+        line = ast.copy_location(ast.Expr(_call("caught", at, loaded)), at)
+        handler.body = [line, *self._body(handler.body)]
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """Guard the error that is raised."""
+        if node.exc is not None:
+            node.exc = _call("raised", node, self.visit(node.exc))
+        if node.cause is not None:
+            node.cause = self.visit(node.cause)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> Any:
+        """Guard the values and classes that patterns name: Python itself would read them."""
+        self._matches += 1
+        holder = f"{INTERNAL}match{self._matches}"
+        found: list[ast.keyword] = []
+        for pattern in _patterns(node):
+            bound = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
+            if is_special(bound or ""):
+                return self._refused(node, "a special name in a pattern")
+            if isinstance(pattern, ast.MatchValue):
+                pattern.value = self._held(
+                    pattern.value, holder, found, "pattern_value"
+                )
+            elif isinstance(pattern, ast.MatchClass):
+                has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
+                names = [
+                    _text(has_names, pattern),
+                    _text(bool(pattern.patterns), pattern),
+                ]
+                pattern.cls = self._held(
+                    pattern.cls, holder, found, "pattern_class", *names
+                )
+                if any(map(is_special, pattern.kwd_attrs)):
+                    return self._refused(node, "a special name in a pattern")
+        node.subject = self.visit(node.subject)
+        for case in node.cases:
+            case.guard = None if case.guard is None else self.visit(case.guard)
+            case.body = self._body(case.body)
+        values_of = _call("holder", node, keywords=found)
+        target = ast.copy_location(ast.Name(holder, ast.Store()), node)
+        return [ast.copy_location(ast.Assign([target], values_of), node), node]
+
+    def _held(
+        self,
+        node: ast.expr,
+        holder: str,
+        found: list[ast.keyword],
+        guard: str,
+        *more: Any,
+    ) -> ast.expr:
+        """Return an attribute of the holder that has the guarded value of a pattern."""
+        if isinstance(node, (ast.Constant, ast.UnaryOp, ast.BinOp)):
+            return node
+        name = f"v{len(found)}"
+        value = _call(guard, node, self.visit(node), *more)
+        found.append(ast.copy_location(ast.keyword(name, value), node))
+        owner = ast.copy_location(ast.Name(holder, ast.Load()), node)
+        return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> Any:
+        """Return the pattern: its match statement has guarded it."""
+        return self.generic_visit(node)
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> Any:
+        """Return the pattern: its match statement has guarded it."""
+        return node
+
+    def visit_Global(self, node: ast.Global) -> Any:
+        """Refuse special names that a function would share with its module."""
+        if any(map(is_special, node.names)):
+            return self._refused(node, "a special name")
+        return node
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> Any:
+        """Refuse special names that a function would share with another."""
+        if any(map(is_special, node.names)):
+            return self._refused(node, "a special name")
+        return node
+
+    def module_of(self, tree: ast.Module) -> ast.Module:
+        """Return a file's tree: a statement that needs something absent is skipped alone."""
+        body: list[ast.stmt] = []
+        for statement in tree.body:
+            names = sorted(set(_bound_names(statement)))
+            found = self.visit(statement)
+            lines = found if isinstance(found, list) else [found]
+            if isinstance(statement, (ast.Pass, ast.FunctionDef)) and not names:
+                body += lines
+                continue
+            skipped = _call(
+                "skipped",
+                statement,
+                _text(self.module, statement),
+                *(_text(name, statement) for name in names),
+            )
+            handler = ast.ExceptHandler(
+                _name("UnavailableError", statement),
+                None,
+                [ast.copy_location(ast.Expr(skipped), statement)],
+            )
+            ast.copy_location(handler, statement)
+            body.append(ast.copy_location(ast.Try(lines, [handler], [], []), statement))
+        tree.body = body
+        return ast.fix_missing_locations(tree)
+
+
+def _is_super(node: ast.Call) -> bool:
+    is_name = isinstance(node.func, ast.Name) and node.func.id == "super"
+    return is_name and not node.args and not node.keywords
+
+
+def _parameters(node: ast.arguments) -> list[ast.arg]:
+    stars = [arg for arg in (node.vararg, node.kwarg) if arg is not None]
+    return [*node.posonlyargs, *node.args, *node.kwonlyargs, *stars]
+
+
+def _loaded(arg: ast.arg, at: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(arg.arg, ast.Load()), at)
+
+
+def _patterns(node: ast.Match) -> Iterator[ast.AST]:
+    for case in node.cases:
+        yield from ast.walk(case.pattern)
+
+
+def _handles_imports(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler is for a failed import."""
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {ast.unparse(kind).rpartition(".")[2] for kind in kinds}
+    return bool(
+        names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+    )
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Return whether a statement leaves a ``finally`` early, which would swallow an error."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Return, ast.Break, ast.Continue)):
+            return True
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return False
+
+
+def _bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a top-level statement binds in its module."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(node, _SCOPES):
+            yield getattr(node, "name", "")
+        else:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            pending += ast.iter_child_nodes(node)
+
+
+# -- guards that are not of values -----------------------------------------------------------------
+
+
+def refused(what: str) -> Absent:
+    """Refuse syntax; while files load, return an absent value."""
+    return unavailable(what)
+
+
+def hidden(name: str) -> NoReturn:
+    """Refuse an assignment to a special name."""
+    need(Absent(f"the name {name}"))
+
+
+def decorator(function: Any) -> Callable[[Any], Any]:
+    """Return a decorator whose call is guarded."""
+    return lambda decorated: values.call(function, decorated)
+
+
+def named(options: dict[str, Any]) -> list[Any]:
+    """Return the values of a function's further keywords."""
+    return list(options.values())
+
+
+def raised(error: Any) -> Any:
+    """Return the error of a raise statement, marked as the candidate's own."""
+    if type(error) is Absent:
+        raise refusal(f"{error!r} is raised")
+    if isinstance(error, type):
+        return values.call(error)
+    return values.kept(error)
+
+
+def error_types(kinds: Any) -> Any:
+    """Return the classes of an except clause; an absent one catches nothing."""
+    if type(kinds) is tuple:
+        return tuple(map(error_types, kinds))
+    return () if type(kinds) is Absent else kinds
+
+
+def pattern_value(value: Any) -> Any:
+    """Return the value that a pattern compares."""
+    return values.kept(value)
+
+
+def pattern_class(kind: Any, has_names: bool, has_patterns: bool) -> Any:
+    """Return the class of a pattern; attributes are of own classes only."""
+    plain = values.plain_kinds(kind)
+    is_own = isinstance(plain, type) and texts.is_own_class(plain)
+    if has_names and not is_own:
+        raise refusal(
+            "attributes of a class that is not the candidate's own, in a pattern"
+        )
+    return plain
+
+
+def holder(**found: Any) -> Any:
+    """Return an object with the guarded values of a match statement's patterns."""
+    return types.SimpleNamespace(**found)
+
+
+GUARDS: dict[str, Any] = {
+    f"{INTERNAL}{name}": guard
+    for name, guard in {
+        "read": values.read,
+        "writable": values.writable,
+        "call": values.call,
+        "call_method": values.call_method,
+        "enter": values.enter,
+        "caught": values.caught,
+        "context": values.Context,
+        "joined": texts.joined,
+        "formatted": texts.formatted,
+        "percent": texts.percent,
+        "bases": classes.bases,
+        "class_options": classes.class_options,
+        "made": classes.made,
+        "refused": refused,
+        "hidden": hidden,
+        "decorator": decorator,
+        "named": named,
+        "raised": raised,
+        "error_types": error_types,
+        "pattern_value": pattern_value,
+        "pattern_class": pattern_class,
+        "holder": holder,
+        "BaseException": BaseException,
+        "UnavailableError": UnavailableError,
+    }.items()
+}
+"""The guards by the names in compiled files."""

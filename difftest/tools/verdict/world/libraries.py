@@ -1,0 +1,427 @@
+"""The modules of Python and NumPy that a candidate can import, as tables of names."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import functools
+import importlib
+import json
+import logging
+import operator
+import random
+import re
+import sys
+import types
+import typing
+import uuid
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world.kinds import SCALARS
+from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
+from difftest.tools.verdict.world.texts import is_own_class, is_own_function
+from difftest.tools.verdict.world.values import (
+    CALLABLE,
+    CLASSES,
+    HELD,
+    READERS,
+    SETTERS,
+    Facade,
+    Module,
+    call,
+    caught,
+    kept,
+    list_function,
+    read,
+)
+
+_FILE = resources.files("difftest.tools.verdict").joinpath("data/world.json")
+_MODULES: dict[str, str] = json.loads(_FILE.read_text("utf-8"))["modules"]
+
+
+def _public(name: str) -> dict[str, Any]:
+    """Return the listed names of a module that this Python has; ``*`` lists all public names."""
+    module = vars(importlib.import_module(name))
+    listed = module if _MODULES[name] == "*" else _MODULES[name].split()
+    return {key: module[key] for key in listed if key in module and key[0] != "_"}
+
+
+def _list(table: Mapping[str, Any]) -> None:
+    """Let a candidate hold the values of a module: classes, functions and objects."""
+    for value in table.values():
+        if isinstance(value, type):
+            CLASSES.add(value)
+        elif callable(value):
+            list_function(value)
+        elif type(value) not in HELD:
+            HELD.add(type(value))
+
+
+# -- functools, operator, contextlib ---------------------------------------------------------------
+
+
+class Partial:
+    """``functools.partial`` of a candidate: it holds the candidate's own values only."""
+
+    __slots__ = ("args", "func", "keywords")
+
+    def __init__(self, func: Any, /, *args: Any, **keywords: Any) -> None:
+        self.func = kept(func)
+        self.args = args
+        self.keywords = keywords
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return call(self.func, *self.args, *args, **{**self.keywords, **keywords})
+
+
+CLASSES.add(Partial)
+CALLABLE.add(Partial)
+HELD.add(Partial)
+READERS[Partial] = lambda value, name: (
+    getattr(value, name)
+    if name in Partial.__slots__
+    else unavailable(f"the attribute {name} of a partial")
+)
+
+
+def _wraps(wrapped: Any, **options: Any) -> Facade:
+    if options:
+        return unavailable("functools.wraps with options")  # type: ignore[return-value]
+
+    def decorate(function: Any) -> Any:
+        if is_own_function(wrapped) and is_own_function(function):
+            functools.update_wrapper(function, wrapped)
+        return function
+
+    return Facade("wraps", decorate)
+
+
+def _total_ordering(kind: Any) -> Any:
+    if not is_own_class(kind):
+        raise refusal("total_ordering of a class that is not the candidate's own")
+    return functools.total_ordering(kind)
+
+
+def _attrgetter(*names: Any) -> Facade:
+    def get(value: Any) -> Any:
+        found = tuple(functools.reduce(read, name.split("."), value) for name in names)
+        return found if len(found) > 1 else found[0]
+
+    return Facade("attrgetter", get)
+
+
+def _methodcaller(name: Any, *args: Any, **options: Any) -> Facade:
+    return Facade(
+        "methodcaller", lambda value: call(read(value, name), *args, **options)
+    )
+
+
+class Suppress:
+    """``contextlib.suppress`` of a candidate: it suppresses errors that it may handle."""
+
+    def __init__(self, *kinds: Any) -> None:
+        self.kinds = kinds
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: object) -> bool:
+        if error is None or not isinstance(error, self.kinds):
+            return False
+        caught(error)
+        return True
+
+
+def _contextmanager(function: Any) -> Any:
+    if not is_own_function(function):
+        raise refusal("contextmanager of a function that is not the candidate's own")
+    return list_function(contextlib.contextmanager(function))
+
+
+_GENERATOR_CONTEXT = type(contextlib.contextmanager(lambda: iter(()))())
+CLASSES |= {Suppress, contextlib.nullcontext}
+HELD |= {Suppress, contextlib.nullcontext, _GENERATOR_CONTEXT}
+HELD |= {operator.itemgetter, type(operator.itemgetter(0))}
+CALLABLE |= {type(operator.itemgetter(0)), functools._lru_cache_wrapper}
+CALLABLE |= {types.MethodType, typing.NewType, type(functools.cmp_to_key(lambda *_: 0))}
+
+
+# -- what would reach files, processes, the clock or the host --------------------------------------
+
+
+class NullLogger:
+    """A logger that ignores every message."""
+
+    def __call__(self, *args: object, **more: object) -> NullLogger:
+        return self
+
+
+HELD.add(NullLogger)
+CALLABLE.add(NullLogger)
+READERS[NullLogger] = lambda value, name: value
+SETTERS[NullLogger] = lambda value, name: types.SimpleNamespace()
+
+
+class Environment(dict[str, str]):
+    """``os.environ`` of a candidate: empty; it notes that it was read."""
+
+
+HELD.add(Environment)
+
+
+def _environ_name(name: Any, default: Any = None) -> Any:
+    STATE.asked.add("os.environ")
+    return default
+
+
+class Output:
+    """``sys.stdout`` of a candidate: its text is counted."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def write(self, text: Any) -> int:
+        """Count a text."""
+        self._write(str(text))
+        return len(str(text))
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def isatty(self) -> bool:
+        """Return False."""
+        return False
+
+
+HELD.add(Output)
+READERS[Output] = lambda value, name: (
+    Facade(name, getattr(value, name))
+    if name in ("write", "flush", "isatty")
+    else unavailable(f"sys.stdout.{name}")
+)
+
+
+class _Environ(Module):
+    """The module ``os``: nothing of the system."""
+
+    def find(self, name: str) -> Any:
+        """Return the empty environment; no other name is here."""
+        if name == "environ":
+            STATE.asked.add("os.environ")
+            return {}
+        return super().find(name)
+
+
+HELD.add(_Environ)
+READERS[_Environ] = READERS[Module]
+
+
+# -- copies and texts of plain values --------------------------------------------------------------
+
+
+def _copied(value: Any, *, deep: bool) -> Any:
+    """Return a copy of containers and own objects; tensors and functions are shared."""
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(_copied(item, deep=True) if deep else item for item in value)
+    if kind in (dict, collections.defaultdict, collections.OrderedDict):
+        pairs = value.items()
+        fresh = copy.copy(value)
+        fresh.update(
+            {key: _copied(item, deep=deep) if deep else item for key, item in pairs}
+        )
+        return fresh
+    if kind is np.ndarray:
+        return value.copy()
+    if is_own_class(kind) and not issubclass(
+        kind, (int, str, float, tuple, dict, list)
+    ):
+        fresh = object.__new__(kind)
+        for name, item in vars(value).items():
+            object.__setattr__(fresh, name, _copied(item, deep=True) if deep else item)
+        return fresh
+    return value
+
+
+def _json_text(value: Any, **options: Any) -> Any:
+    if options.keys() - {"indent", "sort_keys", "separators"}:
+        return unavailable("json.dumps with such options")
+    if not texts.is_transparent(value):
+        raise TypeError("Object is not JSON serializable")
+    return json.dumps(value, **options)
+
+
+class Warnings:
+    """``warnings.catch_warnings()`` of a candidate: nothing is caught."""
+
+    def __init__(self, **options: object) -> None: ...
+
+    def __enter__(self) -> list[object]:
+        return []
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+CLASSES.add(Warnings)
+HELD.add(Warnings)
+
+
+def _levels() -> dict[str, int]:
+    names = ("CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "WARN", "FATAL")
+    return {name: getattr(logging, name) for name in names} | {"OFF": 60}
+
+
+def _logging() -> dict[str, Any]:
+    names = (
+        "Formatter FileHandler Handler Logger LoggerAdapter StreamHandler addLevelName basicConfig "
+        "captureWarnings critical debug disable error exception getLevelName getLogger info log "
+        "setLevel warn warning"
+    )
+    return {**dict.fromkeys(names.split(), NullLogger()), **_levels()}
+
+
+def _typing() -> dict[str, Any]:
+    table = _public("typing")
+    for value in table.values():
+        HELD.add(type(value))
+    table["NamedTuple"] = NAMED_TUPLE
+    table["Any"] = typing.Any
+    _list(
+        {name: table[name] for name in ("cast", "final", "overload") if name in table}
+    )
+    for name in ("override", "NewType", "TypeVar", "ParamSpec"):
+        if name in table:
+            _list({name: table[name]})
+    _list({name: value for name, value in table.items() if isinstance(value, type)})
+    list_function(typing.TypedDict)
+    return table
+
+
+NAMED_TUPLE: Any = list_function(typing.NamedTuple)
+
+
+def _numpy() -> dict[str, Any]:
+    table = _public("numpy")
+    table.pop("typing", None)
+    for value in table.values():
+        if isinstance(value, type):
+            CLASSES.add(value)
+        elif callable(value) and not isinstance(value, np.ufunc):
+            list_function(value)
+    CALLABLE.add(np.ufunc)
+    HELD.add(type(np.add))
+    return table
+
+
+def _standard_modules() -> dict[str, dict[str, Any]]:
+    tables = {
+        name: _public(name)
+        for name in _MODULES
+        if name not in ("numpy", "typing", "numpy.typing", "types")
+    }
+    for table in tables.values():
+        _list(table)
+    tables["functools"] |= {
+        "partial": Partial,
+        "wraps": Facade("wraps", _wraps),
+        "total_ordering": Facade("total_ordering", _total_ordering),
+    }
+    tables["operator"] |= {
+        "attrgetter": Facade("attrgetter", _attrgetter),
+        "methodcaller": Facade("methodcaller", _methodcaller),
+        "mod": Facade("mod", texts.percent),
+    }
+    tables["contextlib"] |= {
+        "contextmanager": Facade("contextmanager", _contextmanager),
+        "suppress": Suppress,
+    }
+    tables["dataclasses"] |= {
+        "dataclass": Facade("dataclass", classes.dataclass),
+        "fields": Facade("fields", classes.fields),
+        "asdict": Facade("asdict", classes.as_dict),
+        "astuple": Facade("astuple", classes.as_tuple),
+        "replace": Facade("replace", classes.replace),
+        "is_dataclass": Facade("is_dataclass", classes.is_dataclass),
+    }
+    tables["enum"] |= classes.ENUMERATIONS
+    tables["collections"]["namedtuple"] = Facade("namedtuple", classes.namedtuple)
+    tables["numpy"] = _numpy()
+    tables["typing"] = _typing()
+    tables["numpy.typing"] = dict.fromkeys(
+        ("ArrayLike", "DTypeLike", "NDArray"),
+        typing.List,  # noqa: UP006
+    )
+    tables["types"] = {"SimpleNamespace": Namespace}
+    tables["copy"] = {
+        "copy": Facade("copy", functools.partial(_copied, deep=False)),
+        "deepcopy": Facade("deepcopy", functools.partial(_copied, deep=True)),
+    }
+    tables["json"] = {"dumps": Facade("dumps", _json_text)}
+    tables["gc"] = {"collect": Facade("collect", lambda *_: 0)}
+    tables["logging"] = _logging()
+    tables["warnings"] = {
+        **dict.fromkeys(
+            ("filterwarnings", "simplefilter", "warn", "resetwarnings"), NullLogger()
+        ),
+        "catch_warnings": Warnings,
+    }
+    return tables
+
+
+class Namespace:
+    """``types.SimpleNamespace`` of a candidate."""
+
+    def __init__(self, **names: Any) -> None:
+        vars(self).update(names)
+
+
+type.__setattr__(Namespace, texts.OWN, True)
+CLASSES.add(Namespace)
+HELD |= {random.Random, uuid.UUID, re.RegexFlag, *SCALARS}
+READERS[random.Random] = lambda value, name: (
+    Facade(name, getattr(value, name))
+    if name in _MODULES["random"].split()
+    else unavailable(f"random.{name}")
+)
+READERS[uuid.UUID] = lambda value, name: (
+    getattr(value, name)
+    if name in ("hex", "int", "bytes")
+    else unavailable(f"the attribute {name} of a UUID")
+)
+STANDARD = _standard_modules()
+"""The names of the modules that do not depend on the candidate."""
+
+
+def standard_modules(write: Callable[[str], object]) -> dict[str, Module]:
+    """Return the modules that a candidate can import, without NKI's.
+
+    Parameters
+    ----------
+    write : writes the text that the candidate prints.
+    """
+    out = Output(write)
+    names = dict(STANDARD)
+    names["sys"] = {
+        "maxsize": sys.maxsize,
+        "float_info": sys.float_info,
+        "version_info": tuple(sys.version_info),
+        "stdout": out,
+        "stderr": out,
+    }
+    modules = {name: Module(name, table) for name, table in names.items()}
+    modules["os"] = _Environ("os", {"getenv": Facade("getenv", _environ_name)})
+    for name, module in modules.items():
+        parent, _, child = name.rpartition(".")
+        if parent:
+            vars(modules[parent])[child] = module
+    return modules
+
+
+HELD.add(type(sys.float_info))
+READERS[type(sys.float_info)] = lambda value, name: getattr(value, name)

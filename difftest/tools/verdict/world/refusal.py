@@ -1,0 +1,139 @@
+"""What a candidate may not do: the error, the values of absent modules, and their messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+INTERNAL = "\N{MIDDLE DOT}"
+"""The first character of names that no source can spell."""
+
+
+class Refused(BaseException):
+    """A candidate reached something that its world does not have.
+
+    It is not an Exception, so that few handlers catch it, and the world remembers the first one.
+    """
+
+    def __init__(self, what: str, remedy: str, file: str, line: int) -> None:
+        super().__init__(f"{file}:{line}: {what}; {remedy}")
+        self.file = file
+        self.line = line
+        self.what = what
+        self.remedy = remedy
+
+
+class UnavailableError(BaseException):
+    """A file's top-level statement needs the value of something that is absent; it is skipped."""
+
+
+class RunState:
+    """The state of the one candidate of this process.
+
+    Attributes
+    ----------
+    builtins : the names that every file of the candidate has; its identity marks own functions.
+    files : the candidate's files.
+    loading : whether files of the candidate are being loaded, and no kernel runs.
+    refused : the first refusal since the last request.
+    is_open : whether ``--allow`` opens a module: values of any type may come from it.
+    modules : the candidate's modules by their names.
+    asked : names of absent modules and variables that the candidate asked for.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the candidate."""
+        self.builtins: dict[str, Any] = {}
+        self.files: frozenset[str] = frozenset()
+        self.loading = False
+        self.refused: Refused | None = None
+        self.asked: set[str] = set()
+        self.is_open = False
+        self.modules: Mapping[str, ModuleType] = {}
+
+
+STATE = RunState()
+
+
+def refusal(what: str, remedy: str = "leave it out") -> BaseException:
+    """Return the error of something that a candidate may not do, at its running line.
+
+    While files load, the error ends the top-level statement alone, which is skipped. The first
+    refusal of a run is remembered.
+    """
+    if STATE.loading:
+        return UnavailableError(what)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
+        frame = frame.f_back
+    error = Refused(what, remedy, frame.f_code.co_filename, frame.f_lineno)
+    STATE.refused = STATE.refused or error
+    return error
+
+
+def unavailable(name: str, remedy: str = "leave it out") -> Absent:
+    """Return an absent value while files load; raise Refused while a kernel runs."""
+    if STATE.loading:
+        return Absent(name)
+    raise refusal(f"{name} is not available here", remedy)
+
+
+def need(value: Absent, *_: object) -> NoReturn:
+    """Raise an error because code needs the value of something absent.
+
+    Raises
+    ------
+    UnavailableError : files are being loaded.
+    Refused : a kernel runs.
+    """
+    if STATE.loading:
+        raise UnavailableError(value._name)
+    raise refusal(f"{value._name} is not available here")
+
+
+def _derive(self: Absent, *_: object) -> Absent:
+    return unavailable(self._name)
+
+
+_OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("and", "or", "xor", "lshift", "rshift"),
+)
+_VALUES = (
+    *("bool", "iter", "len", "contains", "int", "float", "index", "hash", "next"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "enter", "exit", "reversed", "format"),
+)
+
+
+class Absent:
+    """A value of a module that is not here.
+
+    While files load, it can be named, called and derived from. In a kernel, any use is refused.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is absent>"
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return ()
+
+    for _word in _OPERATORS:
+        vars()[f"__{_word}__"] = vars()[f"__r{_word}__"] = _derive
+    for _word in ("neg", "pos", "invert", "getitem", "call"):
+        vars()[f"__{_word}__"] = _derive
+    for _word in _VALUES:
+        vars()[f"__{_word}__"] = need
+    del _word
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Absent:
+        return unavailable(f"{self._name}()")

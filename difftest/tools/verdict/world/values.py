@@ -1,0 +1,640 @@
+"""The guards of a candidate's values: what it may hold, read, set and call."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.errors import NkiError
+from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
+from difftest.tools.verdict.world.refusal import (
+    STATE,
+    Absent,
+    need,
+    refusal,
+    unavailable,
+)
+from difftest.tools.verdict.world.texts import (
+    OPAQUE,
+    OPAQUE_REMEDY,
+    OWN,
+    Opaque,
+    format_text,
+    is_own_class,
+    is_own_error,
+    is_own_function,
+    joined,
+    text_of,
+)
+
+_BOUND = (BuiltinFunctionType, BuiltinMethodType, MethodWrapperType)
+"""Types of methods that C code has bound to a value."""
+_OWN_SPECIAL = frozenset(
+    (
+        *("__init__", "__post_init__", "__call__", "__len__", "__iter__", "__next__"),
+        *("__getitem__", "__setitem__", "__contains__", "__repr__", "__str__"),
+        *("__eq__", "__hash__", "__enter__", "__exit__", "__new__", "__add__"),
+    )
+)
+"""Special methods that a candidate may call by name, where they are its own or of its base."""
+
+
+class Facade:
+    """A callable of a candidate's world, which C code may call as well."""
+
+    __slots__ = ("__name__", "_call")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.__name__ = name
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}>"
+
+
+class Kind:
+    """The type of a value whose class a candidate cannot hold: it can be compared and shown."""
+
+    __slots__ = ("_type",)
+
+    def __init__(self, kind: type) -> None:
+        self._type = kind
+
+    def __repr__(self) -> str:
+        return f"<class {self._type.__name__}>"
+
+
+_KINDS: dict[type, Kind] = {}
+
+
+def kind_of(kind: type) -> Kind:
+    """Return the Kind of a class, always the same one."""
+    return _KINDS.setdefault(kind, Kind(kind))
+
+
+class Module(ModuleType):
+    """A table of names that a candidate imports; it may add names, but not replace any.
+
+    ``find`` returns the value of a further name, or raises.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        names: Mapping[str, Any],
+        find: Callable[[str], Any] | None = None,
+    ) -> None:
+        super().__init__(name)
+        vars(self).update(names)
+        vars(self)["__all__"] = sorted(names)
+        vars(self)["·names"] = frozenset(names)
+        vars(self)["·find"] = find
+
+    def find(self, name: str) -> Any:
+        """Return the value of a name that the table does not have yet."""
+        find = vars(self)["·find"]
+        if find is None or name.startswith("_"):
+            return unavailable(f"{self.__name__}.{name}")
+        return find(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self)["·names"] or name.startswith("_"):
+            raise refusal(
+                f"{self.__name__}.{name} is set",
+                "give the new function a name of its own",
+            )
+        vars(self)[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        raise refusal(f"{self.__name__}.{name} is deleted")
+
+
+class OwnModule(Module):
+    """A module of the candidate: its names that begin with an underscore are its own, too."""
+
+
+class TypeFunction(Facade):
+    """``type`` of a candidate; in an annotation it has a parameter: ``type[Plan]``."""
+
+    __slots__ = ()
+
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+
+CLASSES: set[type] = set()
+"""The classes that a candidate can hold."""
+FUNCTIONS: dict[int, Any] = {}
+"""The functions that a candidate can hold and call, by their ids, which they keep unique."""
+READERS: dict[type, Callable[[Any, str], Any]] = {}
+"""The function that reads an attribute of a value of a type, where a table does not suffice."""
+SETTERS: dict[type, Callable[[Any, str], Any]] = {}
+"""The function that checks an assignment to an attribute of a value of a type."""
+CALLABLE: set[type] = {Facade, TypeFunction}
+"""Types whose values a candidate can call."""
+HELD: set[type] = {
+    Facade,
+    TypeFunction,
+    Kind,
+    Module,
+    OwnModule,
+    Absent,
+    Opaque,
+    *NAMES,
+}
+"""The types of the values that a candidate can hold."""
+
+
+def list_function(function: Any) -> Any:
+    """Let a candidate hold and call a function; return it."""
+    FUNCTIONS[id(function)] = function
+    return function
+
+
+def kept(value: Any) -> Any:
+    """Return a value that a candidate can hold.
+
+    Raises
+    ------
+    Refused : the value's exact type is not listed.
+    """
+    kind = type(value)
+    if kind in HELD and kind is not np.ndarray:
+        return value
+    return _kept_other(value, kind)
+
+
+def _kept_other(value: Any, kind: type) -> Any:
+    if kind is np.ndarray and value.dtype.hasobject:
+        raise refusal("an array of objects", "use a list")
+    if isinstance(value, type) and not STATE.is_open:
+        return value if value in CLASSES or is_own_class(value) else kind_of(value)
+    if STATE.is_open or _is_held(value, kind):
+        return value
+    raise refusal(f"a value of type {kind.__name__}")
+
+
+def _is_held(value: Any, kind: type) -> bool:
+    """Return whether a candidate can hold a value whose type alone does not decide it."""
+    if kind is np.ndarray or is_own_class(kind) or id(value) in FUNCTIONS:
+        return True
+    if kind is FunctionType:
+        return is_own_function(value)
+    if kind is MethodType:
+        return is_own_function(value.__func__) or type(value.__func__) in HELD
+    if kind in _BOUND:
+        return _is_listed_method(value)
+    return isinstance(value, (BaseException, np.dtype))
+
+
+def _is_listed_method(method: Any) -> bool:
+    """Return whether a bound method of C is of a listed value, under a listed name."""
+    owner = method.__self__
+    name = method.__name__
+    if isinstance(owner, type):
+        return any(name in CLASS_ATTRIBUTES.get(base, ()) for base in owner.__mro__)
+    if any(name in NAMES.get(base, ()) for base in type(owner).__mro__):
+        return True
+    is_super = type(method) is MethodWrapperType or name == "__init__"
+    return is_super and is_own_class(type(owner)) and name in _OWN_SPECIAL
+
+
+def read(value: Any, name: str) -> Any:
+    """Return an attribute of a value: the guard of ``value.name``."""
+    kind = type(value)
+    names = NAMES.get(kind)
+    if names is not None and name in names:
+        if kind is str:
+            return Facade(name, functools.partial(call_method, value, name))
+        return kept(getattr(value, name))
+    reader = READERS.get(kind)
+    if reader is not None:
+        return reader(value, name)
+    if is_own_class(kind):
+        return _read_own(value, name)
+    if isinstance(value, type):
+        return _read_class(value, name)
+    if kind in (FunctionType, MethodType, *_BOUND):
+        return _read_function(value, name)
+    if isinstance(value, BaseException):
+        return _read_error(value, name)
+    if name == "__class__":
+        return type_of(value)
+    if names is None and STATE.is_open and not _is_special(name):
+        return kept(getattr(value, name))
+    if names is None or name.startswith("_"):
+        return unavailable(f"the attribute {name} of a {kind.__name__}")
+    return getattr(value, name) if not hasattr(value, name) else _hidden(value, name)
+
+
+def _hidden(value: Any, name: str) -> Absent:
+    return unavailable(f"the attribute {name} of a {type(value).__name__}")
+
+
+def _read_own(value: Any, name: str) -> Any:
+    if name == "__class__":
+        return type_of(value)
+    if name == "__dict__":
+        return dict(vars(value))
+    if name in _TUPLE_NAMES and isinstance(value, tuple):
+        return _of_tuple(value, name)
+    if _is_special(name) and name not in _OWN_SPECIAL:
+        return _hidden(value, name)
+    return kept(getattr(value, name))
+
+
+_TUPLE_NAMES = ("_asdict", "_replace", "_make", "_fields", "_field_defaults")
+"""The public names of named tuples that begin with an underscore."""
+
+
+def _of_tuple(value: Any, name: str) -> Any:
+    found = getattr(value, name)
+    return Facade(name, found) if callable(found) else found
+
+
+def _read_class(value: type, name: str) -> Any:
+    if STATE.is_open and value not in CLASSES and not is_own_class(value):
+        return kept(getattr(value, name))
+    if name in ("__name__", "__qualname__"):
+        is_shown = is_own_class(value) or value in CLASSES
+        return value.__name__ if is_shown else text_of(value)
+    if is_own_class(value):
+        if name in _TUPLE_NAMES and issubclass(value, tuple):
+            return _of_tuple(value, name)
+        if name == "__members__":
+            return dict(value.__members__)  # type: ignore[attr-defined]
+        if name == "__class__" or (_is_special(name) and name not in _OWN_SPECIAL):
+            return _hidden(value, name)
+        if value.__dict__.get(name, name) is not name:
+            return kept(getattr(value, name))
+        return _inherited(value, name)
+    if value is object and name == "__setattr__":
+        return Facade(name, put)
+    return _inherited(value, name)
+
+
+def _inherited(value: type, name: str) -> Any:
+    """Return an attribute of a class that a listed base has; an own base has any."""
+    for base in value.__mro__:
+        if is_own_class(base) and name in vars(base):
+            return kept(getattr(value, name))
+        if name in CLASS_ATTRIBUTES.get(base, ()) or name in _ENUM_CLASS.get(base, ()):
+            return kept(getattr(value, name))
+        if name in NAMES.get(base, ()):
+            return Facade(name, functools.partial(_call_unbound, base, name))
+        if base in (object, *_ROOTS) and name in _OWN_SPECIAL and is_own_class(value):
+            return Facade(name, functools.partial(_call_special, base, name))
+    if is_own_class(value) and not hasattr(value, name):
+        return getattr(value, name)
+    return _hidden(value, name)
+
+
+_ENUM_CLASS: dict[type, frozenset[str]] = {}
+_ROOTS = (Exception, BaseException, dict, list)
+
+
+def _call_unbound(
+    kind: type, name: str, value: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call ``kind.name(value, ...)``, such as ``str.upper(text)``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__}.{name} of a {type(value).__name__}")
+    if is_own_class(type(value)):
+        return kept(getattr(kind, name)(value, *args, **kwargs))
+    return call_method(value, name, *args, **kwargs)
+
+
+def _call_special(
+    base: type, name: str, value: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a special method of a base for an own object: ``Base.__init__(self)``."""
+    if not is_own_class(type(value)) or not isinstance(value, base):
+        raise refusal(f"{base.__name__}.{name} of what is not an own object")
+    return kept(getattr(base, name)(value, *args, **kwargs))
+
+
+def _read_function(value: Any, name: str) -> Any:
+    if STATE.is_open and not is_own_function(value) and not _is_special(name):
+        return kept(getattr(value, name))
+    function = value.__func__ if type(value) is MethodType else value
+    if is_own_function(function):
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return getattr(function, name)
+        if not _is_special(name):
+            return kept(getattr(function, name))
+    elif name == "__name__":
+        return Opaque(str(getattr(value, name, "")))
+    return _hidden(value, name)
+
+
+def _read_error(value: BaseException, name: str) -> Any:
+    if name == "__class__":
+        return type_of(value)
+    if name == "args" and is_own_error(value):
+        return tuple(map(kept, value.args))
+    if name == "args":
+        return tuple(Opaque(str(item)) for item in value.args)
+    return _hidden(value, name)
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def type_of(value: Any) -> Any:
+    """Return the class of a value, or its Kind: the guard of ``type(value)``."""
+    kind = type(value)
+    if kind in (str, Opaque):
+        return TEXT
+    if kind in CLASSES or is_own_class(kind):
+        return kind
+    return kind_of(kind)
+
+
+def put(value: Any, name: str, item: Any) -> None:
+    """Set an attribute of an own object: ``object.__setattr__(self, "name", item)``."""
+    if type(name) is not str or name.startswith("__") or not is_own_class(type(value)):
+        raise refusal(f"the attribute {name} is set")
+    object.__setattr__(value, name, item)
+
+
+def writable(value: Any, name: str) -> Any:
+    """Return a value whose attribute may be set: the guard of ``value.name = item``."""
+    kind = type(value)
+    setter = SETTERS.get(kind)
+    if setter is not None:
+        return setter(value, name)
+    is_own = is_own_class(kind) or is_own_function(value)
+    is_own = is_own or (isinstance(value, type) and is_own_class(value))
+    if is_own and not _is_special(name):
+        return value
+    if kind is Module or kind is OwnModule:
+        return value
+    if kind is Absent:
+        need(value)
+    raise refusal(
+        f"the attribute {name} of a {kind.__name__} is set", "use an object of your own"
+    )
+
+
+def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Return ``function(*args, **kwargs)``: the guard of a call."""
+    kind = type(function)
+    if kind is FunctionType and function.__builtins__ is STATE.builtins:
+        return function(*args, **kwargs)
+    if kind is Facade:
+        return function._call(*args, **kwargs)
+    if kind is FunctionType or kind in CALLABLE:
+        check_arguments(function, args, kwargs)
+        return kept(function(*args, **kwargs))
+    return _call_other(function, kind, args, kwargs)
+
+
+def _call_other(
+    function: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if kind is Absent:
+        return function(*args, **kwargs)
+    if isinstance(function, type):
+        return _make(function, args, kwargs)
+    if is_own_class(kind):
+        return kept(function(*args, **kwargs))
+    if kind is MethodType and is_own_function(function.__func__):
+        return function(*args, **kwargs)
+    kept(function)
+    if kind is Kind:
+        return unavailable(f"{function!r}()")
+    check_arguments(function, args, kwargs)
+    return kept(function(*args, **kwargs))
+
+
+def _make(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return a new object of a class that a candidate holds."""
+    if is_own_class(kind):
+        return kind(*args, **kwargs)
+    if issubclass(kind, BaseException) and kind in CLASSES:
+        error = kind(*args, **kwargs)
+        error.__notes__ = [OWN]
+        return error
+    if kind not in CLASSES and not STATE.is_open:
+        return unavailable(f"{kind.__name__}()")
+    check_arguments(kind, args, kwargs)
+    return kept(kind(*args, **kwargs))
+
+
+def check_arguments(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Make the opaque text of ``name=`` plain; refuse absent and other opaque values."""
+    for value in itertools.chain(args, kwargs.values()):
+        kind = type(value)
+        if kind is Absent:
+            need(value)
+        elif kind is Opaque and value is not kwargs.get("name"):
+            raise refusal(OPAQUE, OPAQUE_REMEDY)
+    if type(kwargs.get("name")) is Opaque:
+        kwargs["name"] = kwargs["name"].shown
+
+
+def call_method(value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Return ``value.name(*args, **kwargs)``: the guard of a call of a method."""
+    kind = type(value)
+    names = NAMES.get(kind)
+    if names is not None and name in names:
+        if kind is str and name == "join":
+            return joined_by(value, *args)
+        check_arguments(None, args, kwargs)
+        return kept(getattr(value, name)(*args, **kwargs))
+    if kind is str and name == "format":
+        return format_text(read, value, args, kwargs)
+    return call(read(value, name), *args, **kwargs)
+
+
+def joined_by(separator: str, parts: Any) -> Any:
+    """Return ``separator.join(parts)``."""
+    items = list(parts)
+    if not any(type(item) is Opaque for item in items):
+        return separator.join(items)
+    texts = [joined(item) for item in items]
+    between = [separator] * (2 * len(texts) - 1)
+    between[::2] = texts
+    return joined(*between)
+
+
+def enter(*values: Any) -> None:
+    """Check the parameters of an own function, which C code or NKI may have called."""
+    for value in values:
+        if type(value) not in HELD or type(value) is np.ndarray:
+            kept(value)
+
+
+_PASSED_ON = (NkiError, RecursionError, MemoryError)
+"""Errors that a candidate cannot handle: they depend on the machine that runs it."""
+
+
+def caught(error: BaseException) -> None:
+    """Raise an error again that a candidate cannot handle: the first statement of a handler."""
+    if not isinstance(error, Exception) or isinstance(error, _PASSED_ON):
+        raise error
+    if isinstance(error, TypeError) and Opaque.__name__ in str(error):
+        raise refusal(OPAQUE, OPAQUE_REMEDY)
+
+
+class Context:
+    """A context manager by guards: it gets no traceback, and only errors that it may handle."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = kept(manager)
+        if type(manager) is Absent:
+            need(manager)
+
+    def __enter__(self) -> Any:
+        return kept(type(self.manager).__enter__(self.manager))
+
+    def __exit__(self, kind: Any, error: Any, trace: object) -> Any:
+        leave = type(self.manager).__exit__
+        is_passed = error is not None and (
+            not isinstance(error, Exception) or isinstance(error, _PASSED_ON)
+        )
+        if error is None or is_passed:
+            leave(self.manager, None, None, None)
+            return False
+        caught(error)
+        if is_own_class(type(self.manager)):
+            kind = kept(kind)
+        return bool(leave(self.manager, kind, error, None))
+
+
+def is_instance(value: Any, kinds: Any) -> bool:
+    """Return ``isinstance(value, kinds)``."""
+    if type(value) is Absent:
+        need(value)
+    if type(value) is Opaque:
+        return is_instance("", kinds)
+    return isinstance(value, plain_kinds(kinds))
+
+
+def plain_kinds(kinds: Any) -> Any:
+    """Return the classes of the second argument of ``isinstance``."""
+    if type(kinds) is tuple:
+        return tuple(map(plain_kinds, kinds))
+    if kinds is TEXT:
+        return str
+    if type(kinds) is TypeFunction:
+        return type
+    if type(kinds) is Kind:
+        return kinds._type
+    if type(kinds) is Absent:
+        return ()
+    return kinds
+
+
+class _TextType(type):
+    """The class of :data:`TEXT`, which candidates have as ``str``."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs:
+            return text_of(args[0])
+        check_arguments(cls, args, kwargs)
+        return str(*args, **kwargs)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, (str, Opaque))
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, str) or kind is cls
+
+    def __repr__(cls) -> str:
+        return "<class 'str'>"
+
+
+class TEXT(metaclass=_TextType):
+    """``str`` of a candidate: its calls return texts that may be opaque."""
+
+
+CLASSES.add(TEXT)
+
+
+def _read_text_class(value: Any, name: str) -> Any:
+    if name == "__name__":
+        return "str"
+    if name in CLASS_ATTRIBUTES[str]:
+        return getattr(str, name)
+    if name in NAMES[str] or name == "format":
+        return Facade(name, functools.partial(_call_unbound, str, name))
+    return _hidden(value, name)
+
+
+def _read_kind(value: Kind, name: str) -> Any:
+    if name == "__name__":
+        return Opaque(value._type.__name__)
+    return _hidden(value, name)
+
+
+def _read_facade(value: Facade, name: str) -> Any:
+    return value.__name__ if name == "__name__" else _hidden(value, name)
+
+
+def _read_absent(value: Absent, name: str) -> Absent:
+    return unavailable(f"{value._name}.{name}")
+
+
+_MODULE_SPECIAL = ("__name__", "__version__", "__doc__")
+
+
+def _read_module(value: Module, name: str) -> Any:
+    names = vars(value)
+    if name in names and (not name.startswith("_") or name in _MODULE_SPECIAL):
+        return names[name]
+    return kept(value.find(name))
+
+
+def _read_own_module(value: OwnModule, name: str) -> Any:
+    names = vars(value)
+    if (name in names and name in _MODULE_SPECIAL) or not _is_special(name):
+        if name in names:
+            return names[name]
+        text = f"module {value.__name__!r} has no attribute {name!r}"
+        raise AttributeError(text)
+    return _hidden(value, name)
+
+
+def _read_opaque(value: Opaque, name: str) -> Any:
+    if name == "format":
+        return Facade(name, lambda *args, **kwargs: value)
+    raise refusal(OPAQUE, OPAQUE_REMEDY)
+
+
+def _read_super(value: Any, name: str) -> Any:
+    if _is_special(name) and name not in (*_OWN_SPECIAL, "__setattr__"):
+        return _hidden(value, name)
+    return kept(getattr(value, name))
+
+
+READERS |= {
+    _TextType: _read_text_class,
+    Kind: _read_kind,
+    Facade: _read_facade,
+    Absent: _read_absent,
+    Module: _read_module,
+    OwnModule: _read_own_module,
+    TypeFunction: _read_facade,
+    Opaque: _read_opaque,
+    super: _read_super,
+}
+HELD.add(_TextType)

@@ -1,0 +1,209 @@
+"""The middle end: what it merges, in which order it runs loops, and what it leaves alone."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from difftest.analysis.dependences import Dependences
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.classic import compiler as ncc
+from difftest.simulator.frontend.classic import isa as nisa
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.trace import Engine
+from difftest.timing import middle_end, predict
+from difftest.timing.compiler import LIKELY
+from difftest.timing.middle_end import optimized
+from tests.every import every
+from tests.unit.timing.shipped import trace_of
+
+KEPT = LIKELY._replace(distributes=False)
+
+
+def attention(name, count=512, dtype="float32"):
+    return trace_of(f"attention.{name}", *[(128, count)] * 3, dtype=dtype)
+
+
+def traced(kernel, *shapes):
+    return launch(kernel, [np.ones(shape, np.float32) for shape in shapes]).trace
+
+
+def instructions(trace):
+    """The number of instructions of each kind, transposes and products left out."""
+    program = predict(trace, TRN2).program
+    return Counter(
+        (step.opcode, step.event.attributes.op)
+        for step in program.instructions
+        if step.matmul is None and not step.implied
+    )
+
+
+@every(
+    "name, count, copies, functions, reductions, reciprocals, scales, loads, stores",
+    [
+        ("fused_attention", 512, 5, 4, 10, 1, 4, 3, 1),
+        ("fused_attention", 1024, 18, 16, 36, 2, 8, 3, 2),
+        ("attention_in_phases", 512, 13, 4, 10, 1, 4, 7, 5),
+    ],
+)
+def test_the_instructions_are_as_many_as_in_the_profiles(
+    name, count, copies, functions, reductions, reciprocals, scales, loads, stores
+):
+    """Counted in TRACE23, float32; there the eight stores of 1024 are one, not two."""
+    found = instructions(attention(name, count))
+    kinds = Counter()
+    for (opcode, _), number in found.items():
+        kinds[opcode] += number
+    assert kinds["tensor_copy"] == copies
+    assert kinds["activation"] == functions
+    assert kinds["tensor_reduce"] == reductions
+    assert kinds["reciprocal"] == reciprocals
+    assert kinds["tensor_scalar"] == scales
+    assert kinds["dma_copy"] == loads + stores
+
+
+def test_maxima_of_all_iterations_come_before_the_first_exponential():
+    """As in the profile: 16 maxima, one reduction of [2 x 8], then 16 of exp."""
+    program = predict(attention("attention_in_phases", 1024), TRN2).program
+    maxima, functions = (
+        [
+            step.index
+            for step in program.instructions
+            if (step.opcode, step.event.attributes.op) == kind
+        ]
+        for kind in (("tensor_reduce", "maximum"), ("activation", "exp"))
+    )
+    assert (len(maxima), len(functions)) == (17, 16)
+    assert max(maxima) < min(functions)
+    assert len(program.instructions[max(maxima)].event.reads) == 8
+
+
+def out_of_order(trace):
+    """The pairs of dependent events that the middle end runs in the other order."""
+    events = trace.events
+    place = {}
+    for number, group in enumerate(optimized(events, TRN2)):
+        place |= {event.number: number for event in group}
+    dependences = Dependences()
+    pairs = []
+    for index, event in enumerate(events):
+        for other in set().union(*dependences.of(index, event.reads, event.writes)):
+            first, second = events[other].number, event.number
+            if first in place and second in place and place[first] > place[second]:
+                pairs.append((first, second))
+    return pairs
+
+
+@every("name", ["attention_in_phases", "fused_attention"])
+def test_no_event_passes_one_that_it_depends_on(name):
+    assert out_of_order(attention(name)) == []
+
+
+def test_an_order_without_dependences_is_seen(monkeypatch):
+    """Planted: statement by statement, whoever waits for whom."""
+
+    def in_columns(x):
+        """Each iteration adds to what the last one made."""
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+        for i in nl.affine_range(4):
+            part = nl.load(x[:, i * 8 : i * 8 + 8])
+            total[...] = nisa.tensor_tensor(total, part, nl.add)
+            nl.store(out[:, i * 8 : i * 8 + 8], total)
+        return out
+
+    trace = traced(in_columns, (128, 32))
+    assert out_of_order(trace) == []
+    monkeypatch.setattr(
+        middle_end, "_in_order_of_dependences", lambda groups, events: groups
+    )
+    assert out_of_order(trace) != []
+
+
+def doubled(x, loop=nl.affine_range):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in loop(x.shape[1] // 64):
+        columns = slice(i * 64, i * 64 + 64)
+        part = nisa.tensor_copy(nl.load(x[:, columns]), engine=nisa.vector_engine)
+        nl.store(out[:, columns], nisa.tensor_tensor(part, part, nl.add))
+    return out
+
+
+@ncc.skip_middle_end_transformations
+def doubled_as_written(x):
+    return doubled(x)
+
+
+def in_sequence(x):
+    return doubled(x, nl.sequential_range)
+
+
+def counts(trace):
+    steps = predict(trace, TRN2).program.instructions
+    return [
+        sum(step.engine is engine for step in steps)
+        for engine in (Engine.VECTOR, Engine.DMA)
+    ]
+
+
+@every(
+    "kernel, computes, moves",
+    [(doubled, 2 * 2, 2), (doubled_as_written, 32, 32), (in_sequence, 32, 32)],
+)
+def test_small_instructions_of_independent_iterations_become_one(
+    kernel, computes, moves
+):
+    """16 iterations of 64 columns: eight additions are one of 512 elements; 16 DMAs one."""
+    assert counts(traced(kernel, (128, 1024))) == [computes, moves]
+
+
+def test_a_merged_instruction_takes_one_start_up():
+    one, many = (
+        predict(traced(doubled, (128, 1024)), TRN2, compiler=compiler)
+        for compiler in (LIKELY, KEPT)
+    )
+    busy = [
+        sum(s.busy for s in each.schedule.spans if s.engine is Engine.VECTOR)
+        for each in (one, many)
+    ]
+    assert busy[1] - busy[0] == pytest.approx(28 * 67)
+    moved = [
+        sum(
+            s.instruction.transfer.bytes
+            for s in each.schedule.spans
+            if s.instruction.transfer
+        )
+        for each in (one, many)
+    ]
+    assert moved[0] == moved[1]
+
+
+def test_a_trace_of_the_current_dialect_is_compiled_as_written():
+    trace = traced(doubled, (128, 1024))
+    assert trace.middle_end
+    assert counts(replace(trace, middle_end=False)) == [32, 32]
+
+
+def test_the_interval_holds_the_text_s_own_order():
+    found = predict(attention("fused_attention", 1024), TRN2)
+    assert found.recompiled(KEPT) > 1.2 * found.middle
+    assert found.latency_interval.high > found.recompiled(KEPT)
+
+
+@every(
+    "dtype, count, fused, phases",
+    [
+        ("float32", 512, 31, 52),
+        ("float32", 1024, 69, 107),
+        ("bfloat16", 512, 28, 48),
+        ("bfloat16", 1024, 60, 96),
+    ],
+)
+def test_the_fused_kernel_is_as_much_faster_as_measured(dtype, count, fused, phases):
+    """Published p50 latencies: 1.55 to 1.71 times; without distribution it is slower in some."""
+    ratio = [
+        predict(attention(name, count, dtype), TRN2).latency
+        for name in ("attention_in_phases", "fused_attention")
+    ]
+    assert ratio[0] / ratio[1] == pytest.approx(phases / fused, rel=0.1)
