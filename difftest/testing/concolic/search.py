@@ -46,6 +46,8 @@ beyond is looked for, to be told."""
 _BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
 """Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
 ways on which it comes out so, or not, that are looked for where it does for many."""
+_NAMES, _TOGETHER = 3, 0.2
+"""The most names of conditions that must hold together, and the share of points where they do."""
 # of CPU, for all runs; and calls within calls
 _SECONDS = 2.4
 _MEBIBYTES = 1024
@@ -164,7 +166,8 @@ class _SearchState(NamedTuple):
     """Where a kernel is to run, and why.
 
     What is not ``chosen`` is drawn. A condition that was asked on another way is to come out there
-    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there.
+    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there, and
+    ``chain`` the conditions that came out otherwise on the way there.
     """
 
     chosen: dict[str, Any]
@@ -172,6 +175,7 @@ class _SearchState(NamedTuple):
     led: Sequence[str]
     expected: BranchCondition = BranchCondition(("", 0, 0, 0), "", held=False)
     aims: Sequence[Place] = ()
+    chain: tuple[BranchCondition, ...] = ()
 
 
 class BranchSearch:
@@ -310,16 +314,26 @@ class BranchSearch:
                     points = self._points(names[:3], ranges, asked.text)
                     places, are_few = self._changes(held, asked, points, start.chosen)
                     if not is_wide:
-                        outside = (
+                        outside = [
                             at
                             for at in places
                             if any(at[n] not in ranges[n] for n in at)
-                        )
+                        ]
                         self._found[place] += outside
-                    elif places and (
+                        places = [at for at in places if at not in outside]
+                        are_few = False
+                    if places and (
                         are_few or self._tried[place, not asked.held] < _MET
                     ):
-                        aims = [{**kept, **at} for at in places] if are_few else []
+                        other = asked._replace(held=not asked.held)
+                        if are_few:
+                            aims = [{**kept, **at} for at in places]
+                        else:
+                            line = (at for at in before if at.place[:2] == place[:2])
+                            together = dict.fromkeys((*start.chain, *line, other))
+                            aims = self._places_of_all(
+                                list(together), ranges, start.chosen
+                            )
                         # Of 300 <= n < 312 each half holds for many: both together lead on.
                         on = (
                             *start.led,
@@ -327,13 +341,32 @@ class BranchSearch:
                         )
                         chosen = start.chosen | places[0]
                         on = tuple(aims[0]) if aims else on
-                        other = asked._replace(held=not asked.held)
-                        yield _SearchState(chosen, start.dtype, on, other, aims)
+                        chain = (*start.chain, other)
+                        yield _SearchState(chosen, start.dtype, on, other, aims, chain)
                         break
             if self._rare.get(asked.text) == asked.held and not set("<>") & set(
                 asked.text
             ):
                 rare.append((place, own))
+
+    def _places_of_all(
+        self, conditions: Sequence[BranchCondition], ranges: Ranges, chosen: Values
+    ) -> list[Place]:
+        """Return places where several conditions hold together; none if many places are such."""
+        texts = [f"({asked.text})" for asked in conditions]
+        known = {name for text in texts for name in _code(text).co_names}
+        names = [name for name in ranges if name in known]
+        if not 1 < len(names) <= _NAMES:
+            return []
+        points = self._points(names, ranges, " + ".join(texts))
+        holds = np.logical_and.reduce(
+            [_held(asked.text, chosen, points) == asked.held for asked in conditions]
+        )
+        at = np.flatnonzero(holds)
+        if not 0 < len(at) <= _TOGETHER * len(holds):
+            return []
+        at = self._chance.permutation(at)[:_KEPT]
+        return [{n: int(axis[i]) for n, axis in points.items()} for i in at]
 
     def _points(
         self, names: Sequence[str], ranges: Ranges, text: str

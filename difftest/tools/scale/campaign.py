@@ -44,6 +44,7 @@ from difftest.testing.harness.failures import (
     HazardFailure,
     Reproduction,
 )
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner, run_kernel
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.verdict import BothRejected, Verdict
@@ -224,6 +225,7 @@ class CampaignRunner(Runner):
         self.setting = setting
         self.options = options
         self._did = Coverage()
+        self._is_minimizing = False
         self._first: dict[
             tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]
         ] = {}
@@ -278,8 +280,10 @@ class CampaignRunner(Runner):
 
         HypoFuzz observes the first run and the run after shrinking, but no run between them.
         """
-        if not observability_enabled():
+        if not observability_enabled() or self._is_minimizing:
             return
+        if (_node(), failure.spec.name) in self._first:
+            failure = self._minimal(failure)
         finding = found_of(failure, _node(), self.root, self.setting, self.traces)
         stored = self.findings.get(finding.id)
         key = finding.test, finding.kernel
@@ -303,6 +307,23 @@ class CampaignRunner(Runner):
                 file=sys.stderr,
                 flush=True,
             )
+
+    def _minimal(self, failure: CaseFailure) -> CaseFailure:
+        """Return the failure of a minimal case, and keep its traces."""
+        by_case = {repr(failure.case): self.traces}
+
+        def run(case: Case) -> None:
+            with one_thread():
+                try:
+                    Runner.check(self, failure.spec, case)
+                finally:
+                    by_case[repr(case)] = self.traces
+
+        self._is_minimizing = True
+        smallest = minimal_failure(failure, run)
+        self._is_minimizing = False
+        self.traces = by_case[repr(smallest.case)]
+        return smallest
 
 
 def _node() -> str:

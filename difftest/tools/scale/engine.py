@@ -30,6 +30,7 @@ from difftest.testing.drawing.reference_properties import (
 )
 from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.failures import CaseFailure
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import BothRejected, Match
 from difftest.testing.host.collection import with_spec
@@ -109,14 +110,16 @@ class PointJudge:
 def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
     """Judge cases in their order; if all agree, add memory and time of the last case."""
     runner = Runner((EmbeddedSimulator(place.level),))
+    run = functools.partial(runner.check, place.spec)
     last = drawn[-1]
     for case in drawn:
         runner.record = case is last
         judgement.evidence.cases += 1
         try:
-            verdicts = runner.check(place.spec, case)
+            verdicts = run(case)
         except CaseFailure as failure:
-            judgement.blame(case, failure)
+            smallest = minimal_failure(failure, run, _MINIMAL_SECONDS)
+            judgement.blame(smallest.case, smallest)
             return
         for verdict in verdicts.values():
             if isinstance(verdict, BothRejected):
@@ -160,6 +163,8 @@ def _row(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+_MINIMAL_SECONDS = 0.5
+"""The most CPU time to make the failing case of a point smaller, in seconds."""
 AHEAD = 2
 """Points that a worker of Dask holds at a time: the current point and the next."""
 _CALLS = 2

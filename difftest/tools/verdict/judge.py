@@ -27,6 +27,7 @@ from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.cases import MOST_ELEMENTS, cases
 from difftest.testing.drawing.explicit import explicit_cases, minimal_case
+from difftest.testing.drawing.minimal import OutOfTimeError
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.compare import around, check_values
@@ -40,9 +41,11 @@ from difftest.testing.harness.differential import (
 from difftest.testing.harness.edges import minimal_values
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
+    CaseFailure,
     DifferentialFailure,
     NotRejectedError,
 )
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner, Trial
 from difftest.testing.harness.verdict import Mismatch, Verdict
 from difftest.testing.harness.writers import locate_writers
@@ -131,6 +134,8 @@ def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
     )
 
 
+_MINIMAL_SECONDS = 0.4
+"""The most CPU time to make a failing case smaller; the worker takes five times as much."""
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
 
 
@@ -228,7 +233,11 @@ class Judge:
             if not self._runner.repeats.is_duplicate(self.spec, case):
                 self._check(case)
 
-        check()
+        try:
+            check()
+        except CaseFailure:
+            self._minimize()
+            raise
         for case in corners:
             self._check(reseeded(case, self.judgement.seed))
         before = self._coverage()
@@ -267,6 +276,30 @@ class Judge:
             raise _Stop from None
         self._runner.repeats.add(self.spec, case)
         self._keep(case, verdicts, next(iter(traces.values()), None))
+
+    def _minimize(self) -> None:
+        """Replace the failure that Hypothesis's shrinking ended with by that of a minimal case."""
+        _, failure = self._failure or (None, None)
+        if not isinstance(failure, DifferentialFailure):
+            return
+        with self._runner.uncounted():
+            smallest = minimal_failure(failure, self._check_again, _MINIMAL_SECONDS)
+        self._failure = smallest.case, smallest
+        if self.judgement.failure is not None and smallest is not failure:
+            assert isinstance(smallest, DifferentialFailure)
+            self.judgement.failure = smallest
+
+    def _check_again(self, case: Case) -> None:
+        """Check a case that is to be smaller than a failing one, without a count."""
+        self._backend.last = None
+        try:
+            self._runner.check(self.spec, case)
+        except DifferentialFailure as failure:
+            if self._backend.last is not None:
+                failure.spec = self._replaying()
+            raise
+        except WorkerEnd:
+            raise OutOfTimeError from None
 
     def _exclude(self) -> None:
         """Check that the kernel rejects each case that the contract excludes, with any message."""

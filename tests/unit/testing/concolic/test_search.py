@@ -429,9 +429,24 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
 def test_what_a_kernel_asks_for(kernel, asked):
     """Sizes between the ends of the domain and beyond its last, and none that it refuses."""
     conditions = branch_conditions(spec_of(kernel))
-    assert [
-        {n for at in places for n in at.values()} for *_, places in conditions
-    ] == asked
+    alone = [places for *_, places in conditions if len(places[0]) == 1]
+    assert [{n for at in places for n in at.values()} for places in alone] == asked
+
+
+@every(
+    "kernel",
+    [
+        lambda x, rows, columns: rows == 3 and columns == 1,
+        lambda x, rows, columns: columns % 2 == 1 if rows > 200 else False,
+        refusing,
+    ],
+)
+def test_what_several_conditions_ask_for_together(kernel):
+    """Each alone holds for many sizes, or for small ones, which are drawn anyhow."""
+    *_, (_, _, places) = branch_conditions(spec_of(kernel))
+    assert {*places[0]} == {"rows", "columns"}
+    if kernel is not refusing:
+        assert any(kernel(None, **place) for place in places)
 
 
 def test_a_kernel_of_a_grid_is_the_last_of_its_programs():
