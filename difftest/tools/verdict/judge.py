@@ -134,8 +134,6 @@ def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
     )
 
 
-_MINIMAL_SECONDS = 0.4
-"""The most CPU time to make a failing case smaller; the worker takes five times as much."""
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
 
 
@@ -283,7 +281,7 @@ class Judge:
         if not isinstance(failure, DifferentialFailure):
             return
         with self._runner.uncounted():
-            smallest = minimal_failure(failure, self._check_again, _MINIMAL_SECONDS)
+            smallest = minimal_failure(failure, self._check_again)
         self._failure = smallest.case, smallest
         if self.judgement.failure is not None and smallest is not failure:
             assert isinstance(smallest, DifferentialFailure)
