@@ -74,7 +74,7 @@ def distinct_cases(
 ) -> list[Case]:
     """Return up to ``count`` cases without duplicates, the smallest first, the same each time.
 
-    The simplest case, of zeros, is among them unless ``simplest`` is False and there are others.
+    The simplest case, of zeros, is among them unless ``simplest`` is False and others are enough.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def distinct_cases(
         return not is_seen
 
     drawn = examples(strategy.filter(is_new), count + (not simplest))
-    if not simplest and len(drawn) > 1:
+    if len(drawn) > count:
         del drawn[0]
     return sorted(drawn, key=lambda case: count_elements(spec, case.values))
 
