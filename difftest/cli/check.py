@@ -9,13 +9,13 @@ from shutil import get_terminal_size
 import click
 
 from difftest.analysis.inspection import Inspector, finding_text, memory_text
-from difftest.cli.launching import KernelRun, run_options
+from difftest.cli.launching import KernelResult, KernelRun, run_options
 from difftest.simulator.launch_listeners import listening
 from difftest.support.output import write_file
 from difftest.testing.host.loading import MOST_PROGRAMS
 from difftest.testing.host.options import OutputFile
 
-FORMAT = 2
+FORMAT = 3
 """The version of the JSON document, which changes with its fields."""
 
 
@@ -52,7 +52,7 @@ def check(
     """
     inspector = Inspector(strict=strict)
     with listening(inspector):
-        trace, machine, _, arrays, misuses = run.launch(ranks)
+        trace, machine, _, arrays, misuses, results = run.launch(ranks)
     if not len(trace):
         raise click.ClickException(
             "the kernel issued no instruction: there is nothing to check"
@@ -72,12 +72,15 @@ def check(
             "inputs": [
                 {"shape": array.shape, "dtype": array.dtype.name} for array in arrays
             ],
+            "results": [result._asdict() for result in results],
             "instructions": len(trace),
             "allowed": inspector.suppressed,
             "misuses": misuses,
             "findings": [finding.as_mapping() for finding in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
+    if any(result.is_updated for result in results):
+        texts.append("\n".join(map(_result_text, results)))
     for text in filter(None, texts):
         click.echo(text)
     click.echo(
@@ -86,3 +89,12 @@ def check(
         f"allowed by comments: {inspector.suppressed}"
     )
     context.exit(int(bool(inspector.failures or misuses)))
+
+
+def _result_text(result: KernelResult) -> str:
+    """Return a line on an array that the kernel returned or wrote to."""
+    name = f"{result.argument} " if result.argument else ""
+    shown = f"{name}{list(result.shape)} {result.dtype}"
+    if not result.is_updated:
+        return f"returned: {shown}"
+    return f"updated in place{' and returned' * result.is_returned}: {shown}"

@@ -24,7 +24,6 @@ from difftest.simulator import (
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.entry.nki_kernel import as_nki_kernel
-from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.trace import Trace
 from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
@@ -57,6 +56,23 @@ class KernelArguments(NamedTuple):
     """Names of the arrays that a kernel test declares as written in place; None without a test."""
 
 
+class KernelResult(NamedTuple):
+    """An array that a kernel returned, or wrote in place.
+
+    Attributes
+    ----------
+    argument : the name of the argument that the array is; None for a new array.
+    is_returned : whether the kernel returned it.
+    is_updated : whether the kernel wrote to the argument.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    argument: str | None
+    is_returned: bool
+    is_updated: bool
+
+
 class TracedLaunch(NamedTuple):
     """A launch: its trace, the machine that it ran on, the kernel, and its arrays."""
 
@@ -66,6 +82,8 @@ class TracedLaunch(NamedTuple):
     arrays: Sequence[Any]
     misuses: tuple[str, ...] = ()
     """Uses of its arrays that a kernel test would reject."""
+    results: tuple[KernelResult, ...] = ()
+    """The returned arrays in order, then arguments that the kernel only wrote to."""
 
 
 def with_bounds(
@@ -211,7 +229,8 @@ def launch_traced(
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
     misuses = tuple(_misuses(kernel, call, result))
-    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
+    results = tuple(_results(kernel, call, result))
+    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses, results)
 
 
 def _machine_of(kernel: Any) -> Machine:
@@ -225,26 +244,46 @@ def _misuses(
 ) -> Iterator[str]:
     """Yield a message for each wrong use of an array.
 
-    A test names the arrays that are written in place. Without a test, the kernel declares them or
-    returns them.
+    A test names the arrays that are written in place. Without a test, a kernel may write to any.
     """
-    function = getattr(kernel, "function", kernel)
-    names = input_names(kernel, arguments.arrays)
-    arrays = dict(zip(names, arguments.arrays, strict=False))
-    for name, value in arguments.keywords.items():
-        if isinstance(value, np.ndarray):
-            arrays[name] = value
-    find_misuse = _untested_misuse
-    outputs = mutable_parameters(function, signature_shown(function))
-    if arguments.outputs is not None:
-        find_misuse = _tested_misuse
-        outputs = set(arguments.outputs)
-    for name, array in arrays.items():
-        misuse = find_misuse(array, result, name in outputs)
+    for name, array in _named_arrays(kernel, arguments).items():
+        if arguments.outputs is None:
+            misuse = _untested_misuse(array, result)
+        else:
+            misuse = _tested_misuse(array, result, name in arguments.outputs)
         if misuse is not None:
             yield f"the kernel {misuse.format(name)}"
     if not (result.outputs or result.written):
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
+
+
+def _results(
+    kernel: Any, arguments: KernelArguments, result: LaunchResult
+) -> Iterator[KernelResult]:
+    """Yield the returned arrays in order, then the arguments that were only written to."""
+    named = _named_arrays(kernel, arguments)
+    updated = [
+        name for name, array in named.items() if _is_among(array, result.written)
+    ]
+    for output, origin in zip(result.outputs, result.origins, strict=True):
+        found = [name for name, array in named.items() if array is origin]
+        argument = found[0] if found else None
+        dtype = output.dtype.name
+        yield KernelResult(output.shape, dtype, argument, True, argument in updated)
+    for name in updated:
+        array = named[name]
+        if not _is_among(array, result.returned):
+            yield KernelResult(array.shape, array.dtype.name, name, False, True)
+
+
+def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
+    """Return the caller's arrays by the names of the kernel's parameters."""
+    names = input_names(kernel, arguments.arrays)
+    arrays = dict(zip(names, arguments.arrays, strict=False))
+    keywords = arguments.keywords.items()
+    return arrays | {
+        name: value for name, value in keywords if isinstance(value, np.ndarray)
+    }
 
 
 _UNWRITTEN = "returns its input {} itself, to which it wrote nothing"
@@ -259,14 +298,11 @@ def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | N
     return _UNWRITTEN if _is_among(array, result.returned) else None
 
 
-def _untested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:
-    """Return the wrong use of an array that the kernel may declare as written in place."""
+def _untested_misuse(array: Any, result: LaunchResult) -> str | None:
+    """Return the wrong use of an array without a test: the kernel may write to it."""
+    is_written = _is_among(array, result.written)
     is_returned = _is_among(array, result.returned)
-    if not _is_among(array, result.written):
-        return _UNWRITTEN if is_returned else None
-    if is_output or is_returned or not result.outputs:
-        return None
-    return "writes to its input {}, and does not return it"
+    return _UNWRITTEN if is_returned and not is_written else None
 
 
 def _is_among(array: Any, arrays: Iterable[Any]) -> bool:

@@ -318,7 +318,9 @@ class Core:
     def kind(self, kind: type[Any]) -> Any:
         """Return this launch's class of tensors: the followed subclass if there is an oracle."""
         oracle = self.followers.oracle
-        return kind if oracle is None else oracle.followed(kind)
+        if oracle is None:
+            return kind
+        return oracle.followed(kind)
 
     def attach(self, follower: Follower) -> None:
         """Add a follower, before the existing ones."""

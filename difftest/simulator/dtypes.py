@@ -125,7 +125,9 @@ def as_nki_dtype(spec: object, role: str = "") -> np.dtype[Any]:
         dtype: np.dtype[Any] = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
         return as_dtype(spec, role, NKI_NAMES)
-    return dtype if dtype in _NKI_ONLY else as_dtype(spec, role, NKI_NAMES)
+    if dtype in _NKI_ONLY:
+        return dtype
+    return as_dtype(spec, role, NKI_NAMES)
 
 
 def packed(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -170,7 +172,9 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the NumPy dtype in which on-chip tensors of ``dtype`` are kept."""
-    return FLOAT32 if dtype in _FLOAT_SET else dtype
+    if dtype in _FLOAT_SET:
+        return FLOAT32
+    return dtype
 
 
 def _round_tfloat32(values: Array) -> Array:
@@ -234,7 +238,9 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     round to nearest even (ml_dtypes' casts). Float to integer rounds to nearest even and saturates.
     """
     if dtype == FLOAT32:
-        return values if values.dtype == FLOAT32 else values.astype(np.float32)
+        if values.dtype == FLOAT32:
+            return values
+        return values.astype(np.float32)
     if dtype == BOOL:
         return values if values.dtype == BOOL else values != 0
     if dtype not in _FLOAT_SET:
@@ -262,9 +268,9 @@ def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
         return array.view(np.float32)
     if dtype == FLOAT16:
         return _OF_HALVES.take(array.view(np.uint16))
-    return (
-        array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array
-    )
+    if dtype in _FLOAT_SET and dtype != FLOAT32:
+        return array.astype(np.float32)
+    return array
 
 
 def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -277,4 +283,6 @@ def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
         sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
         halves = ((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign
         return halves.astype(np.uint16).view(FLOAT16)
-    return values if values.dtype == dtype else values.astype(dtype)
+    if values.dtype == dtype:
+        return values
+    return values.astype(dtype)

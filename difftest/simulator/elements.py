@@ -101,14 +101,17 @@ class Elements:
             storage.products = storage.products.repeat(unit // size)
             unit = size
         is_split = size != unit
-        pattern = pattern.finer(size // unit) if is_split else pattern
+        if is_split:
+            pattern = pattern.finer(size // unit)
         return pattern_view(storage.products, pattern, BOOL), is_split
 
     def _in_product(self) -> Array:
         """Return where a matmul wrote last: bool, in this shape."""
         region, is_split = self._products()
         written = self._take(region)
-        return written.all(axis=-1) if is_split else written
+        if is_split:
+            return written.all(axis=-1)
+        return written
 
     def _mark_product(self, by_matmul: bool, where: Array | None = None) -> None:
         """Record whether a matmul or another instruction has written."""
@@ -128,7 +131,9 @@ class Elements:
     def _codes(self) -> Array | None:
         """Return the validity codes (see :class:`~memory.ValidityMap`); None if all are defined."""
         codes = self._storage.codes(*self._named())
-        return None if codes is None else self._take(codes)
+        if codes is None:
+            return None
+        return self._take(codes)
 
     def _unwritten(
         self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN
@@ -142,15 +147,15 @@ class Elements:
         chosen: Array = codes >= code
         if most < FROM_UNWRITTEN:
             chosen &= codes <= most
-        return chosen if chosen.any() else None
+        if chosen.any():
+            return chosen
+        return None
 
     def _fresh(self) -> Array | None:
         """Return which elements were never written, not even with invalid data; None if none."""
-        return (
-            None
-            if self._storage.validity is None
-            else self._unwritten(MASKED_OUT, UNWRITTEN)
-        )
+        if self._storage.validity is None:
+            return None
+        return self._unwritten(MASKED_OUT, UNWRITTEN)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Return which elements of the pattern ``where`` chooses; None for all."""

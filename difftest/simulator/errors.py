@@ -94,7 +94,9 @@ class Location(NamedTuple):
         return ()
 
     def __str__(self) -> str:
-        return f"{self.place}: {text}" if (text := self.text) else self.place
+        if text := self.text:
+            return f"{self.place}: {text}"
+        return self.place
 
 
 Stack = tuple[Location, ...]
@@ -121,7 +123,9 @@ _PLACES: dict[tuple[Location, ...], Location] = {}
 def innermost_location(stack: tuple[Location, ...]) -> Location | None:
     """Return the first of a kernel's lines; it knows its callers, in order."""
     if len(stack) < 2:
-        return stack[0] if stack else None
+        if stack:
+            return stack[0]
+        return None
     place = _PLACES.get(stack)
     if place is None:
         rest = innermost_location(stack[1:])

@@ -177,7 +177,9 @@ def spell(item: object) -> str:
     if isinstance(item, slice):
         parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
         return ":".join(parts + ([str(item.step)] if item.step is not None else []))
-    return "..." if item is Ellipsis else repr(item)
+    if item is Ellipsis:
+        return "..."
+    return repr(item)
 
 
 def expand_ellipsis(

@@ -130,18 +130,24 @@ class Lifted:
 
     def reshape(self, *shape: Any) -> Any:
         same = self.shape in (shape, *shape)
-        return self if same else self.moved(lambda plane: plane.reshape(*shape))
+        if same:
+            return self
+        return self.moved(lambda plane: plane.reshape(*shape))
 
     def transpose(self, *axes: int) -> Any:
         same = axes == tuple(range(self.ndim))
-        return self if same else self.moved(lambda plane: plane.transpose(*axes))
+        if same:
+            return self
+        return self.moved(lambda plane: plane.transpose(*axes))
 
     def copy(self) -> Any:
         return self.moved(np.copy)
 
     def astype(self, dtype: Any) -> Any:
         """Return self for floats, which round when they are written; a plain array for integers."""
-        return self if np.dtype(dtype).kind == "f" else self.settled().astype(dtype)
+        if np.dtype(dtype).kind == "f":
+            return self
+        return self.settled().astype(dtype)
 
     def sum(self, axis: int, dtype: Any = None, *, keepdims: bool = False) -> Any:
         return self.reduced(np.add, (axis,), keepdims=keepdims)
@@ -185,11 +191,9 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
 
 def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask in the shape of its data; it may lack axes of them."""
-    return (
-        where.reshape(shape)
-        if where.size == math.prod(shape)
-        else np.broadcast_to(where, shape)
-    )
+    if where.size == math.prod(shape):
+        return where.reshape(shape)
+    return np.broadcast_to(where, shape)
 
 
 def settled(values: Any) -> Array:

@@ -300,7 +300,9 @@ class _Form:
             len(equal_tiles),
         )
         equal_tiles[twin:] = equal_tiles[twin:] or [tile]
-        return access._replace(twin=twin) if twin else access
+        if twin:
+            return access._replace(twin=twin)
+        return access
 
 
 class TapedKind(NamedTuple):

@@ -98,7 +98,9 @@ def _write(value: Any) -> Any:
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
+        if math.isfinite(value):
+            return value
+        return {"float": repr(value)}
     if kind is tuple:
         return [_write(item) for item in value]
     for written, write in _WRITERS.items():

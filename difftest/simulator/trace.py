@@ -181,7 +181,9 @@ class Allocation:
     def areas(self) -> tuple[Area, ...]:
         """The distinct areas that the kernel placed: the blocks, or the tensor itself."""
         if not self.places:
-            return () if self.address is None or self.area is None else (self.area,)
+            if self.address is None or self.area is None:
+                return ()
+            return (self.area,)
         rows = self.partitions
         size = self.partition_bytes // len(self.places)
         return tuple(
@@ -272,7 +274,9 @@ class Region(NamedTuple):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the accessed elements."""
-        return self.allocation.dtype if self.view is None else self.view
+        if self.view is None:
+            return self.allocation.dtype
+        return self.view
 
     @property
     def pattern(self) -> Pattern:
@@ -281,19 +285,25 @@ class Region(NamedTuple):
 
     def finer(self, parts: int) -> Pattern:
         """Return the pattern of an element's ``parts``; for one part, the region's own pattern."""
-        return self.pattern.finer(parts) if parts > 1 else self.pattern
+        if parts > 1:
+            return self.pattern.finer(parts)
+        return self.pattern
 
     @property
     def partitions(self) -> int:
         """The number of partitions of an on-chip region."""
-        return 1 if self.partition_axis is None else self.shape[self.partition_axis]
+        if self.partition_axis is None:
+            return 1
+        return self.shape[self.partition_axis]
 
     @property
     def free_axes(self) -> tuple[tuple[int, int], ...]:
         """(size, stride) of each axis inside a partition, for an on-chip region."""
         axes = tuple(zip(self.shape, self.strides, strict=True))
         at = self.partition_axis
-        return axes if at is None else axes[:at] + axes[at + 1 :]
+        if at is None:
+            return axes
+        return axes[:at] + axes[at + 1 :]
 
     @property
     def elements(self) -> int:

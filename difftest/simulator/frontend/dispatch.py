@@ -146,9 +146,12 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
             )
         arguments = _by_name(name, signature, args, kwargs)
         if arguments is None:
-            got = "arguments that do not fit it"
             raise not_taken(
-                name, f"{signature}", got, f"{error}", error=SignatureError
+                name,
+                f"{signature}",
+                "arguments that do not fit it",
+                f"{error}",
+                error=SignatureError,
             ) from None
         return arguments
 
@@ -307,7 +310,9 @@ class Binder:
         """Return the expression of an operand or a destination, unconverted."""
         if name in self.given:
             return f"given[{name!r}]"
-        return name if name in self.parameters else f"_{name}"
+        if name in self.parameters:
+            return name
+        return f"_{name}"
 
     def value(self, name: str) -> str:
         """Return the expression of an option, with its conversion, if any."""

@@ -174,9 +174,13 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
     except _CallsSomethingError:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
-    rule = "reduces into the tile on the left of its assignment"
-    did = "is not assigned to one"
-    raise call_error(where, rule, did, received, remedy=remedy)
+    raise call_error(
+        where,
+        "reduces into the tile on the left of its assignment",
+        "is not assigned to one",
+        received,
+        remedy=remedy,
+    )
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
@@ -190,7 +194,9 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
         if step.opname == "STORE_SUBSCR":
             key = stack.pop()
             container = stack.pop()
-            return None if stack else _item(container, key)
+            if stack:
+                return None
+            return _item(container, key)
         _step(step, stack, frame)
         if isinstance(stack[0], kind):
             return AwaitsTarget
@@ -322,7 +328,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
         ]
     if kind is FunctionType:
         own = value.__closure__ and not is_inside(value.__code__)
-        return inspect.getclosurevars(value).nonlocals.items() if own else []
+        if own:
+            return inspect.getclosurevars(value).nonlocals.items()
+        return []
     return [
         (f"{k} of {place}", v)
         for k, v in (value if kind is dict else vars(value)).items()
@@ -331,7 +339,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
     """Return the names that an instruction loads or stores; since Python 3.13 there may be two."""
-    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    if isinstance(step.argval, tuple):
+        return step.argval
+    return (step.argval,)
 
 
 _make = (
@@ -349,13 +359,16 @@ class LoopRange:
         where = f"nl.{kind._value_}_range"
         numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
         if not fits or numbers[2:] == [0]:
-            takes = "integers: ([start,] stop[, step])"
-            got = "a step of 0, or what is not an integer"
             received = (
                 ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
             )
-            remedy = "use // instead of / for a trip count"
-            raise not_taken(where, takes, got, received, remedy=remedy)
+            raise not_taken(
+                where,
+                "integers: ([start,] stop[, step])",
+                "a step of 0, or what is not an integer",
+                received,
+                remedy="use // instead of / for a trip count",
+            )
         self.kind = kind
         self.numbers = range(*numbers)
 

@@ -206,12 +206,13 @@ def memset(call: CheckedCall, value: Any) -> Array:
 def _two_dimensions(call: CheckedCall) -> None:
     expr: Index = call["expr"]
     if expr.ndim < 2:
-        rule = "takes an expression of at least two dimensions, partition and free"
-        did = f"got an expression of {expr.ndim} dimensions"
-        remedy = (
-            "give the index of partitions the shape [P, 1], and the free ones [1, F]"
+        raise call.refused(
+            "takes an expression of at least two dimensions, partition and free",
+            f"got an expression of {expr.ndim} dimensions",
+            f"{expr!r}",
+            error=ShapeError,
+            remedy="give the index of partitions the shape [P, 1], and the free ones [1, F]",
         )
-        raise call.refused(rule, did, f"{expr!r}", error=ShapeError, remedy=remedy)
 
 
 @instruction(
@@ -226,10 +227,12 @@ def iota(call: CheckedCall, expr: Index) -> Array:
     values = expr.array()
     info = np.iinfo(np.int32)
     if values.min() < info.min or values.max() > info.max:
-        rule = "computes in 32-bit integers"
-        did = f"was to make numbers from {values.min()} to {values.max()}"
-        received = f"values from {values.min()} to {values.max()}"
-        raise call.refused(rule, did, received, limit=f"{info.min} to {info.max}")
+        raise call.refused(
+            "computes in 32-bit integers",
+            f"was to make numbers from {values.min()} to {values.max()}",
+            f"values from {values.min()} to {values.max()}",
+            limit=f"{info.min} to {info.max}",
+        )
     if call.result.dtype in INTEGERS:
         return values
     rounded_integers(values.astype(np.int32))

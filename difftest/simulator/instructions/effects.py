@@ -147,7 +147,8 @@ class EffectUse:
 
     def take(self, result: Message, dst: Any = None) -> None:
         """Write a received or computed message to a tile, by default to ``dst``."""
-        dst = self.writes["dst"] if dst is None else dst
+        if dst is None:
+            dst = self.writes["dst"]
         shadow = current().followers.shadow
         if shadow is not None:
             shadow.foresee_effect(self.call.name, dst, result.exact)
@@ -191,7 +192,9 @@ class Exchange(NamedTuple):
 def of_dst(call: CheckedCall) -> Result:
     """Return the result for ``dst``; an empty result for an effect without ``dst``."""
     dst = call.destinations.get("dst")
-    return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
+    if dst is None:
+        return Result((), INT32)
+    return Result(dst.shape, dst.dtype)
 
 
 def effect(
@@ -326,10 +329,12 @@ def one_element(call: CheckedCall, role: str) -> None:
     """Require one element in the tensor at a role."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
-        rule = f"takes {role} of one element"
-        did = f"got {role} of {tile.size} elements"
         raise call.refused(
-            rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]"
+            f"takes {role} of one element",
+            f"got {role} of {tile.size} elements",
+            repr(tile),
+            error=ShapeError,
+            limit="[1] or [1, 1]",
         )
 
 
@@ -436,10 +441,10 @@ def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
         for bound in (low, high)
     )
     if not np.all(bottom < top):
-        rule = "takes a min below its max"
-        did = f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}"
         raise call.refused(
-            rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}"
+            "takes a min below its max",
+            f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}",
+            f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}",
         )
     share = current().numbers().random(shape, dtype=np.float32)
     between: Array = bottom + share * (top - bottom)

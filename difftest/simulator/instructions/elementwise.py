@@ -193,10 +193,12 @@ def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """Choose the Vector Engine for bitvec operators; another one for rsqrt and power."""
     names = [op.name for op in _steps(call)]
     if wanted is Engine.GPSIMD and names != ["rsqrt"]:
-        rule = "runs on the GpSimd Engine for rsqrt only"
-        did = f"was to run {names[0]} on the GpSimd Engine"
-        received = f"engine=gpsimd with op0={names[0]}"
-        raise call.refused(rule, did, received, remedy="leave engine out")
+        raise call.refused(
+            "runs on the GpSimd Engine for rsqrt only",
+            f"was to run {names[0]} on the GpSimd Engine",
+            f"engine=gpsimd with op0={names[0]}",
+            remedy="leave engine out",
+        )
     if any(op.bitvec for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
@@ -209,9 +211,11 @@ def _second_step(call: CheckedCall) -> None:
     op = call["op1"]
     operand = call["operand1"]
     if (op is None) != (operand is None):
-        rule = "takes op1 and operand1 together"
-        did = f"got {'operand1' if op is None else 'op1'} alone"
-        raise call.refused(rule, did, f"op1={op and op.name}, operand1={operand!r}")
+        raise call.refused(
+            "takes op1 and operand1 together",
+            f"got {'operand1' if op is None else 'op1'} alone",
+            f"op1={op and op.name}, operand1={operand!r}",
+        )
 
 
 def _scalar_engine_pairs(call: CheckedCall) -> None:
@@ -296,7 +300,9 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
     pattern = np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}")
-    return pattern if dtype == BOOL else pattern.view(dtype)
+    if dtype == BOOL:
+        return pattern
+    return pattern.view(dtype)
 
 
 # -- scalar_tensor_tensor --------------------------------------------------------------------------

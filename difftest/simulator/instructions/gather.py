@@ -65,11 +65,13 @@ def _one_more(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     dst = call.destinations["dst"]
     if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
-        rule = "writes one element a partition more than it reads"
-        did = f"got src {list(src.shape)} for dst {list(dst.shape)}"
-        limit = f"{src.partitions} partitions, {src.free_size + 1} elements each"
-        received = f"src {list(src.shape)}, dst {list(dst.shape)}"
-        raise call.refused(rule, did, received, error=ShapeError, limit=limit)
+        raise call.refused(
+            "writes one element a partition more than it reads",
+            f"got src {list(src.shape)} for dst {list(dst.shape)}",
+            f"src {list(src.shape)}, dst {list(dst.shape)}",
+            error=ShapeError,
+            limit=f"{src.partitions} partitions, {src.free_size + 1} elements each",
+        )
 
 
 def _int32_options(call: CheckedCall) -> None:
@@ -77,9 +79,11 @@ def _int32_options(call: CheckedCall) -> None:
     for name in ("index_offset", "padding_val"):
         value = call[name]
         if not isinstance(value, int) or not info.min <= value <= info.max:
-            rule = f"takes {name} as an int32"
-            did = f"got {name}={value!r:.40}"
-            raise call.refused(rule, did, f"{name}={value!r}")
+            raise call.refused(
+                f"takes {name} as an int32",
+                f"got {name}={value!r:.40}",
+                f"{name}={value!r}",
+            )
 
 
 @instruction(

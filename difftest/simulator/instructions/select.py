@@ -87,10 +87,12 @@ def _predicate_repeats(call: CheckedCall) -> None:
         have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
     )
     if not fits:
-        rule = "takes pred of on_true_tile's shape, or one that repeats in it"
-        did = f"got pred {list(walked)} for on_true_tile {list(shape)}"
-        received = f"pred {list(walked)}, on_true_tile {list(shape)}"
-        raise call.refused(rule, did, received, error=ShapeError)
+        raise call.refused(
+            "takes pred of on_true_tile's shape, or one that repeats in it",
+            f"got pred {list(walked)} for on_true_tile {list(shape)}",
+            f"pred {list(walked)}, on_true_tile {list(shape)}",
+            error=ShapeError,
+        )
 
 
 @functools.lru_cache(maxsize=16)
@@ -133,10 +135,11 @@ def affine_select(
 def _range_rules(call: CheckedCall) -> None:
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
-        rule = "compares indices in float32"
-        did = f"was to compare indices up to {last - 1}"
         raise call.refused(
-            rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}"
+            "compares indices in float32",
+            f"was to compare indices up to {last - 1}",
+            f"indices up to {last - 1}",
+            limit=f"{_EXACT_INDEX}",
         )
 
 

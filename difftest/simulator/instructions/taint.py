@@ -59,7 +59,9 @@ def taint_bits(plane: Array) -> int:
 
 
 def _values(operand: Any) -> Any:
-    return operand.values if isinstance(operand, TaintedArray) else operand
+    if isinstance(operand, TaintedArray):
+        return operand.values
+    return operand
 
 
 def _plane(operand: Any) -> Any:
@@ -220,7 +222,9 @@ class TaintedArray(Lifted):
         if name not in _BY_ELEMENT:
             return super().do(name, *args, **how)
         values = STEPS[name](*map(_values, args), **how)
-        return None if values is None else self._made(values, _one_plane(args))
+        if values is None:
+            return None
+        return self._made(values, _one_plane(args))
 
     def do_sum_in_order(
         self, lines: TaintedArray, start: TaintedArray | None = None

@@ -58,16 +58,16 @@ def added(terms: Sequence[Array], dtype: DType) -> Array:
 
 def column(vector: Array, ndim: int) -> Array:
     """Return a vector, one element a partition, in a shape that broadcasts over ``ndim`` axes."""
-    return (
-        vector
-        if vector.ndim == ndim
-        else vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
-    )
+    if vector.ndim == ndim:
+        return vector
+    return vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
 
 
 def rows(values: Array) -> Array:
     """Return values with one free axis: [partitions, elements]."""
-    return values if values.ndim == 2 else values.reshape(values.shape[0], -1)
+    if values.ndim == 2:
+        return values
+    return values.reshape(values.shape[0], -1)
 
 
 _AT_A_TIME = 2**17
@@ -161,11 +161,15 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
         return a
     ranks = _RANK.get(a, -1), _RANK.get(b, -1)
     if ranks[0] != ranks[1]:
-        return a if ranks[0] > ranks[1] else b
+        if ranks[0] > ranks[1]:
+            return a
+        return b
     if ranks[0] >= 0:
         return _WIDENED[ranks[0]]
     wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
-    return FLOAT32 if wide.itemsize > 4 else as_dtype(wide)
+    if wide.itemsize > 4:
+        return FLOAT32
+    return as_dtype(wide)
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:
@@ -184,12 +188,16 @@ def _counts_as(kind: type) -> np.dtype[Any]:
             return as_dtype(own)
     if issubclass(kind, bool):
         return _UINT8
-    return INT32 if issubclass(kind, (int, np.integer)) else FLOAT32
+    if issubclass(kind, (int, np.integer)):
+        return INT32
+    return FLOAT32
 
 
 def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
     """Return the dtype of a call's operand: a tile's, or the dtype for its type of number."""
-    return operand.dtype if isinstance(operand, Descriptor) else _counts_as(operand)
+    if isinstance(operand, Descriptor):
+        return operand.dtype
+    return _counts_as(operand)
 
 
 def quotient_dtype(*operands: object) -> np.dtype[Any]:
@@ -199,7 +207,9 @@ def quotient_dtype(*operands: object) -> np.dtype[Any]:
     fraction. Its sentence on ``dtype`` is common to all functions, nl.equal included.
     """
     promoted = promote(*operands)
-    return promoted if is_float(promoted) else FLOAT32
+    if is_float(promoted):
+        return promoted
+    return FLOAT32
 
 
 def promote(*operands: object) -> np.dtype[Any]:

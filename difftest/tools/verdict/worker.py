@@ -19,6 +19,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -342,6 +343,9 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
+        warnings.simplefilter(
+            "ignore"
+        )  # the simulator's warnings are no kernel's output
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:
             send(connection, *service.answer(frame))

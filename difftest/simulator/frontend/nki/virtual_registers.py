@@ -143,10 +143,13 @@ class VirtualRegister(DeviceValue):
         KernelError : it is a loop's variable (since NKI 0.4), or the value has more than 32 bits.
         """
         if self.frozen:
-            remedy = "copy it first: nisa.register_move(nisa.register_alloc(), i)"
-            takes = "a register of the kernel's own to write"
-            got = "a loop's variable"
-            raise not_taken(where, takes, got, where, remedy=remedy)
+            raise not_taken(
+                where,
+                "a register of the kernel's own to write",
+                "a loop's variable",
+                where,
+                remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
+            )
         self._value = thirty_two_bits(value, where)
 
 
@@ -158,8 +161,12 @@ def thirty_two_bits(value: int, where: str) -> int:
     KernelError : the value does not fit.
     """
     if not -(1 << 31) <= value < 1 << 32:
-        takes = "32 bits, -2**31 to 2**32 - 1"
-        raise not_taken("a register", takes, f"{value}", f"{value} in {where}")
+        raise not_taken(
+            "a register",
+            "32 bits, -2**31 to 2**32 - 1",
+            f"{value}",
+            f"{value} in {where}",
+        )
     return value
 
 

@@ -62,10 +62,14 @@ def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> N
     ):
         return
     kind = "" if ndim is None else f"a {ndim}-D tensor "
-    takes = f"{kind or f'{name} '}in hbm"
-    got = f"a {name} that is not {kind}in hbm"
-    received = f"{name} = {tensor!r:.80}"
-    raise not_taken(where, takes, got, received, error=BufferError, limit="hbm")
+    raise not_taken(
+        where,
+        f"{kind or f'{name} '}in hbm",
+        f"a {name} that is not {kind}in hbm",
+        f"{name} = {tensor!r:.80}",
+        error=BufferError,
+        limit="hbm",
+    )
 
 
 @public
@@ -176,9 +180,12 @@ def random_seed(seed):
     """Restart ``nl.rand`` and ``nl.dropout`` from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
-        got = f"a tensor of {tile.size} elements"
         raise not_taken(
-            "nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError
+            "nl.random_seed",
+            "a (1, 1) tensor",
+            f"a tensor of {tile.size} elements",
+            repr(tile),
+            error=ShapeError,
         )
     value = int(np.asarray(tile._values()).reshape(-1)[0])
     current().seed(value % 2**32)
@@ -213,10 +220,13 @@ def broadcast_to(x, shape, dtype=None):
     if sizes == tile.shape and wanted(dtype, tile) == tile.dtype:
         return tile
     if len(sizes) != tile.ndim:
-        takes = f"a shape of {tile.ndim} dimensions, as the tile's"
-        got = f"a shape of {len(sizes)}"
-        received = f"{tile!r} to {list(sizes)}"
-        raise not_taken("nl.broadcast_to", takes, got, received, error=ShapeError)
+        raise not_taken(
+            "nl.broadcast_to",
+            f"a shape of {tile.ndim} dimensions, as the tile's",
+            f"a shape of {len(sizes)}",
+            f"{tile!r} to {list(sizes)}",
+            error=ShapeError,
+        )
     return gate.issue(
         copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile)
     )
@@ -254,9 +264,12 @@ def fori_loop(lower, upper, body_fun, step=1):
     for variable in _turns(values, body_fun, scalar=scalar):
         returned = body_fun(variable)
         if returned is not None and not isinstance(returned, NkiInstruction):
-            remedy = "keep what goes from turn to turn in SBUF or HBM"
-            takes = "a body_fun that returns nothing"
-            raise wrong_kind(returned, takes, "nl.fori_loop", remedy=remedy)
+            raise wrong_kind(
+                returned,
+                "a body_fun that returns nothing",
+                "nl.fori_loop",
+                remedy="keep what goes from turn to turn in SBUF or HBM",
+            )
 
 
 @public
@@ -333,21 +346,28 @@ def _on_device(
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
-        takes = "step as a positive integer that is known when the kernel is built"
-        raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
+        raise not_taken(
+            where,
+            "step as a positive integer that is known when the kernel is built",
+            f"step={step!r:.40}",
+            f"step={step!r}",
+        )
     return range(_bound(lower, where), _bound(upper, where), step)
 
 
 def _bound(value: Any, where: str) -> int:
-    return (
-        value.device_value()
-        if isinstance(value, DeviceValue)
-        else as_integer(value, where)
-    )
+    if isinstance(value, DeviceValue):
+        return value.device_value()
+    return as_integer(value, where)
 
 
 def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        remedy = "make one with nisa.register_alloc(), and return it from the body"
-        raise wrong_kind(value, "a register", "nl.while_loop", what, remedy)
+        raise wrong_kind(
+            value,
+            "a register",
+            "nl.while_loop",
+            what,
+            "make one with nisa.register_alloc(), and return it from the body",
+        )
     return value
