@@ -127,8 +127,10 @@ class DryProvider(CaseProvider):
         return self.concrete(value)
 
 
-providers.AVAILABLE_PROVIDERS[BACKEND] = f"{__name__}.{CaseProvider.__name__}"
-providers.AVAILABLE_PROVIDERS[DRY_BACKEND] = f"{__name__}.{DryProvider.__name__}"
+_PROVIDERS = {BACKEND: CaseProvider, DRY_BACKEND: DryProvider}
+providers.AVAILABLE_PROVIDERS.update(
+    {name: f"{__name__}.{kind.__name__}" for name, kind in _PROVIDERS.items()}
+)
 
 
 def planned_provider() -> Planned | None:
