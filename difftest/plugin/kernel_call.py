@@ -117,6 +117,8 @@ def _add_properties(
 
 def _check_compared(runner: Runner, drawn: KernelTest | None) -> None:
     """Raise a NothingComparedError if the test compared nothing, or too little."""
-    accepts = drawn is None or drawn.spec.allow_inconclusive
-    if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
+    text = runner.tally.nothing
+    if drawn is not None and not drawn.spec.allow_inconclusive:
+        text = text or runner.tally.weak or runner.narrow(drawn.spec)
+    if text:
         raise NothingComparedError(text)

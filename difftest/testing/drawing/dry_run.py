@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -36,22 +36,40 @@ _WIDEST = 2**31
 """The least number of values of an integer that is no size."""
 
 
-@functools.lru_cache(maxsize=8)
+class KernelSearch(NamedTuple):
+    """What the dry runs of a spec's kernels have found.
+
+    Attributes
+    ----------
+    conditions : the conditions that change for few sizes.
+    loops : the loops over sizes, as file and line.
+    """
+
+    conditions: list[Condition]
+    loops: set[tuple[str, int]]
+
+
 def branch_conditions(spec: KernelSpec) -> list[Condition]:
     """Return the conditions of the kernels that change for few sizes."""
-    found: list[Condition] = []
+    return search_kernels(spec).conditions
+
+
+@functools.lru_cache(maxsize=8)
+def search_kernels(spec: KernelSpec) -> KernelSearch:
+    """Run the kernels of a spec without a machine, and return what they ask of sizes."""
+    found: list[KernelSearch] = []
 
     @st.composite
     def search(draw: DrawFn) -> None:
         draw(st.booleans())  # without a choice the simplest case is the only one
         provider = planned_provider()
         if isinstance(provider, DryProvider) and not found:
-            values = _DryDrawing(spec, provider, draw)
-            found.extend(BranchSearch(spec, values).conditions())
+            branches = BranchSearch(spec, _DryDrawing(spec, provider, draw))
+            found.append(KernelSearch(branches.conditions(), branches.loops))
             provider.choose = None
 
     examples(search(), 2, backend=DRY_BACKEND)
-    return found
+    return found[0]
 
 
 class _DryDrawing:

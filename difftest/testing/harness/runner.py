@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import fails, finding_text
-from difftest.simulator.errors import warn
+from difftest.simulator.errors import relative_path, warn
 from difftest.simulator.exact.run import ExactRun, ExactSettings
 from difftest.simulator.trace import Trace
 from difftest.support.rounding import Array
@@ -45,11 +45,15 @@ from difftest.testing.contract.reference import (
 )
 from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.dry_run import branch_conditions
+from difftest.testing.drawing.dry_run import branch_conditions, search_kernels
 from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
-from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
+from difftest.testing.harness.coverage import (
+    ITERATIONS,
+    BranchTracer,
+    expression_lines,
+)
 from difftest.testing.harness.differential import (
     ReferenceResult,
     compare_exact,
@@ -428,12 +432,47 @@ class Runner:
             warn(HazardWarning(finding_text(finding)), finding.location)
 
     def report_uncovered(self) -> None:
-        """Note which values came nearest to the condition of each branch that no case took."""
+        """Note which values came nearest to each condition that changes for few sizes."""
         coverage = self.tally.coverage
-        for history in self.histories.values() if uncovered_branches(coverage) else ():
+        for kernel, history in self.histories.items():
             cases = [case.values for case in history.agreed]
-            for file, line, places in branch_conditions(history.spec) if cases else ():
-                coverage.tried.add((file, line, *nearest_miss(places, cases)))
+            if not cases:
+                continue
+            missed: dict[tuple[str, int], str] = {}
+            for file, line, places in branch_conditions(history.spec):
+                distance, text = nearest_miss(places, cases)
+                coverage.tried.add((file, line, distance, text))
+                if line in expression_lines(file) and text:
+                    missed[file, line] = missed.get((file, line), "") or (
+                        text if distance else ""
+                    )
+            for (file, line), text in missed.items():
+                coverage.expressions.add((file, line, kernel, text))
+
+    def narrow(self, spec: KernelSpec) -> str:
+        """Return why a test proves too little whose loops run once in all cases; else empty."""
+        coverage = self.tally.coverage
+        if coverage.unknown:
+            return ""
+        sized = search_kernels(spec).loops
+        for kernel in self.histories:
+            loops = [
+                branch[:2]
+                for branch in sorted(coverage.branches)
+                if branch[3] == kernel and branch[2] and branch[:2] in sized
+            ]
+            ran = [(*loop, 0) in coverage.done for loop in loops]
+            again = [(*loop, 1) in coverage.done for loop in loops]
+            if any(ran) and not any(again):
+                file, line = loops[ran.index(True)]
+                return (
+                    f"the test of {kernel} proves too little: "
+                    "no case runs a loop over sizes twice\n"
+                    f"  first:  {relative_path(file)}:{line}: {ITERATIONS[1]}\n"
+                    "  remedy: widen the domain until a second tile is needed; "
+                    "allow_inconclusive=True of the spec accepts it"
+                )
+        return ""
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """Return the settings of a case's exact run; None for no exact run."""
