@@ -17,6 +17,7 @@ WHOLE = [
     "    case:        p=1, n=1, float32",
     "    a:           (1, 1) Zeros()",
     "    b:           (1, 1) Ones()",
+    "    minimal:     no case with smaller p or n fails",
     "    embedded:    the algorithm differs: without rounding too, values are wrong",
     "    first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
     "    written by:  *: *",
