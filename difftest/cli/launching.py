@@ -215,10 +215,7 @@ def launch_traced(
     except CaseLimitError as error:
         raise click.ClickException(f"the kernel {error}: {case}") from None
     except (NkiError, AssertionError) as error:
-        if isinstance(error, NkiError):
-            forget_caller(error, __file__)
-        message = f"the kernel rejects this: {error}{_hint(kernel, call, error)}"
-        raise click.ClickException(message) from None
+        raise _rejection(kernel, call, error) from None
     except Exception as error:
         function = function_of(kernel) or kernel
         if is_defect(error, function):
@@ -231,6 +228,15 @@ def launch_traced(
     misuses = tuple(_misuses(kernel, call, result))
     results = tuple(_results(kernel, call, result))
     return TracedLaunch(result.trace, target, kernel, call.arrays, misuses, results)
+
+
+def _rejection(
+    kernel: Any, call: KernelArguments, error: Exception
+) -> click.ClickException:
+    if isinstance(error, NkiError):
+        forget_caller(error, __file__)
+    message = f"the kernel rejects this: {error}{_hint(kernel, call, error)}"
+    return click.ClickException(message)
 
 
 def _machine_of(kernel: Any) -> Machine:

@@ -41,6 +41,7 @@ def run_kernel_test(
     """
     finished = False
     failed = None
+    state.has_run = True
     drawn = session.drawn_test(item, state.request)
     use_backend(getattr(item, "obj", None))
     runner.start(session.reproduction_of(item, state.request))

@@ -135,11 +135,12 @@ def write_session_report(
     backends = session.runner.backends if session.runner else ()
     groups = [group._asdict() for group in groups_of(session.left_out)]
     left = session.uncollected, groups, code
+    launches = [] if session.launches is None else session.launches.as_mappings()
     is_written = False
     lines: list[str] = []
     with internal_error_scope(REPORT.name):
         document = session_document(
-            versions(), backends, reports, session.stopped, left
+            versions(), backends, reports, session.stopped, left, launches
         )
         try:
             write_report(Path(str(session.request.report)), document)
@@ -173,7 +174,9 @@ def worker_state(session: Session) -> tuple[Any, ...]:
         for properties in session.stopped
     ]
     left_out = as_plain(session.left_out)
-    return sorted(session.uncollected), texts, left_out, sorted(session.served)
+    launches = None if session.launches is None else session.launches.as_plain()
+    served = sorted(session.served)
+    return sorted(session.uncollected), texts, left_out, served, launches
 
 
 def read_workers(session: Session) -> None:
@@ -181,12 +184,16 @@ def read_workers(session: Session) -> None:
     from difftest.plugin.dialects import LeftOut
 
     for worker in session.workers:
-        state = getattr(worker, "workeroutput", {}).get("difftest", ((), (), (), ()))
-        uncollected, stopped, left_out, served = state
+        output = getattr(worker, "workeroutput", {})
+        if "difftest" not in output:
+            continue
+        uncollected, stopped, left_out, served, launches = output["difftest"]
         session.uncollected.update(uncollected)
         session.stopped += stopped
         session.left_out.update(LeftOut(*row) for row in left_out)
         session.served.update(served)
+        if session.launches is not None and launches is not None:
+            session.launches.merge(launches)
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

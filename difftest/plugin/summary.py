@@ -186,6 +186,7 @@ def summary_lines(
     ran: Collection[str],
     left: Collection[str],
     *,
+    launched: bool = False,
     verbose: bool = False,
 ) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests.
@@ -195,12 +196,17 @@ def summary_lines(
     tally : counts of the session; None if no backend was requested.
     ran : names of the backends that ran.
     left : modules of kernel tests that were left out.
+    launched : whether another table shows launches of tests that call kernels themselves.
     verbose : whether to show points that need no action.
     """
     lines = []
     if tally is not None:
-        lines += table_text(tally, verbose) if tally.rows else ["no kernel test ran"]
-        lines += [] if verbose else aimed_lines(tally)
+        if tally.rows:
+            lines += table_text(tally, verbose)
+        elif not launched:
+            lines.append("no kernel test ran")
+        if not verbose:
+            lines += aimed_lines(tally)
         lines += _agreement_lines(tally)
         lines += _inconclusive_lines(tally, verbose)
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]

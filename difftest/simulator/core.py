@@ -10,6 +10,7 @@ import contextlib
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -98,6 +99,13 @@ class DeviceLoopBodies(Follower):
                 )
 
 
+SINGLE_TURN: ContextVar[bool] = ContextVar("difftest_single_turn", default=False)
+"""Whether launches run loops on the device for one turn at most, as AWS's compiler traces them.
+
+Tensors count as written then: the turns that are left out would write them.
+"""
+
+
 class Loops:
     """The state of a program's loops.
 
@@ -106,6 +114,7 @@ class Loops:
     turns : the current iterations, the outermost loop's first.
     count : how many loops the launch has begun.
     order : the execution order of programs or of iterations that claim to be independent.
+    is_single_turn : whether loops on the device run one turn at most.
     keeps_order : whether the kernel is inside ``nl.no_reorder``.
     tested : for each running ``while register:``, by frame and line: the loop, the iterations
     around
@@ -124,6 +133,7 @@ class Loops:
         self.count = 0
         self.order = FORWARD
         self.keeps_order = False
+        self.is_single_turn = SINGLE_TURN.get()
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
         self.carried: tuple[str, ...] = ()
         self.made_by_lines: defaultdict[tuple[Location, ...], int] = defaultdict(int)
@@ -355,8 +365,17 @@ class Core:
         LimitError : the tensor does not fit its memory or its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
-            return self._allocate_shared(shape, dtype, *how, **named)
-        return self.hold(shape, dtype, space, *how, **named)
+            storage = self._allocate_shared(shape, dtype, *how, **named)
+        else:
+            storage = self.hold(shape, dtype, space, *how, **named)
+        if self.loops.is_single_turn:
+            storage.validity = None
+        return storage
+
+    def note_on_tape(self, kind: str, *texts: str) -> None:
+        """Record on the tape, if there is one, something that a replay does not repeat."""
+        if self.tape is not None:
+            self.tape.note(kind, *texts)
 
     def numbers(self) -> np.random.Generator:
         """Return the random numbers for the current instruction: the same for each of its draws."""

@@ -313,6 +313,7 @@ def _allocate(core: Core, shape: Shape, *args: Any, **how: Any) -> Storage:
 
 
 CALLS: dict[str, Callable[..., Any]] = {
+    "note": lambda core, *texts: None,
     "allocate": _allocate,
     "adopt": Core.adopt,
     "amend": Core.amend,

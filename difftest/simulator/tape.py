@@ -214,6 +214,18 @@ class Recorder:
             TapedCall("found", what, {}, None, stack, loops, program)
         )
 
+    def note(self, kind: str, *texts: str) -> None:
+        """Record the origin of a loop's bounds or of a register; a replay skips it."""
+        if self.busy:
+            return
+        core = self._core
+        stack = core.lines.stack()
+        loops = core.loops.turns
+        program = core.seat.program
+        self._tape.steps.append(
+            TapedCall("note", (kind, *texts), {}, None, stack, loops, program)
+        )
+
     def end(self, leaves: list[Any]) -> None:
         """Record the kernel's outputs, and finish the tape."""
         tape = self._tape
@@ -335,8 +347,10 @@ KINDS = {
     ),
     "DeviceValue": TapedKind(
         DeviceValue,
-        lambda value, label: DeviceValue(value, frozen=True, label=label),
-        lambda register: (register.device_value(), register.label),
+        lambda value, label, origin: DeviceValue(
+            value, frozen=True, label=label, origin=origin
+        ),
+        lambda register: (register.device_value(), register.label, register.origin),
     ),
     "IndexedTile": TapedKind(
         IndexedTile, IndexedTile, lambda tile: (tile._base, tile._items)

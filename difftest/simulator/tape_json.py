@@ -27,7 +27,7 @@ from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, 
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
 FORMAT = "difftest tape"
-VERSION = 3
+VERSION = 4
 MOST_BYTES = 2**25
 """The limit on the bytes of a tape."""
 MOST_ITEMS = 6_000_000

@@ -52,7 +52,18 @@ class DescriptorSource(Enum):
     SOFTWARE = "software"
     """The GpSimd Engine, which is busy meanwhile."""
 
+    @property
+    def words(self) -> str:
+        """Return when and by whom descriptors are made, in words."""
+        return _SOURCES[self]
 
+
+_SOURCES = {
+    DescriptorSource.LAID_DOWN: "laid down before the run",
+    DescriptorSource.IN_TURN: "laid down, one at a time",
+    DescriptorSource.HARDWARE: "made by the hardware during the run",
+    DescriptorSource.SOFTWARE: "made by software during the run",
+}
 ON_DEVICE = (DescriptorSource.HARDWARE, DescriptorSource.SOFTWARE)
 """The sources on the device."""
 
@@ -143,30 +154,33 @@ class RepeatRule(Enum):
 
 
 QUESTIONS = {
-    "renames": "does a tile that is filled again get another place",
-    "distributes": "does it run loops statement by statement",
-    "by_tensor": "do users of one tensor wait for each other",
-    "expected": "how much of each latency does it expect when it orders",
-    "repeated_copies": "which repeated copies does it leave out",
-    "repeated_transposes": "which repeated transposes does it leave out",
-    "repeated_loads": "which repeated loads does it leave out",
-    "merged_loads": "does it trigger loads into one tile as one",
-    "descriptors": "who makes the descriptors of DMAs",
-    "one_table": "are all activation functions in one table",
+    "renames": "whether a tile that is filled again gets another place",
+    "distributes": "whether loops run statement by statement",
+    "by_tensor": "whether the users of one tensor wait for each other",
+    "expected": "the share of each latency that the compiler expects",
+    "repeated_copies": "which repeated copies the compiler makes",
+    "repeated_transposes": "which repeated transposes the compiler makes",
+    "repeated_loads": "which repeated loads the compiler makes",
+    "merged_loads": "whether loads into one tile are triggered as one",
+    "descriptors": "who makes the DMA descriptors",
+    "one_table": "whether all activation functions are in one table",
 }
 """The question that each field of a compiler answers; see docs/contributing/compiler.md."""
+_MADE = {
+    RepeatRule.KEPT: "if all",
+    RepeatRule.REMOVED: "if none",
+    RepeatRule.INVARIANT: "if those that a loop changes",
+    RepeatRule.OPTIMIZED: "as taken here",
+}
 
 
-def parse_answer(value: bool | float | RepeatRule | Answer | None) -> str:
+def parse_answer(value: bool | float | RepeatRule | None) -> str:
     """Return the value of a compiler's field as an answer in words."""
-    if isinstance(value, Answer):
-        return f"the {value.value} way"
     if isinstance(value, RepeatRule):
-        parts = {RepeatRule.KEPT: "none", RepeatRule.REMOVED: "all"}
-        return parts.get(value, "what no loop changes")
+        return _MADE[value]
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "all" if value is None else f"{value:.0%}"
+        return "if so" if value else "if not"
+    return "if all" if value is None else f"if {value:.0%}"
 
 
 class Compiler(NamedTuple):

@@ -13,7 +13,7 @@ comes from the other kernels only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -131,8 +131,6 @@ LONG_PROFILE = 3.0
 INFERRED = "inferred"
 """The evidence of the compiler's decisions, besides the classes of evidence."""
 
-ASKS = 2.0
-"""The least factor between two compilers that makes the prediction state the open question."""
 DEPENDS = 1.2
 """The least factor between two compilers that makes a time depend on the compiler."""
 WIDE = 0.6
@@ -142,11 +140,8 @@ TWO_CORES = Range(0.87, 1.15)
 Published splits over two cores made kernels 1.65 to 1.94 times faster."""
 MAINLY = 0.4
 """The least share of the time that makes a kind of evidence a main one."""
-_MEANINGS = {
-    Evidence.ASSUMED.value: "assumed costs, so that it is an order of magnitude and not a time",
-    INFERRED: "what is inferred of the compiler, which may do otherwise",
-    Evidence.DOCUMENTED.value: "documented formulas that no published time confirms",
-}
+WEAK = (Evidence.ASSUMED.value, INFERRED, Evidence.DOCUMENTED.value)
+"""The kinds of evidence that a caution names if they are main ones."""
 
 
 class ErrorSource(NamedTuple):
@@ -163,6 +158,25 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+    @property
+    def spread(self) -> float:
+        """The logarithm of the factor between its ends."""
+        return math.log(self.high / self.low)
+
+
+class Unknown(NamedTuple):
+    """The fact that a prediction depends on most, with the time of two answers in us."""
+
+    question: str
+    answers: tuple[tuple[float, str], tuple[float, str]]
+    """The answers that give the least and the most time."""
+    rest: Interval
+    """The interval if the answer were known to be the one that was taken."""
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{time:,.1f} us {answer}" for time, answer in self.answers)
+        return f"the largest unknown is {self.question}: {times}"
 
 
 @dataclass(frozen=True)
@@ -191,45 +205,20 @@ class ErrorBudget:
             parts[source.kind] = parts.get(source.kind, 0.0) + time / total
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
-    def largest(self, kind: str) -> list[str]:
-        """Return the subjects of a kind of evidence, by decreasing time."""
-        pairs = [
-            (-time, basis.subject)
-            for basis, time in self.times.items()
-            if basis.kind == kind
-        ]
-        return [subject for _, subject in sorted(pairs)]
+    @property
+    def widest(self) -> ErrorSource:
+        """Return the source with the largest effect on the time."""
+        return max(self.ranges, key=lambda source: sum(self.ranges[source]))
+
+    def without(self, source: ErrorSource) -> ErrorBudget:
+        """Return the budget if the times of a source were known."""
+        ranges = {each: logs for each, logs in self.ranges.items() if each != source}
+        return replace(self, ranges=ranges, busiest=0.0)
 
 
-def caution(ground: ErrorBudget) -> str:
-    """Return a warning if the time depends mainly on unmeasured figures; else an empty string."""
-    for basis, meaning in _MEANINGS.items():
-        share = ground.shares.get(basis, 0.0)
-        if share >= MAINLY:
-            subjects = ", ".join(ground.largest(basis)[:3])
-            return f"{share:.0%} of this time rests on {meaning} ({subjects})"
-    return ""
-
-
-def compiler_caution(own: float, compiled: Interval) -> str:
-    """Return a warning if the time depends on the compiler's decisions; else an empty string."""
-    if compiled.low * DEPENDS >= own and compiled.high <= own * DEPENDS:
-        return ""
-    return (
-        f"what the compiler does to this kernel is not known: its own part takes "
-        f"{compiled.low:,.1f} us if it leaves out and merges all that it could, "
-        f"{compiled.high:,.1f} us if it keeps to the text"
-    )
-
-
-def width_caution(span: Interval, predicted: float) -> str:
-    """Return a warning if an interval is wide enough to be only an order of magnitude."""
-    if span.high - span.low <= WIDE * predicted:
-        return ""
-    return (
-        f"from {span.low:,.1f} to {span.high:,.1f} us is an order of magnitude and not a time: "
-        "compare it with no other prediction whose interval it meets"
-    )
+def width(span: Interval, predicted: float) -> float:
+    """Return the width of an interval, relative to the prediction."""
+    return (span.high - span.low) / predicted
 
 
 def error_budget(schedule: Schedule) -> ErrorBudget:

@@ -7,7 +7,7 @@ import gc
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from difftest.simulator.machine import Machine
@@ -23,18 +23,20 @@ from difftest.timing.compiler import (
 )
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
-    ASKS,
+    DEPENDS,
     LAUNCH,
     LAUNCHED,
     LONG_PROFILE,
+    MAINLY,
     PROFILE,
+    WEAK,
+    WIDE,
     ErrorBudget,
     Estimate,
     Interval,
-    caution,
-    compiler_caution,
+    Unknown,
     error_budget,
-    width_caution,
+    width,
 )
 from difftest.timing.program import Program, Progress, lower, recompile
 from difftest.timing.schedule import MIDDLE, Schedule, planned_order, schedule
@@ -44,6 +46,10 @@ SMALL = 2_000
 EXTREMES = (0.0, 0.999)
 MANY = 1_000_000
 """Beyond this many instructions, only the likely compiler's time is predicted."""
+LEAST_PART = 500
+PARTS = 25
+"""The part of a kernel that shows which question matters most: one of ``PARTS``, but not fewer
+instructions than ``LEAST_PART``."""
 _frozen = cache(gc.get_freeze_count)  # counts one by one: ten milliseconds in a session
 
 
@@ -61,6 +67,8 @@ class Prediction:
     high: float
     recompiled: Callable[[Compiler], float] = field(repr=False)
     """The kernel's own part with another compiler."""
+    beginning: Callable[[int], Prediction] = field(repr=False)
+    """The prediction of the kernel's first instructions, by their number."""
 
     @property
     def program(self) -> Program:
@@ -141,44 +149,88 @@ class Prediction:
         return Interval(min(ends), max(ends))
 
     @cached_property
-    def question(self) -> str:
-        """The compiler question behind an interval of several hundred per cent, with its answers.
+    def largest_unknown(self) -> Unknown | None:
+        """The fact behind a wide interval, with both answers; None if no interval is wide.
 
-        In words; empty if no interval is that wide. Each answer is changed alone, to both of its
-        ends.
+        It takes at most as long as the prediction.
         """
-        if self.compiled.high < ASKS * self.compiled.low:
-            return ""
-        likely = self.program.compiler
-        ends = {
-            self.recompiled(likely._replace(**{name: other})): (name, other)
-            for extreme in (FASTEST, SLOWEST)
-            for name, other in extreme._asdict().items()
-            if other != getattr(likely, name)
-        }
-        extreme_time = max(ends, key=lambda time: abs(math.log(time / self.middle)))
-        name, other = ends[extreme_time]
-        taken = getattr(likely, name)
-        return (
-            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: "
-            f"{extreme_time:,.1f} us if the answer is {parse_answer(other)}, "
-            f"{self.middle:,.1f} us if it is {parse_answer(taken)}, as taken here"
+        estimate = self.latency_estimate
+        budget = self.error_budget
+        wide = width(estimate.interval(), estimate.total) > WIDE
+        asks = max(self.middle / self.compiled.low, self.compiled.high / self.middle)
+        weak = any(budget.shares.get(kind, 0.0) >= MAINLY for kind in WEAK)
+        if not (wide or weak or asks > DEPENDS):
+            return None
+        source = budget.widest
+        less, more = budget.ranges[source]
+        if self.compiled.spread >= (less + more) / self.middle:
+            return self._compiler_question(replace(estimate, compiled=None).interval())
+        ends = (
+            (self.middle * math.exp(-less / self.middle), "at the least"),
+            (self.middle * math.exp(more / self.middle), "at the most"),
         )
+        known = replace(estimate, ground=budget.without(source))
+        question = f"the time of {source.subject} ({source.kind})"
+        return Unknown(question, ends, known.interval())
+
+    def _compiler_question(self, rest: Interval) -> Unknown:
+        """Return the question to the compiler that changes the time most.
+
+        The first part of the kernel shows which question that is, and the whole kernel what the
+        other answer makes of the time.
+        """
+        low, high = self.compiled
+        faster = self.middle / low > high / self.middle
+        likely = self.program.compiler
+        extreme = FASTEST if faster else SLOWEST
+        others = {
+            name: likely._replace(**{name: answer})
+            for name, answer in extreme._asdict().items()
+            if answer != getattr(likely, name)
+        }
+        part = self
+        if len(self.program.instructions) > LEAST_PART:
+            part = self.beginning(
+                max(LEAST_PART, len(self.program.instructions) // PARTS)
+            )
+        name = max(
+            others,
+            key=lambda each: abs(math.log(part.recompiled(others[each]) / part.middle)),
+        )
+        time = self.recompiled(others[name])
+        answers = (
+            (self.middle, self._answer(name, likely, extreme)),
+            (time, self._answer(name, extreme, extreme)),
+        )
+        least, most = sorted(answers)
+        return Unknown(QUESTIONS[name], (least, most), rest)
+
+    def _answer(self, name: str, compiler: Compiler, extreme: Compiler) -> str:
+        """Return a compiler's answer to a question in words."""
+        if name != "descriptors":
+            return parse_answer(getattr(compiler, name))
+        disputed = self.schedule.disputed_sources(extreme.descriptors)
+        sources = disputed[compiler is extreme]
+        return f"if {' or '.join(sorted(source.words for source in sources))}"
 
     @property
     def caution(self) -> str:
-        """Return the caveats of the time in words; empty if most of it was measured."""
-        depends = compiler_caution(self.middle, self.compiled)
-        wide = (
-            "" if self.unknown else width_caution(self.latency_interval, self.latency)
-        )
-        warnings = [wide, caution(self.error_budget), depends, self.question]
+        """Return the largest unknown in one line; empty if the interval is narrow."""
         if len(self.program.instructions) > MANY:
-            warnings.append(
-                f"of more than {MANY:,} instructions nobody asks what another compiler would make, "
-                "so that the range is too narrow if that matters"
+            return (
+                f"for more than {MANY:,} instructions no other compiler is predicted, so that the "
+                "interval may be too narrow"
             )
-        return "; ".join(filter(None, warnings))
+        if self.unknown or self.largest_unknown is None:
+            return ""
+        unknown = self.largest_unknown
+        span = self.latency_interval
+        if width(span, self.latency) <= WIDE:
+            return str(unknown)
+        low, high = unknown.rest
+        return (
+            f"{unknown}; with that known, a device takes {low:,.1f} to {high:,.1f} us"
+        )
 
     def _estimate(self, fixed: float, unsure: float) -> Estimate:
         phase = max(self.high - self.middle, self.middle - self.low)
@@ -308,9 +360,12 @@ def predict(
                 middle if same else schedule(changed, dge=dge, order=order)
             ).end / 1e3
 
-    return Prediction(
-        middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled
-    )
+    def beginning(count: int) -> Prediction:
+        part = replace(trace, events=trace.events[:count])
+        return predict(part, machine, dge=dge, compiler=compiler)
+
+    times = min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3
+    return Prediction(middle, *times, recompiled, beginning)
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:

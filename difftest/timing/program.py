@@ -192,6 +192,8 @@ class Program:
     decisions: Decisions = field(default_factory=lambda: Decisions({}, set(), {}))
     widened: bool = False
     """True if an instruction waits for others that touch other elements of a tensor."""
+    as_written: bool = False
+    """True if the kernel is of the current dialect, whose compiler keeps to the text."""
 
     @property
     def hbm_rate(self) -> float:
@@ -391,6 +393,7 @@ class _ProgramBuilder:
             self.compiler,
             self.decisions,
             self.dependences.widened,
+            self.trace.dialect == TODAYS,
         )
 
     def _core(self, event: Event) -> int:

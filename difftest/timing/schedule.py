@@ -3,8 +3,10 @@
 Each engine takes the first instruction in program order whose operands and buffers are ready. A
 compiler that knows all times would choose this order. The Tensor Engine instead keeps the order of
 a compiler that expects times: on a device its instructions have a fixed order in the code (TRACE).
-Engines run in parallel and wait for each other through semaphores. The same program gives the same
-timeline.
+In the current dialect the Vector and the Scalar Engine take the first instruction in program order
+that could begin if results were there as soon as the engine that makes them is free, and wait for
+its operands (TODAY). Engines run in parallel and wait for each other through semaphores. The same
+program gives the same timeline.
 
 The compiler's expectations are inferred:
 
@@ -167,14 +169,13 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
-        if not self._has_the_ways_of(other.compiler.descriptors):
+        if any(self.disputed_sources(other.compiler.descriptors)):
             return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
-        if order is None and self.order is not None:
-            return not self.timeline.held and self.order == list(
-                map(sorted, self.order)
-            )
+        if other.compiler.expected is None:
+            kept = self.order is None or self.order == list(map(sorted, self.order))
+            return kept and not self.timeline.held
         return order == self.order
 
     @cached_property
@@ -184,11 +185,17 @@ class Schedule:
         answer = program.compiler.descriptors
         return descriptor_sources(self.toolchain, program.machine, answer)
 
-    def _has_the_ways_of(self, answer: Answer) -> bool:
-        """Return whether the program's DMAs have the same descriptor sources with an answer."""
+    def disputed_sources(self, answer: Answer) -> tuple[set[DescriptorSource], ...]:
+        """Return the descriptor sources of the DMAs for which another answer has other ones.
+
+        Returns
+        -------
+        Those of this timeline, and those of the answer.
+        """
         mine = self.descriptor_sources
         other = descriptor_sources(self.toolchain, self.program.machine, answer)
-        return all(mine[kind] is other[kind] for kind in self.program.dma_kinds)
+        kinds = [k for k in self.program.dma_kinds if mine[k] is not other[k]]
+        return {mine[kind] for kind in kinds}, {other[kind] for kind in kinds}
 
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:

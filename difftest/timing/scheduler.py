@@ -47,7 +47,7 @@ class Timeline:
         self.cold_time = 0.0
         """Streaming time of the Tensor Engine at half speed."""
         self.held = False
-        """Whether a ready instruction had to wait for the order of the Tensor Engine."""
+        """Whether an engine waited where it could have taken another instruction."""
         self.stores_in_software = False
         self.table_loads = 0
         self.spilled = 0
@@ -61,6 +61,9 @@ FREE = 1 << 30
 """The kind of the event that frees a tensor's place; engines have lower numbers."""
 
 
+KEPT_IN_ORDER = (Engine.VECTOR, Engine.SCALAR)
+"""Engines whose instructions the compiler of the current dialect orders as if each could begin when
+the last one's engine is free (TODAY)."""
 Order = list[list[int]]
 """Core -> the instructions of its Tensor Engine, in order of execution."""
 Ended = tuple[int, Engine, float, float]
@@ -125,6 +128,10 @@ class Scheduler:
         count = len(self.instructions)
         self.timeline = timeline = Timeline(count)
         self.ready = timeline.ready
+        self.expected = self.ready
+        """When the compiler takes each instruction to be ready."""
+        if program.as_written and program.compiler.expected is not None:
+            self.expected = self.ready.copy()
         self.waited_for = timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore marks the end of each instruction."""
@@ -215,13 +222,14 @@ class Scheduler:
             self.ready[index] = now
             self.waited_for[index] = by
             self.timeline.buffer[index] = True
+        self.expected[index] = max(self.expected[index], now)
         self.missing[index] -= 1
         if not self.missing[index]:
             self._enqueue(self.instructions[index])
 
     def _enqueue(self, step: LoweredInstruction) -> None:
         """Pass a ready instruction to its engine."""
-        ready = self.ready[step.index]
+        ready = self.expected[step.index]
         core = self.cores[step.core]
         engine = step.engine
         if step.transfer is not None:
@@ -291,6 +299,9 @@ class Scheduler:
         engine = unit.engine
         core = self.cores[step.core]
         producer = engine
+        if now < self.ready[index]:  # its engine waits for its operands
+            now = self.ready[index]
+            timeline.held = True
         keep = 1.0 - self.spared.get(index, 0.0) if self.spared else 1.0
         if step.transfer is not None:
             producer = Engine.DMA
@@ -424,6 +435,10 @@ class Scheduler:
         hops = self.hops[producer]
         waited_for = self.waited_for
         buffer = self.timeline.buffer
+        expected = None
+        if self.expected is not all_ready:
+            expected = self.expected
+            issued = start + self.timeline.busy[by]
         for code in codes:
             follower = code >> 1
             consumer = instructions[follower]
@@ -436,6 +451,12 @@ class Scheduler:
                 ready = end + hops[target]
                 if earlier >= 0 and self.producers[earlier] not in (producer, target):
                     ready += self.second_waits[target]
+            if expected is not None:
+                handed = ready
+                if consumer.engine in KEPT_IN_ORDER and producer is not Engine.DMA:
+                    handed = min(ready, issued)
+                if handed > expected[follower]:
+                    expected[follower] = handed
             if ready > all_ready[follower]:
                 all_ready[follower] = ready
                 earlier = -1

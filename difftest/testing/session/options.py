@@ -29,6 +29,7 @@ from difftest.support.choices import (
 
 if TYPE_CHECKING:
     from difftest.plugin.dialects import LeftOut
+    from difftest.plugin.launches import LaunchCounts
     from difftest.testing.harness.runner import Runner
 
 
@@ -459,6 +460,8 @@ class Session:
     left_out : kernels, by backends that do not run them.
     served : backends that run a kernel of the tests.
     ran_again : whether a failing case ran in a process of its own: once a session.
+    has_run : whether a kernel test ran in this process.
+    launches : the launches of tests that call kernels themselves; None without a simulator.
     """
 
     request: Request
@@ -471,6 +474,8 @@ class Session:
     left_out: set[LeftOut] = field(default_factory=set)
     served: set[str] = field(default_factory=set)
     ran_again: bool = False
+    has_run: bool = False
+    launches: LaunchCounts | None = None
 
 
 SESSION = pytest.StashKey[Session]()

@@ -12,11 +12,23 @@ from dataclasses import replace
 from difftest.timing.advice.copies import (
     added_in_sbuf,
     busy_copies,
+    few_partitions,
     redundant_copies,
     single_elements,
 )
-from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
-from difftest.timing.advice.savings import Advice, Units, ranked
+from difftest.timing.advice.loads import (
+    loaded_again,
+    small_dmas,
+    through_hbm,
+    unused_data,
+)
+from difftest.timing.advice.savings import (
+    LEAST,
+    LEAST_SHARE,
+    Advice,
+    Units,
+    ranked,
+)
 from difftest.timing.advice.tensor import (
     empty_psum,
     strided_weights,
@@ -28,15 +40,17 @@ from difftest.timing.schedule import Schedule, reschedule_without
 
 SMALL = 20_000
 """Up to this many instructions, the schedule is computed again."""
-TRIED = 4
-"""The number of findings with a new schedule."""
+TRIED = 8
+"""The most findings with a new schedule."""
 Detector = Callable[[Schedule, Units], Iterator[Advice]]
 
 DETECTORS: tuple[Detector, ...] = (
     *(
         unused_data,
         loaded_again,
+        through_hbm,
         small_dmas,
+        few_partitions,
         single_elements,
         redundant_copies,
         added_in_sbuf,
@@ -49,12 +63,13 @@ DETECTORS: tuple[Detector, ...] = (
 def advise(schedule: Schedule) -> list[Advice]:
     """Return the findings on a schedule that gain something, the largest first.
 
-    For the first findings, a new schedule without their cost gives the savings.
+    A new schedule without the cost of a finding gives its savings. A gain below 2 % of the kernel's
+    own part, or below 1 us, is no finding.
     """
     units = Units(schedule)
-    findings = ranked(
-        finding for detector in DETECTORS for finding in detector(schedule, units)
-    )
+    least = max(LEAST, LEAST_SHARE * schedule.end / 1e3)
+    found = (finding for detector in DETECTORS for finding in detector(schedule, units))
+    findings = ranked(found, least)
     few = len(schedule.program.instructions) <= SMALL
     for place, advice in enumerate(findings[:TRIED] if few else ()):
         if advice.spared:
@@ -62,7 +77,7 @@ def advise(schedule: Schedule) -> list[Advice]:
                 schedule.end - reschedule_without(schedule, advice.spared).finish
             ) / 1e3
             findings[place] = replace(advice, lost=min(advice.lost, gained))
-    return ranked(findings)
+    return ranked(findings, least)
 
 
 __all__ = ["DETECTORS", "Advice", "advise"]

@@ -19,6 +19,8 @@ from difftest.timing.schedule import Schedule, Span
 
 FEW = 4
 """The most elements per partition of an instruction that is all overhead."""
+NARROW = 8
+"""An instruction on at most this part of the partitions, one of ``NARROW``, is narrow."""
 MANY = 16
 """The least number of instructions of one line for a finding."""
 
@@ -111,6 +113,46 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
             rule="every instruction costs the same overhead, however few elements it has",
             remedy="replace the loop by one instruction on a slice, strided if need be",
         )
+
+
+def few_partitions(schedule: Schedule, units: Units) -> Iterator[Advice]:
+    """Yield findings on instructions whose elements lie in few of the partitions.
+
+    An instruction takes as long for one partition as for all, so that the same elements over all
+    partitions take a share of the time.
+    """
+    all_partitions = schedule.program.machine.partitions
+    narrow = [
+        span
+        for span in schedule.spans
+        if span.instruction.times
+        and span.instruction.event.writes
+        and free_elements(span.instruction.event) > FEW
+        and _partitions(span) * NARROW <= all_partitions
+    ]
+    for spans in spans_by_line(narrow).values():
+        removed = RemovedWork()
+        for span in spans:
+            spread = span.instruction.times[span.engine].cycles
+            spread *= 1.0 - _partitions(span) / all_partitions
+            removed.add(span, min(1.0, spread / span.busy))
+        count = max(map(_partitions, spans))
+        opcode = spans[0].instruction.opcode
+        yield advice_on(
+            spans,
+            "few-partitions",
+            units.without(removed),
+            happened=f"{len(spans):,} x {opcode} use {count} of {all_partitions} partitions",
+            rule="an instruction takes as long for one partition as for all of them",
+            remedy="lay the elements out over all partitions: split the free axis, and put a part "
+            "into each partition",
+        )
+
+
+def _partitions(span: Span) -> int:
+    """Return the most partitions of an operand."""
+    event = span.instruction.event
+    return max(region.partitions for region in event.writes + event.reads)
 
 
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.analysis.finding import group_by
 from difftest.analysis.footprint import Footprint, footprint, offsets_of
-from difftest.simulator.trace import Allocation, Region
+from difftest.simulator.trace import Allocation, Region, Space
 from difftest.timing.advice.savings import (
     Advice,
     RemovedWork,
@@ -18,7 +18,7 @@ from difftest.timing.advice.savings import (
     spans_by_line,
 )
 from difftest.timing.dma import dma_source
-from difftest.timing.report import region_bytes
+from difftest.timing.report import memory_usage, region_bytes
 from difftest.timing.schedule import Schedule, Span
 
 UNUSED = 0.25
@@ -140,6 +140,46 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
                 remedy="move the load out of the loops that do not change its address, or load "
                 "larger blocks and slice them in SBUF",
             )
+
+
+def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
+    """Yield findings on tensors that the kernel stores to HBM and loads again.
+
+    SBUF must have room for the tensor, besides what it holds at its peak.
+    """
+    machine = schedule.program.machine
+    free = machine.sbuf_usable_bytes - memory_usage(schedule, Space.SBUF).peak
+    moves: dict[int, list[Span]] = {}
+    for span in schedule.spans:
+        if span.instruction.transfer is None:
+            continue
+        for region in span.instruction.event.reads + span.instruction.event.writes:
+            tensor = region.allocation
+            if tensor.space.is_hbm and tensor.writes and tensor.reads:
+                moves.setdefault(tensor.id, []).append(span)
+    for number, spans in moves.items():
+        tensor = next(
+            region.allocation
+            for region in spans[0].instruction.event.writes
+            + spans[0].instruction.event.reads
+            if region.allocation.id == number
+        )
+        size = math.prod(tensor.shape) * tensor.dtype.itemsize
+        loads = [span for span in spans if not span.instruction.is_store]
+        if not loads or size > free * machine.partitions:
+            continue
+        removed = loads if tensor.output else spans
+        yield advice_on(
+            removed,
+            "through-hbm",
+            units.without(RemovedWork(removed)),
+            happened=f"{_mib(size)} of {tensor.name or 'a tensor'} are stored to HBM and loaded "
+            f"again, in {len(spans):,} DMAs",
+            rule="a store and a load take a few microseconds until the data are back, even if no "
+            "engine waits for their bytes",
+            remedy="keep the tensor in SBUF, where it has room, and let the later instructions "
+            "read it there",
+        )
 
 
 def _bytes_of_source(region: Region) -> int:

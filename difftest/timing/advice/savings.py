@@ -14,8 +14,10 @@ DMA_ENGINES = "dma engines"
 DMA_TRIGGER = "dma triggers"
 """Units besides the compute engines: the DMA engines, and the triggers of DMAs."""
 
-LEAST = 0.05
-"""Microseconds: a smaller gain would be shown as zero."""
+LEAST = 1.0
+"""Microseconds: the least gain of a finding."""
+LEAST_SHARE = 0.02
+"""The least gain of a finding, relative to the kernel's own part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +82,9 @@ def event_numbers(spans: Iterable[Span]) -> tuple[int, ...]:
     return tuple(sorted(event.number for event in events))
 
 
-def ranked(findings: Iterable[Advice]) -> list[Advice]:
-    """Return the findings that gain something, the most first; notes last."""
-    kept = [finding for finding in findings if finding.lost >= LEAST]
+def ranked(findings: Iterable[Advice], least: float) -> list[Advice]:
+    """Return the findings that gain at least ``least`` us, the most first; notes last."""
+    kept = [finding for finding in findings if finding.lost >= least]
     return sorted(
         kept, key=lambda hint: (hint.severity is Severity.NOTE, -hint.lost, hint.id)
     )

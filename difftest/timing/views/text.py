@@ -41,6 +41,12 @@ def format_totals(report: Report) -> Iterator[str]:
         yield f"total_time {prediction.total_time:,.1f} us {suffix}, {own}"
         yield format_interval(prediction.total_time_interval)
     yield f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}{phase}"
+    if toolchain is not Toolchain.CLASSIC_PROFILE and not prediction.unknown:
+        span = prediction.total_time_interval
+        yield (
+            f"a profile's total_time is {prediction.total_time:,.1f} us, "
+            f"between {span.low:,.1f} and {span.high:,.1f} us"
+        )
     if prediction.caution:
         yield f"CAUTION: {prediction.caution}."
     bounds = roofline(prediction)

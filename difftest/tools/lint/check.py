@@ -100,12 +100,7 @@ def lint_source(
     target : a machine. None for the rules of all machines.
     ids : the ids of the rules to check. Empty for all rules.
     """
-    chosen = ids or rules().keys()
-    active = [
-        check
-        for id, check in rules().items()
-        if id in chosen and not check.reads_traces and check.holds(sdk, target)
-    ]
+    active = _active_rules(sdk, target, ids)
     comments = suppressions_in(source.text)
     diagnostics: set[Diagnostic] = set()
     used: set[tuple[Suppression, str]] = set()
@@ -182,23 +177,27 @@ def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    chosen = ids or rules().keys()
-    for check in _active_trace_rules(sdk, machine.name):
-        if check.id in chosen:
-            with internal_error_scope(f"the rule {check.id}"):
-                for at, happened in check.reader(trace, machine):
-                    if at.location is not None:
-                        yield check.id, at.location, happened
+    for check in _active_rules(sdk, machine.name, ids, reads_traces=True):
+        with internal_error_scope(f"the rule {check.id}"):
+            for at, happened in check.reader(trace, machine):
+                if at.location is not None:
+                    yield check.id, at.location, happened
 
 
-@cache
-def _active_trace_rules(sdk: Release, target: str) -> list[Rule]:
-    """Return the trace rules for an SDK and a machine."""
-    return [
-        check
-        for check in rules().values()
-        if check.reads_traces and check.holds(sdk, target)
-    ]
+def _active_rules(
+    sdk: Release, target: str | None, ids: Collection[str], reads_traces: bool = False
+) -> list[Rule]:
+    """Return the rules to check. Empty ``ids`` name all rules."""
+    active = []
+    for id, check in rules().items():
+        is_chosen = id in ids or not ids
+        if (
+            is_chosen
+            and check.reads_traces is reads_traces
+            and check.holds(sdk, target)
+        ):
+            active.append(check)
+    return active
 
 
 _DETECTED = ("NKI521", "NKI544")
@@ -281,6 +280,7 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         node for node in own if node.decorator_list or node.name == function.__name__
     ]
     reached = source.reached(roots)
+    language = _names_of_the_language(source.tree)
     return [
         Finding(
             id="unused-helper",
@@ -291,5 +291,23 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
             remedy="call it where the kernel does the same by hand, or remove it",
         )
         for node in own
-        if node not in reached
+        if node not in reached and language & _names_in(node)
     ]
+
+
+def _names_of_the_language(tree: ast.Module) -> set[str]:
+    """Return the names that a module gives to NKI's modules and functions."""
+    names: set[str] = set()
+    for node in tree.body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        module = node.module if isinstance(node, ast.ImportFrom) else None
+        for alias in node.names:
+            if (module or alias.name).partition(".")[0] in ("nki", "neuronxcc"):
+                names.add(alias.asname or alias.name.partition(".")[0])
+    return names
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """Return the names that a function's code uses; a reference uses none of NKI's."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

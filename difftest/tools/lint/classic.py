@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeGuard
 
 from difftest.tools.lint.rule import Frontend, Group, Refusal, rule
@@ -421,15 +422,14 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved = at.value(node.args[0])
     if not isinstance(moved, ast.Subscript) or len(indices_of(moved)) < 2:
         return
+    text = ast.unparse(moved)
     first, *rest = indices_of(moved)
-    for index in rest:
-        if at.kind(first) is ValueType.TILE and _is_of_grid(index, at):
-            text = "has an index of nl.mgrid beside a tile of indices"
-            yield index, f"{ast.unparse(moved)} {text}"
+    if at.kind(first) is ValueType.TILE:
+        for index in filter(partial(_is_of_grid, at=at), rest):
+            yield index, f"{text} has an index of nl.mgrid beside a tile of indices"
     *before, last = indices_of(moved)
-    if at.kind(last) is ValueType.TILE and any(_spans(it, at) for it in before):
-        text = "has a tile of indices in its last dimension"
-        yield last, f"{ast.unparse(moved)} {text}"
+    if at.kind(last) is ValueType.TILE and any(map(partial(_spans, at=at), before)):
+        yield last, f"{text} has a tile of indices in its last dimension"
 
 
 def _spans(part: ast.AST, at: RuleContext) -> bool:

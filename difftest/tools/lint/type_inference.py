@@ -7,7 +7,7 @@ is unknown, and rules that depend on it report no finding.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,6 +109,7 @@ _LOOP_VARIABLES = {
 """The type of a loop's variable, by the function that makes the loop's range."""
 _INDICES = {"nl.arange": ValueType.LINE, "nl.program_id": ValueType.TURN}
 _OF_NUMBERS = ("len", "int", "float", "min", "max", "abs", "round", "sum")
+_LOOPS = (ast.For, ast.While)
 _IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
@@ -292,13 +293,13 @@ class TypeInference:
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
             return bindings
+        # An earlier iteration of a loop around the use alone may bind the name, too.
         repeated = around.difference(self._source.around(last.by), [last.by])
-        loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
-        reaching = [last]
-        for binding in bindings:  # an earlier iteration may bind the name, too
-            if loops.intersection(self._source.around(binding.by)):
-                reaching.append(binding)
-        return reaching
+        loops = {block for block in repeated if isinstance(block, _LOOPS)}
+        return [last, *(binding for binding in bindings if self._is_in(binding, loops))]
+
+    def _is_in(self, binding: Binding, loops: Collection[ast.AST]) -> bool:
+        return any(block in loops for block in self._source.around(binding.by))
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Return whether a statement always runs before the code inside ``around``."""

@@ -142,13 +142,13 @@ def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         return
     if _is_assigned_result(node, signature, at):
         return
-    keywords: dict[str, ast.expr] = {}
-    for key, value in keywords_of(node).items():
+    keywords = keywords_of(node)
+    for key in list(keywords):
         use = f"{name}({key})"
-        # AWS's classic stubs have **kwargs: unknown keywords are the rule NKU308's.
-        is_unknown = is_classic and key not in signature.parameters
-        if not (is_unknown or use in LIFETIMES or _is_passed(use, at)):
-            keywords[key] = value
+        if use in LIFETIMES or _is_passed(use, at):
+            del keywords[key]
+        elif is_classic and key not in signature.parameters:
+            del keywords[key]  # AWS's classic stubs have **kwargs: see NKU308
     try:
         signature.bind(*node.args, **keywords)
     except TypeError as error:
@@ -165,12 +165,16 @@ def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in signature.parameters:
             continue
-        use = f"{name}({keyword.arg})"
-        is_documented = use in LIFETIMES and not _has_ended(use, at)
-        if is_classic or (_is_passed(use, at) and not is_documented):
+        if is_classic or _is_only_passed(f"{name}({keyword.arg})", at):
             yield keyword, f"{name} got {keyword.arg}="
     if _is_assigned_result(node, signature, at):
         yield node, f"{name} got no dst, and its result is assigned"
+
+
+def _is_only_passed(use: str, at: RuleContext) -> bool:
+    """Return whether AWS's kernels pass an argument that its documentation does not have."""
+    is_documented = use in LIFETIMES and not _has_ended(use, at)
+    return _is_passed(use, at) and not is_documented
 
 
 def _is_passed(argument: str, at: RuleContext) -> bool:

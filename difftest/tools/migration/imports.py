@@ -12,10 +12,10 @@ import libcst as cst
 from libcst import matchers as m
 from libcst.helpers import get_full_name_for_node
 
-from difftest.tools.migration.rules import IMPORT, OTHERS
+from difftest.tools.migration.rules import IMPORT, OTHERS, Rule
 
 CLASSIC = "neuronxcc"
-WITHOUT_NKI = (
+WITHOUT_NKI = {
     "nki",
     "numpy",
     "ml_dtypes",
@@ -27,7 +27,7 @@ WITHOUT_NKI = (
     "jaxlib",
     "pytest",
     "hypothesis",
-)
+}
 """Packages without code in the classic dialect, in addition to Python's standard library."""
 MODULES = {
     "neuronxcc.nki": "nki",
@@ -90,24 +90,16 @@ class ModuleNames:
         longest = max(fitting, key=len, default="")
         return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
 
-    def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
+    def rules_broken(self, statement: Any) -> list[Rule]:
         """Return the rules that an import breaks: NKI imports not rewritten, or other modules."""
-        if isinstance(statement, cst.ImportFrom):
-            if statement.relative or statement.module is None:
-                return [] if self._is_package else [OTHERS]
-            names = {get_full_name_for_node(statement.module) or ""}
-            refused = {CLASSIC, "nki"}
-        else:
-            names = {get_full_name_for_node(it.name) or "" for it in statement.names}
-            refused = {CLASSIC}
-        if names <= self._new_names:
+        is_from = isinstance(statement, cst.ImportFrom)
+        if is_from and (statement.relative or statement.module is None):
+            return [] if self._is_package else [OTHERS]
+        named = [statement.module] if is_from else [it.name for it in statement.names]
+        names = [get_full_name_for_node(name) or "" for name in named]
+        if self._new_names.issuperset(names):
             return []
-        packages = {name.partition(".")[0] for name in names}
-        if packages & refused:
-            return [IMPORT]
-        return (
-            [] if packages <= sys.stdlib_module_names | set(WITHOUT_NKI) else [OTHERS]
-        )
+        return _rules_of_modules(names, is_from)
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
         """Return the file with the new names of migrated modules in its imports."""
@@ -171,6 +163,14 @@ class ModuleNames:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
             statements += lines if modules else [line]
         return statements
+
+
+def _rules_of_modules(names: list[str], is_from: bool) -> list[Rule]:
+    """Return the rule that an import of modules breaks, if it breaks one."""
+    packages = {name.partition(".")[0] for name in names}
+    if CLASSIC in packages or (is_from and "nki" in packages):
+        return [IMPORT]
+    return [] if packages <= WITHOUT_NKI | sys.stdlib_module_names else [OTHERS]
 
 
 def _import_lines(modules: list[tuple[str, str]], has_nisa: bool) -> list[Any]:

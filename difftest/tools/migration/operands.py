@@ -176,7 +176,7 @@ class OperandWriter(ABC):
             return NewOperand(text, tile)
         text = text.removesuffix("[...]")
         if tile is None or (isinstance(expression(text), ast.Subscript)):
-            raise NotMechanicalError(*MASK)
+            raise NotMechanicalError(MASK)
         return NewOperand(
             views.whole(self.named(text, "masked"), tile.shape, limits), tile
         )

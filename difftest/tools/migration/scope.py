@@ -25,6 +25,8 @@ from difftest.tools.syntax import (
     literal_of,
 )
 
+SHAPED = ELEMENTWISE | REDUCTIONS.keys() | {"nl.broadcast_to"}
+"""Functions whose result is in SBUF and has a shape that follows from the arguments."""
 Shape = tuple[Term, ...]
 PARTITIONS = Term.parse("PARTITIONS")
 """A placeholder for an unknown number of partitions. It is never written to a file."""
@@ -155,10 +157,11 @@ class Scope:
         for target in targets:
             if isinstance(target, ast.Tuple):
                 self._name_sizes(target.elts, value)
-            elif isinstance(target, ast.Name) and tile is not None:
-                self.tiles[target.id] = tile
-            elif isinstance(target, ast.Name) and is_integer:
-                self.integers.add(target.id)
+            name = getattr(target, "id", None)
+            if name and tile is not None:
+                self.tiles[name] = tile
+            elif name and is_integer:
+                self.integers.add(name)
 
     def _name_sizes(self, targets: list[ast.expr], value: ast.expr | None) -> None:
         """Record the sizes that ``rows, columns = a.shape`` names."""
@@ -190,6 +193,8 @@ class Scope:
             return self._viewed(call.func, call)
         if name in MAKERS:
             return self._new(name, call)
+        if name == "nl.broadcast_to" and len(call.args) < 2:
+            return KnownTile(None, _text_of(keyword_of(call, "dtype")))
         if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
             return self._computed(name, call)
         return None
@@ -213,22 +218,17 @@ class Scope:
         dtype = _text_of(keyword_of(call, "dtype"))
         tiles = filter(None, map(self.tile, arguments_of(call)))
         first = next(tiles, KnownTile())
-        if name == "nl.broadcast_to" and len(call.args) > 1:
-            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
-        if name in ELEMENTWISE:
-            return KnownTile(first.shape, dtype or first.dtype, "sbuf")
-        if name in REDUCTIONS:
-            axis = argument_of(call, "axis", 1)
-            keeps = _text_of(keyword_of(call, "keepdims")) == "True"
-            shape = reduced(first.shape, axis, keeps)
-            return KnownTile(shape, dtype or first.dtype, "sbuf")
-        if name == "nl.transpose":
-            shape = first.shape if len(first.shape or ()) == 2 else None
-            return KnownTile(shape and shape[::-1], dtype or first.dtype, "psum")
         if name == "nl.matmul":
             dtype = f"{self.names.local('nl')}.float32"
             return KnownTile(self._product(call), dtype, "psum")
-        return KnownTile(None, dtype, None)
+        if name == "nl.transpose":
+            is_matrix = len(first.shape or ()) == 2
+            shape = first.shape[::-1] if first.shape and is_matrix else None
+            return KnownTile(shape, dtype or first.dtype, "psum")
+        if name not in SHAPED:
+            return KnownTile(None, dtype, None)
+        shape = _result_shape(name, call, first.shape)
+        return KnownTile(shape, dtype or first.dtype, "sbuf")
 
     def _product(self, call: ast.Call) -> Shape | None:
         """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
@@ -259,6 +259,16 @@ class Scope:
             tile = self.tile(node.value)
             return None if tile is None else tile.shape
         return _sizes(node)
+
+
+def _result_shape(name: str, call: ast.Call, shape: Shape | None) -> Shape | None:
+    """Return the shape of an elementwise function, a reduction or a broadcast."""
+    if name == "nl.broadcast_to":
+        return _sizes(call.args[1])
+    if name in ELEMENTWISE:
+        return shape
+    keeps = _text_of(keyword_of(call, "keepdims")) == "True"
+    return reduced(shape, argument_of(call, "axis", 1), keeps)
 
 
 def _text_of(node: ast.expr | None) -> str | None:

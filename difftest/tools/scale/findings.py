@@ -217,11 +217,9 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     spec = failure.spec
     at = None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
-        for trace in traces.values():
-            event = last_writer(trace, spec, verdict)
-            if event is not None:
-                at = event.location
-                break
+        writers = (last_writer(trace, spec, verdict) for trace in traces.values())
+        event = next(filter(None, writers), None)
+        at = event and event.location
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
     is_of_reference = getattr(verdict, "failed", "kernel") == "reference"

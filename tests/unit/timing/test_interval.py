@@ -13,8 +13,9 @@ from difftest.timing.interval import (
     ErrorBudget,
     ErrorSource,
     Estimate,
-    Interval,
-    width_caution,
+)
+from difftest.timing.interval import (
+    width as relative_width,
 )
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.gathers import experts
@@ -99,20 +100,25 @@ def test_contention_may_slow_a_chain_of_activation_functions():
 
 def test_a_time_that_rests_on_assumed_costs_says_so():
     said = chained("rand", Engine.GPSIMD).caution
-    assert "of this time rests on assumed costs" in said
-    assert "an order of magnitude and not a time (rand)" in said
-    assert "documented formulas" in chained("bn_stats", Engine.VECTOR).caution
+    assert said.startswith("the largest unknown is the time of rand (assumed): ")
+    assert "(documented)" in chained("bn_stats", Engine.VECTOR).caution
     assert not chained("tensor_reduce", Engine.VECTOR).caution
 
 
-def test_a_wide_interval_is_said_in_words():
+def test_a_wide_interval_names_the_fact_that_would_narrow_it():
     found = chained("rand", Engine.GPSIMD)
-    low, high = found.latency_interval
-    assert high - low > WIDE * found.latency
-    said = f"from {low:,.1f} to {high:,.1f} us is an order of magnitude and not a time: compare it"
-    assert found.caution.startswith(said)
-    assert not width_caution(Interval(70.0, 130.0), 100.0)
-    assert width_caution(Interval(70.0, 130.1), 100.0)
+    span = found.latency_interval
+    unknown = found.largest_unknown
+    assert relative_width(span, found.latency) > WIDE
+    narrowed = relative_width(unknown.rest, found.latency)
+    assert narrowed < relative_width(span, found.latency) / 2
+    low, high = unknown.rest
+    assert found.caution.endswith(
+        f"with that known, a device takes {low:,.1f} to {high:,.1f} us"
+    )
+    (least, _), (most, _) = unknown.answers
+    assert least < found.middle < most
+    assert "\n" not in found.caution
 
 
 def test_shares_are_of_all_of_the_time():
@@ -240,5 +246,5 @@ def test_what_the_compiler_may_do_widens_the_interval():
     assert different.compiled.low == pytest.approx(different.middle, rel=0.01)
     assert width(same) > width(different)
     assert same.latency_interval.low <= same.compiled.low + 10
-    assert "what the compiler does to this kernel is not known" in same.caution
-    assert "compiler" not in different.caution
+    assert "which repeated loads the compiler makes" in same.caution
+    assert "repeated loads" not in different.caution

@@ -9,7 +9,7 @@ from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine, Region, Space
 from difftest.timing import predict, scheduler
 from difftest.timing import program as program_module
-from difftest.timing.compiler import LIKELY
+from difftest.timing.compiler import LIKELY, Toolchain
 from difftest.timing.parameters import SAME_ENGINE
 from difftest.timing.renaming import Renaming, refills
 from difftest.timing.schedule import schedule
@@ -446,3 +446,50 @@ def test_progress_is_told():
         progress=lambda done, total: told.append((done, total)),
     )
     assert told == [(2000, 4101), (4000, 4101)]
+
+
+def chains(dialect, rows=4, turns=20):
+    """Independent chains of tiny instructions of the Vector Engine, in turn."""
+    build = Builder()
+    build.trace.dialect = dialect
+    tiles = [build.tensor((1, 4)) for _ in range(rows)]
+    for _ in range(turns):
+        for row, tile in enumerate(tiles):
+            for opcode in ("tensor_reduce", "reciprocal", "tensor_tensor"):
+                target = build.tensor((1, 4))
+                build.emit(opcode, Engine.VECTOR, [whole(target)], [whole(tile)])
+                tile = target
+            tiles[row] = tile
+    return build.trace
+
+
+def test_the_current_dialect_keeps_the_order_of_the_text_within_an_engine():
+    """Published chains of such instructions: 0.9 to 0.98 of the device's time are predicted with
+    the text's order, 0.54 to 0.72 if whatever is ready goes first."""
+    trace = chains("nki")
+    found = predict(trace, TRN2)
+    starts = found.schedule.timeline.start
+    assert starts == sorted(starts)
+    free = predict(trace, TRN2, compiler=LIKELY._replace(expected=None))
+    assert 0.45 < free.middle / found.middle < 0.72
+    assert found.compiled.low == free.middle
+    assert predict(
+        chains("classic"), TRN2, dge=Toolchain.TODAY
+    ).middle == pytest.approx(free.middle)
+
+
+def test_an_engine_does_not_wait_for_dmas_that_come_later_in_the_text():
+    """What a load or another engine makes late lets others go first."""
+    build = Builder()
+    build.trace.dialect = "nki"
+    late = build.load((128, 2048))
+    early = build.tensor((128, 64))
+    for tile in (late, early):
+        build.emit(
+            "tensor_reduce",
+            Engine.VECTOR,
+            [whole(build.tensor((128, 1)))],
+            [whole(tile)],
+        )
+    first, second = predict(build.trace, TRN2).schedule.timeline.start[-2:]
+    assert second < first

@@ -32,6 +32,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,
     new_label,
+    origin_of,
     thirty_two_bits,
 )
 from difftest.simulator.index import as_integer
@@ -44,6 +45,8 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _PRIORITIES = range(4)
+_LOADED = "loaded"
+"""The origin of a device's value that was read from memory."""
 _QUEUES = (UNKNOWN, constants.engine.sync, constants.engine.scalar)
 
 
@@ -290,9 +293,8 @@ def register_alloc(x=None):
     """Allocate a register; initialize it with ``x`` unless that is None."""
     if x is None:
         return VirtualRegister(None)
-    return VirtualRegister(
-        thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
-    )
+    value = thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
+    return VirtualRegister(value, origin=origin_of(value))
 
 
 @public  # by hand: between registers, without an event
@@ -301,16 +303,15 @@ def register_move(dst, src):
     target = _register(dst, "dst", "register_move")
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
-    target.set(value, "register_move")
+    target.set(value, "register_move", origin_of(src if is_register else value))
     return issued()
 
 
 def _load(record, dst, operands, options, **_):
     """Load a register."""
     (target,) = options
-    target.set(
-        effects.issue_effect(record, [(operands, ())], (target.label,)), record.name
-    )
+    value = effects.issue_effect(record, [(operands, ())], (target.label,))
+    target.set(value, record.name, _LOADED)
     return issued()
 
 
@@ -318,6 +319,7 @@ def _load(record, dst, operands, options, **_):
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
     register = _register(src, "src", "register_store")
+    current().note_on_tape("stored", register.origin)
     value = register.device_value()
     src = register.label
     return locals()
@@ -328,7 +330,7 @@ def scalar_load(src):
     """Load an integer in HBM or SBUF as a scalar."""
     label = new_label()
     value = effects.issue_effect(effects.scalar_load, [((src,), ())], (label,))
-    return NkiScalar(value, INT32, label)
+    return NkiScalar(value, INT32, label, _LOADED)
 
 
 @call(effects.scalar_store)
@@ -336,6 +338,7 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, (VirtualRegister, NkiScalar)):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
+    current().note_on_tape("stored", s.origin)
     value = s.device_value()
     src = s.label
     return locals()

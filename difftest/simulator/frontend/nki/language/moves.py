@@ -9,6 +9,7 @@ The launch records each loop, so that the trace has its iterations.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +40,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
     NkiScalar,
     VirtualRegister,
+    origin_of,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
@@ -283,6 +285,7 @@ def while_loop(init, body_fun):
 
     for variable in _turns(values(), body_fun, frozen=False):
         register = _condition(body_fun(variable), "what body_fun returns")
+        current().note_on_tape("while", register.origin)
 
 
 @public
@@ -335,7 +338,10 @@ def _on_device(
     loops = current().loops
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
+    if loops.is_single_turn:
+        values = itertools.islice(values, 1)
     for value in iterate(LoopKind.DYNAMIC, values, body):
+        current().note_on_tape("turn")
         variable: NkiScalar | VirtualRegister
         if scalar:
             variable = NkiScalar(value, np.dtype(np.int32))
@@ -346,12 +352,10 @@ def _on_device(
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
-        raise not_taken(
-            where,
-            "step as a positive integer that is known when the kernel is built",
-            f"step={step!r:.40}",
-            f"step={step!r}",
-        )
+        takes = "step as a positive integer that is known when the kernel is built"
+        raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
+    bounds = (origin_of(lower), origin_of(upper), f"{step}")
+    current().note_on_tape("range", *bounds)
     return range(_bound(lower, where), _bound(upper, where), step)
 
 

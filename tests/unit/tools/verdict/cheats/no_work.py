@@ -118,8 +118,7 @@ WITHOUT_WORK = {
     "NumPy by another name": cheat("m = np\nreturn m.load('x')", OUTSIDE),
     "an address in a text": cheat(
         "return by_memset(np.full(a.shape, int(f'{object()}'[-6:-1], 16)), a)",
-        CHEATS,
-        WRONG,
+        OUTSIDE,
     ),
     "memory that nothing wrote": cheat(
         "return by_memset(np.empty(a.shape, a.dtype), a)", CHEATS, WRONG
