@@ -26,9 +26,16 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic import stubs
 from difftest.testing.contract.limits import ExpiredError
 
-_LONG, _STEPS, _QUIET, _OFTEN, _LARGE = 300, 10_000, 300, 8, 2**20
-"""Characters of a text, steps of a run, and without a new text, texts that one place of the code
-asks, and an exponent, at most."""
+_LONG = 300
+"""The most characters of a text. A longer one takes too long to evaluate."""
+_STEPS = 10_000
+"""The most steps of a run: it may wait for a value that no stub has."""
+_QUIET = 300
+"""The most steps without a new condition."""
+_OFTEN = 8
+"""The most conditions that are kept of one place, such as a loop's."""
+_LARGE = 2**20
+"""The largest exponent: a power has as many digits."""
 _BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
 and & or | xor ^ lshift << rshift >>"""
 _UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}

@@ -20,6 +20,7 @@ import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
@@ -39,34 +40,71 @@ from difftest.testing.contract.spec import (
     resolve_argument,
 )
 
-_WHOLE, _BESIDE, _LEAST, _FEW = 0.8, 0.25, 3, 8
-"""Of the cases that aim at something how many aim at all names of it, and how many at values
-beside it; smaller numbers, and all of so few values, are drawn anyhow: of those only what lies
-beyond is looked for, to be told."""
-_BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
-"""Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
-ways on which it comes out so, or not, that are looked for where it does for many."""
-_NAMES, _TOGETHER = 3, 0.2
-"""The most names of conditions that must hold together, and the share of points where they do."""
-# of CPU, for all runs; and calls within calls
-_SECONDS = 2.4
-_MEBIBYTES = 1024
-_DEEP = 500
-_ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
-"""Values of a name, points of several, or of no array, places looked at, and kept, at most."""
-# so many, and smaller: a large one hides something, and is no data
-_FLOATS = 8
-_LARGE = 2.0**18
 _LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
 """The instruction by which Python 3.14 loads an integer up to 255, which is then no constant."""
-# between a name and the number of a choice; what is more is no size
 _PART = "·"
+"""Between a name of the domain and the number of a choice that its value is made of."""
 
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
 Values = Mapping[str, Any]
 Place = dict[str, int]  # values of names of the domain, at which a condition changes
 Condition = tuple[str, int, list[Place]]  # with its file and line
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """The limits of a search, each with its reason.
+
+    Attributes
+    ----------
+    seconds : CPU time of all runs. A test's first case waits for it.
+    mebibytes : memory of all runs.
+    depth : calls within calls. A deeper recursion could end the process in C.
+    bases : random values that a search begins with. Each condition comes out both ways in some.
+    runs : runs of the kernels. More find no more of the planted conditions.
+    place_runs : conditions of one place that are looked at: a loop asks many.
+    text_runs : times that one condition is looked at.
+    ways : runs that are sought on which a condition comes out so that holds for many values.
+    few : values of a name that cases meet anyhow, because each is drawn.
+    least : the first size that is worth an aim: smaller ones are drawn anyhow.
+    names : names of conditions that must hold together. The points of more are too many.
+    together : the share of points at which they hold. Cases meet a larger share anyhow.
+    whole : the share of aims at all names of a place. The others show which name matters.
+    beside : the share of aims at a size beside a place, where an off-by-one error shows.
+    values : values of one name at which a condition is evaluated.
+    points : values of several names, of a condition that NumPy evaluates for all at once.
+    single_points : the same of a condition that is evaluated point by point.
+    sampled : points at which the earlier conditions are evaluated.
+    kept : places that are kept of a condition.
+    floats : floats of the kernels' code that are data. More would leave no other data.
+    largest_float : the largest of these. A larger one stands for infinity.
+    """
+
+    seconds: float = 2.4
+    mebibytes: int = 1024
+    depth: int = 500
+    bases: int = 8
+    runs: int = 96
+    place_runs: int = 32
+    text_runs: int = 4
+    ways: int = 4
+    few: int = 8
+    least: int = 3
+    names: int = 3
+    together: float = 0.2
+    whole: float = 0.8
+    beside: float = 0.25
+    values: int = 2**11
+    points: int = 2**15
+    single_points: int = 2**11
+    sampled: int = 2**12
+    kept: int = 64
+    floats: int = 8
+    largest_float: float = 2.0**18
+
+
+LIMITS = SearchLimits()
 
 
 def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Place:
@@ -77,9 +115,9 @@ def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Pla
     last = {
         _head(key): key for key in values
     }  # of the choices for one value the last is moved
-    dropped = "" if chance.random() < _WHOLE else chance.choice(list(last))
+    dropped = "" if chance.random() < LIMITS.whole else chance.choice(list(last))
     moved = last[chance.choice(list(last))]
-    if chance.random() < _BESIDE and type(values[moved]) is int:
+    if chance.random() < LIMITS.beside and type(values[moved]) is int:
         values[moved] += chance.choice((-1, 1))
     return {key: at for key, at in values.items() if _head(key) != dropped}
 
@@ -136,7 +174,9 @@ def float_constants(spec: KernelSpec) -> tuple[float, ...]:
         floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
         functions += [f for v in own if (f := function_of(v)) and f not in functions]
-    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE))[:_FLOATS]
+    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < LIMITS.largest_float))[
+        : LIMITS.floats
+    ]
 
 
 def _head(key: str) -> str:
@@ -201,13 +241,16 @@ class BranchSearch:
         """The conditions that are met on the way from some values of the domain, in some time."""
         before = sys.getrecursionlimit()
         depth = len(list(traceback.walk_stack(None)))
-        memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
-        with contextlib.suppress(CaseLimitError), limit(4 * _SECONDS, memory) as undo:
+        memory = LIMITS.mebibytes if USED.exists() and find_spec("resource") else None
+        with (
+            contextlib.suppress(CaseLimitError),
+            limit(4 * LIMITS.seconds, memory) as undo,
+        ):
             undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(
-                min(before, depth + _DEEP)
+                min(before, depth + LIMITS.depth)
             )  # a larger one than C's stack holds
             within_limits(self._search)
         return [
@@ -219,15 +262,17 @@ class BranchSearch:
     @np.errstate(all="ignore")
     def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
-        drawings = [self._drawn({})[2:] for _ in range(_BASES)]
-        wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
+        drawings = [self._drawn({})[2:] for _ in range(LIMITS.bases)]
+        wide = [
+            d for d in drawings if any(len(own) > LIMITS.few for own in d[1].values())
+        ]
         bases = [chosen for chosen, _ in wide or drawings[:1]]
         chosen, ranges = drawings[0]
         # The first has all sizes at their ends, where loops are long.
         bases.insert(0, {**chosen, **{name: own[-1] for name, own in ranges.items()}})
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
         end = (
-            time.thread_time() + _SECONDS
+            time.thread_time() + LIMITS.seconds
         )  # the limit is the clock's, for a run without end
         for kernel in kernels:
             starts = list(
@@ -239,10 +284,10 @@ class BranchSearch:
                 )
             )
             for start in itertools.islice(
-                starts, _RUNS // len(kernels) ** 2
+                starts, LIMITS.runs // len(kernels) ** 2
             ):  # they grow
                 place = start.expected.place
-                if self._tried[place] >= _RUNS or time.thread_time() > end:
+                if self._tried[place] >= LIMITS.runs or time.thread_time() > end:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
                 told = len(run.path_condition)
@@ -252,7 +297,7 @@ class BranchSearch:
                 way = list(run.path_condition.values())
                 run.steps = -math.inf
                 if is_refused and way[-1:] == [start.expected]:
-                    self._tried[place] += _RUNS * bool(
+                    self._tried[place] += LIMITS.runs * bool(
                         start.aims
                     )  # the domain keeps to it
                     continue
@@ -295,8 +340,14 @@ class BranchSearch:
         for number, asked in enumerate(way[told:], told):
             own = [name for name in ranges if name in named[number]]
             place = asked.place
-            if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
-                self._tried.update([place, *[asked] * (_AGAIN if place[3] else 1)])
+            if (
+                own
+                and self._tried[place] < LIMITS.place_runs
+                and self._tried[asked] < LIMITS.text_runs
+            ):
+                self._tried.update(
+                    [place, *[asked] * (LIMITS.text_runs if place[3] else 1)]
+                )
                 led = {
                     *start.led,
                     *own,
@@ -311,7 +362,7 @@ class BranchSearch:
                     *(names for names in named[:number] if names & set(own))
                 )
                 beside = own + [name for name in ranges if name in near.difference(own)]
-                is_wide = any(len(ranges[name]) > _FEW for name in own)
+                is_wide = any(len(ranges[name]) > LIMITS.few for name in own)
                 ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
                 for names, held in ways if is_wide else ways[:1]:
                     points = self._points(names[:3], ranges, asked.text)
@@ -326,7 +377,7 @@ class BranchSearch:
                         places = [at for at in places if at not in outside]
                         are_few = False
                     if places and (
-                        are_few or self._tried[place, not asked.held] < _MET
+                        are_few or self._tried[place, not asked.held] < LIMITS.ways
                     ):
                         other = asked._replace(held=not asked.held)
                         if are_few:
@@ -340,7 +391,7 @@ class BranchSearch:
                         # Of 300 <= n < 312 each half holds for many: both together lead on.
                         on = (
                             *start.led,
-                            *(places[0] if len(places) < _KEPT // 4 else ()),
+                            *(places[0] if len(places) < LIMITS.kept // 4 else ()),
                         )
                         chosen = start.chosen | places[0]
                         on = tuple(aims[0]) if aims else on
@@ -359,16 +410,16 @@ class BranchSearch:
         texts = [f"({asked.text})" for asked in conditions]
         known = {name for text in texts for name in _code(text).co_names}
         names = [name for name in ranges if name in known]
-        if not 1 < len(names) <= _NAMES:
+        if not 1 < len(names) <= LIMITS.names:
             return []
         points = self._points(names, ranges, " + ".join(texts))
         holds = np.logical_and.reduce(
             [_held(asked.text, chosen, points) == asked.held for asked in conditions]
         )
         at = np.flatnonzero(holds)
-        if not 0 < len(at) <= _TOGETHER * len(holds):
+        if not 0 < len(at) <= LIMITS.together * len(holds):
             return []
-        at = self._chance.permutation(at)[:_KEPT]
+        at = self._chance.permutation(at)[: LIMITS.kept]
         return [{n: int(axis[i]) for n, axis in points.items()} for i in at]
 
     def _points(
@@ -376,12 +427,12 @@ class BranchSearch:
     ) -> dict[str, Array]:
         """All values of a name, all of several together; some where there are many."""
         near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
-        most = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE)
+        most = 1.0 * (LIMITS.points if _is_of_arrays(text) else LIMITS.single_points)
         axes = dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
             own, count = (
                 ranges[name],
-                min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes))))),
+                min(LIMITS.values, 8 + int(most ** (1 / (len(names) - len(axes))))),
             )
             chosen = self._chance.integers(len(own), size=count).tolist()
             few = own if len(own) <= count else [own[at] for at in chosen]
@@ -414,13 +465,13 @@ class BranchSearch:
         if len(points) == 1:  # what lies between the ends of a run is met as well
             steps = np.diff(at, prepend=-2, append=len(told) + 1) > 1
             (axis,) = points.values()
-            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
+            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= LIMITS.least)
             ends = at[(steps[1:] | steps[:-1]) & inner]
             are_few = len(ends) > 0 and (
                 are_few or (share <= 0.5 and int(steps.sum()) < 6)
             )
         for name, axis in points.items() if are_few else ():
-            self._values[name].update(axis[ends[:_KEPT]].tolist())
+            self._values[name].update(axis[ends[: LIMITS.kept]].tolist())
         places = self._places(before, ends if are_few else at, points, values)
         return places or self._places(before, at, points, values), are_few
 
@@ -428,21 +479,23 @@ class BranchSearch:
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Those of some points where conditions hold as they did."""
-        few = len(at) <= _SAMPLED
+        few = len(at) <= LIMITS.sampled
         chance = self._chance
-        at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
+        at = chance.permutation(at) if few else chance.choice(at, LIMITS.sampled)
         before = [
             a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)
         ]
         for _, text, held in sorted(
             before, key=lambda one: not _is_of_arrays(one.text)
         ):
-            at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
+            at = at if _is_of_arrays(text) else at[: 4 * LIMITS.kept]
             if len(at):
                 at = at[
                     _held(text, values, {n: a[at] for n, a in points.items()}) == held
                 ]
-        return [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
+        return [
+            {n: int(axis[i]) for n, axis in points.items()} for i in at[: LIMITS.kept]
+        ]
 
 
 @functools.lru_cache(maxsize=4096)

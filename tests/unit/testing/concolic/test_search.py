@@ -3,6 +3,7 @@
 import abc
 import bisect
 import contextlib
+import dataclasses
 import enum
 import functools
 import math
@@ -474,7 +475,8 @@ def test_a_tile_has_the_shape_that_it_is_made_of():
 @every("kernel", [endless, lambda *_, **__: all(iter(lambda: 1, 0)), of_contents])
 def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatch):
     """A kernel may print, write, and wait for what no stand-in brings."""
-    monkeypatch.setattr(branch_targets, "_SECONDS", 0.1)
+    quick = dataclasses.replace(branch_targets.LIMITS, seconds=0.1)
+    monkeypatch.setattr(branch_targets, "LIMITS", quick)
     monkeypatch.chdir(tmp_path)
     branch_conditions(spec_of(kernel))
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])
