@@ -142,8 +142,8 @@ class ConcolicRun:
         self._texts = defaultdict[Any, list[str]](list)
         self._lengths = dict[int, Any]()
         self.shown: dict[str, Any] = {}
-        self.loops: set[tuple[str, int]] = set()
-        """The loops over sizes, as file and line."""
+        self.loops: dict[tuple[str, int], bool] = {}
+        """The loops over sizes, by file and line: whether one had a second iteration."""
         self.grid: Sequence[Any] = (1,)  # the kernel is the last of its programs
         self.given: dict[str, Any] = dict.fromkeys(_TURNS, self.loop_range) | {
             "ds": lambda start, size: slice(start, start + size),
@@ -217,7 +217,8 @@ class ConcolicRun:
         if any(isinstance(end, _ConcolicNumber) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
             text = f"(({stop} - {first}) / {step}) > 2"
-            self.loops.add(_asking_place(text)[:2])
+            loop = _asking_place(text)[:2]
+            self.loops[loop] = self.loops.get(loop, False) or len(turns) > 1
             self.record_branch(text, len(turns) > 2)
             if isinstance(ends[0], _ConcolicNumber) and list(turns[:1]) > [
                 0

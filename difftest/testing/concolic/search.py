@@ -222,14 +222,15 @@ class BranchSearch:
     """The search for where a spec's kernels ask something of sizes that changes for few.
 
     ``draw`` returns new values of the domain for some choices; the other choices it draws.
-    ``loops`` are the loops over sizes that the search has met, as file and line.
+    ``loops`` are the loops over sizes that the search has met, by file and line, and whether one
+    had a second iteration.
     """
 
     def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
         self._spec = spec
         self._drawn = draw
         self._chance = np.random.default_rng(0)
-        self.loops: set[tuple[str, int]] = set()
+        self.loops: dict[tuple[str, int], bool] = {}
         self._tried = Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
@@ -293,7 +294,8 @@ class BranchSearch:
                 told = len(run.path_condition)
                 is_refused = self._refuses(kernel, run, values, start.dtype)
                 # a cache may keep its sizes
-                self.loops |= run.loops
+                for loop, is_repeated in run.loops.items():
+                    self.loops[loop] = self.loops.get(loop, False) or is_repeated
                 way = list(run.path_condition.values())
                 run.steps = -math.inf
                 if is_refused and way[-1:] == [start.expected]:

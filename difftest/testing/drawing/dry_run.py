@@ -42,11 +42,11 @@ class KernelSearch(NamedTuple):
     Attributes
     ----------
     conditions : the conditions that change for few sizes.
-    loops : the loops over sizes, as file and line.
+    loops : the loops over sizes, by file and line: whether one had a second iteration.
     """
 
     conditions: list[Condition]
-    loops: set[tuple[str, int]]
+    loops: dict[tuple[str, int], bool]
 
 
 def branch_conditions(spec: KernelSpec) -> list[Condition]:

@@ -450,7 +450,11 @@ class Runner:
                 coverage.expressions.add((file, line, kernel, text))
 
     def narrow(self, spec: KernelSpec) -> str:
-        """Return why a test proves too little whose loops run once in all cases; else empty."""
+        """Return why a test proves too little whose domain needs one tile alone; else empty.
+
+        That is so if the kernel has loops over sizes, and none of them ran twice: not in a case,
+        nor in the search for conditions, which begins with the largest sizes.
+        """
         coverage = self.tally.coverage
         if coverage.unknown:
             return ""
@@ -461,10 +465,10 @@ class Runner:
                 for branch in sorted(coverage.branches)
                 if branch[3] == kernel and branch[2] and branch[:2] in sized
             ]
-            ran = [(*loop, 0) in coverage.done for loop in loops]
-            again = [(*loop, 1) in coverage.done for loop in loops]
-            if any(ran) and not any(again):
-                file, line = loops[ran.index(True)]
+            ran = [loop for loop in loops if (*loop, 0) in coverage.done]
+            again = [sized[loop] or (*loop, 1) in coverage.done for loop in loops]
+            if ran and not any(again):
+                file, line = ran[0]
                 return (
                     f"the test of {kernel} proves too little: "
                     "no case runs a loop over sizes twice\n"
