@@ -168,7 +168,7 @@ def all_coverage_lines(tally: Tally) -> Iterator[str]:
         yield f"no case: {place.file}:{place.line}: {place.what} ({names}){_tried(place)}"
         yield f"           {place.source}"
     for why in sorted(tally.coverage.unknown):
-        yield f"not every case's branches and loops are known: {why}"
+        yield f"the branches and loops of some cases are unknown: {why}"
 
 
 def _tried(place: UncoveredBranch) -> str:
