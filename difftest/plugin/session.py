@@ -35,19 +35,17 @@ def foreign_options(config: pytest.Config) -> str:
     It is empty if no such option was given, or if an ini key decides its meaning.
     """
     session = config.stash[SESSION]
+    if not session.uncollected:
+        return ""
     for option in (SIMULATE, DEVICE):
         value = config.getoption(option.name, None)
-        if (
-            option in session.request.taken
-            and session.uncollected
-            and value in (True, *SIMULATORS)
-        ):
+        if option in session.request.taken and value in (True, *SIMULATORS):
             accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
-                f"{option.name} was given, and a conftest or another plugin that declares it takes "
-                f"it: none of the kernel tests in {', '.join(sorted(session.uncollected))} would "
-                f"run.\n  remedy: -o {option.key}={accepted} runs them, and -o {option.key}=no "
-                "says that the other option is meant; both are ini keys too"
+                f"{option.name} was given, but a conftest or another plugin has declared it: the "
+                f"kernel tests in {', '.join(sorted(session.uncollected))} would not run.\n"
+                f"  remedy: pass -o {option.key}={accepted} to run them, or -o {option.key}=no if "
+                "the other option is meant; both are ini keys too"
             )
     return ""
 

@@ -18,7 +18,8 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.explicit import case_from_json, minimal_case
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import DifferentialFailure
@@ -151,6 +152,7 @@ def checked(spec, *, cases=15, backend=None):
         phases=(Phase.generate, Phase.shrink),
         database=None,
         deadline=None,
+        backend=BACKEND,
     )
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
     return runner
@@ -331,7 +333,7 @@ WORDS = (
 
 
 @every("kernel, changes, said", [row[1:] for row in WORDS])
-def test_what_is_declared_and_what_happens_are_told_apart(kernel, changes, said):
+def test_declarations_and_events_are_distinguished(kernel, changes, said):
     spec = KernelSpec(kernel=kernel, **SUM | changes)
     assert said in " ".join(str(failure_of(spec)).split())
 
@@ -351,7 +353,7 @@ def test_what_is_declared_and_what_happens_are_told_apart(kernel, changes, said)
         ),
     ],
 )
-def test_what_the_words_advise_is_accepted_at_once(kernel, changes):
+def test_the_advised_declaration_is_accepted_at_once(kernel, changes):
     (row,) = checked(KernelSpec(kernel=kernel, **SUM | changes)).tally.rows.values()
     assert row.cases > 10
 

@@ -56,7 +56,7 @@ def test_the_rows_of_a_page_are_found():
 
 if NIGHTLY:
 
-    def test_the_table_of_searches_is_what_the_benchmark_prints():
+    def test_the_table_of_searches_is_the_output_of_the_benchmark():
         printed = [
             [cell.strip() for cell in line.strip("|").split("|")]
             for line in printed_by("benchmarks.tuning")
@@ -64,7 +64,7 @@ if NIGHTLY:
         rows = rows_after(TUNE, "| kernel, case |")
         assert [row for row in rows if row not in printed] == []
 
-    def test_the_tables_of_orders_are_what_the_benchmark_prints():
+    def test_the_tables_of_orders_are_the_output_of_the_benchmark():
         printed = [
             numbers_of(line.split("|")) for line in printed_by("benchmarks.orders")
         ]
@@ -73,7 +73,7 @@ if NIGHTLY:
         ]
         assert rows == [numbers for numbers in printed if numbers]
 
-    def test_the_table_of_advice_is_what_the_benchmark_prints():
+    def test_the_table_of_advice_is_the_output_of_the_benchmark():
         printed = [line.split(" | ") for line in printed_by("benchmarks.ladder_advice")]
         shown = [
             [name.strip("`"), own, finding.strip("`").partition("`")[0], savings]
@@ -83,14 +83,14 @@ if NIGHTLY:
         ]
         assert shown == [[cell.strip() for cell in row] for row in printed[1:]]
 
-    def test_the_table_of_production_kernels_is_what_the_benchmark_prints():
+    def test_the_table_of_production_kernels_is_the_output_of_the_benchmark():
         printed = [
             line.split(" | ")[1:] for line in printed_by("benchmarks.production")
         ]
         rows = rows_after(PRODUCTION, "| kernel | shape")
         assert [[row[4], row[6]] for row in rows] == printed[1:]
 
-    def test_the_tables_of_accuracy_are_what_the_command_prints():
+    def test_the_tables_of_accuracy_are_the_output_of_the_command():
         lines = printed_by("difftest", "timing", "validate", "--all", "--rows")
         printed = {
             (float(measured), float(predicted), error)

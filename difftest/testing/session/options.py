@@ -106,7 +106,7 @@ CASE = Option(
 LEVEL = Option(
     "--nki-level",
     "difftest_nki_level",
-    "the level of NKI for kernels of `import nki` on the embedded simulator: what it lacks raises",
+    "the level of NKI for kernels of `import nki` on the embedded simulator: a missing name raises",
     LEVELS,
     {"choices": LEVELS},
 )
@@ -161,8 +161,8 @@ MEMORY = Option(
 MUTATE = Option(
     "--difftest-mutate",
     "difftest_mutate",
-    "when all have passed, plant bugs in the kernels: one that so many drawn cases of each test do "
-    "not find fails the session (docs/how-to/mutate.md)",
+    "when all tests have passed, plant bugs in the kernels: the session fails if so many drawn "
+    "cases of each test miss a bug (docs/how-to/mutate.md)",
     declaration={"metavar": "CASES"},
 )
 _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)

@@ -311,7 +311,7 @@ CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"a": "iota"}
         (SAME, "", "writes to its input a, which its test does not name in outputs="),
         (
             f"{COPY}; return a",
-            *["returns its input a itself, to which it wrote nothing"] * 2,
+            *["returns its input a itself, without a write to it"] * 2,
         ),
         (
             COPY,

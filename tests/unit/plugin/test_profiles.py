@@ -1,13 +1,9 @@
 import os
-import runpy
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 
-from hypothesis.internal import conjecture
-
 from difftest.plugin.startup import _FastFinder
-from difftest.testing.drawing import strategies
 
 SCRIPT = """
 import os
@@ -38,12 +34,6 @@ print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
 """
 
 
-def test_a_hypothesis_without_providers_will_do(monkeypatch):
-    monkeypatch.delattr(conjecture, "providers")
-    monkeypatch.setitem(sys.modules, f"{conjecture.__name__}.providers", None)
-    assert runpy.run_path(strategies.__file__)["HARDWARE_LIMITS"]
-
-
 def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     """In a process of its own, for profiles are global and this session has its own."""
     plain = {name: value for name, value in os.environ.items() if name != "CI"}
@@ -62,7 +52,7 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     )
 
 
-def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
+def test_pytest_rewrites_no_assert_of_modules_of_a_kernel_session():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
     loaded = [
         sys.modules[name]

@@ -159,7 +159,7 @@ def _typing_forms() -> set[type]:
     forms += [typing.Callable[[int], int], typing.Annotated[int, 1], typing.Literal[1]]
     forms += [getattr(typing, name)[int] for name in ("List", "Optional", "Union")]
     forms += [getattr(typing, "Union")[int, str]]  # noqa: B009
-    return {type(form) for form in forms} - {type}
+    return {type(form) for form in forms if not isinstance(form, type)}
 
 
 ATTRIBUTES |= dict.fromkeys(_typing_forms(), "")
@@ -176,6 +176,8 @@ SCALARS = tuple(
     - {np.object_, np.void}
 )
 """The types of scalars of NumPy and ml_dtypes."""
+NARROW = frozenset(kind for kind in SCALARS if kind.__module__ == "ml_dtypes")
+"""The types of scalars of ml_dtypes."""
 ATTRIBUTES |= dict.fromkeys(SCALARS, _ARRAY)
 _DTYPES: tuple[Any, ...] = (*SCALARS, "V1", "S1", "U1")
 ATTRIBUTES |= {type(np.dtype(kind)): _DTYPE for kind in _DTYPES}

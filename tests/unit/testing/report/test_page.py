@@ -295,7 +295,7 @@ def test_each_failure_is_there_as_text(page):
     )  # in the head, and above its report
 
 
-def test_what_ran_and_what_was_found_is_there(page, document):
+def test_the_page_has_the_tests_and_their_findings(page, document):
     for part in (
         *("1 of 4 tests passed", "1,234,567", "never true", "if n < 3:", "too vague"),
         *("test_other.py", "kernels.nki.softmax.softmax_rows", "found: no package nki"),
