@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import Any
 
 import click
 
 from difftest.analysis.inspection import Inspector, finding_text, memory_text
-from difftest.cli.launching import KernelResult, KernelRun, run_options
+from difftest.cli.launching import (
+    KernelResult,
+    KernelRun,
+    TracedLaunch,
+    run_options,
+)
 from difftest.simulator.launch_listeners import listening
 from difftest.support.output import write_file
 from difftest.testing.host.loading import MOST_PROGRAMS
@@ -52,43 +58,60 @@ def check(
     """
     inspector = Inspector(strict=strict)
     with listening(inspector):
-        trace, machine, _, arrays, misuses, results = run.launch(ranks)
+        launched = run.launch(ranks)
+    trace = launched.trace
     if not len(trace):
         raise click.ClickException(
             "the kernel issued no instruction: there is nothing to check"
         )
-    texts = [finding_text(finding) for finding in inspector.findings]
-    texts += [f"error: {misuse}" for misuse in misuses]
-    texts.append(
-        memory_text(trace, machine, get_terminal_size().columns, 0.0 if memory else 0.5)
-    )
     if json_file is not None:
-        document = {
-            "format": FORMAT,
-            "kernel": trace.kernel,
-            "machine": machine.name,
-            "grid": trace.grid,
-            "ranks": ranks,
-            "inputs": [
-                {"shape": array.shape, "dtype": array.dtype.name} for array in arrays
-            ],
-            "results": [result._asdict() for result in results],
-            "instructions": len(trace),
-            "allowed": inspector.suppressed,
-            "misuses": misuses,
-            "findings": [finding.as_mapping() for finding in inspector.findings],
-        }
+        document = _document(launched, inspector, ranks)
         write_file(json_file, json.dumps(document, indent=1) + "\n")
-    if any(result.is_updated for result in results):
-        texts.append("\n".join(map(_result_text, results)))
-    for text in filter(None, texts):
-        click.echo(text)
+    _print_findings(launched, inspector, 0.0 if memory else 0.5)
+    count = len(inspector.findings) + len(launched.misuses)
     click.echo(
-        f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
-        f"findings: {len(inspector.findings) + len(misuses)}, "
-        f"allowed by comments: {inspector.suppressed}"
+        f"{trace.kernel} on {launched.machine.name}: instructions: {len(trace):,}, "
+        f"findings: {count}, allowed by comments: {inspector.suppressed}"
     )
-    context.exit(int(bool(inspector.failures or misuses)))
+    context.exit(int(bool(inspector.failures or launched.misuses)))
+
+
+def _document(
+    launched: TracedLaunch, inspector: Inspector, ranks: int
+) -> dict[str, Any]:
+    """Return the run and its findings for JSON."""
+    trace = launched.trace
+    return {
+        "format": FORMAT,
+        "kernel": trace.kernel,
+        "machine": launched.machine.name,
+        "grid": trace.grid,
+        "ranks": ranks,
+        "inputs": [
+            {"shape": array.shape, "dtype": array.dtype.name}
+            for array in launched.arrays
+        ],
+        "results": [result._asdict() for result in launched.results],
+        "instructions": len(trace),
+        "allowed": inspector.suppressed,
+        "misuses": launched.misuses,
+        "findings": [finding.as_mapping() for finding in inspector.findings],
+    }
+
+
+def _print_findings(launched: TracedLaunch, inspector: Inspector, least: float) -> None:
+    """Print the findings, the memories that are fuller than ``least``, and updated arrays."""
+    for finding in inspector.findings:
+        click.echo(finding_text(finding))
+    for misuse in launched.misuses:
+        click.echo(f"error: {misuse}")
+    width = get_terminal_size().columns
+    memories = memory_text(launched.trace, launched.machine, width, least)
+    if memories:
+        click.echo(memories)
+    if any(result.is_updated for result in launched.results):
+        for result in launched.results:
+            click.echo(_result_text(result))
 
 
 def _result_text(result: KernelResult) -> str:

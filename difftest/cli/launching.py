@@ -126,7 +126,10 @@ def random_arrays(
 ) -> list[Any]:
     """Return random arrays, with one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
-        raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
+        raise click.BadParameter(
+            f"--dtype names one dtype for all inputs, or one for each: got {len(dtypes)} "
+            f"for {len(shapes)}"
+        )
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
     pairs = list(zip(shapes, kinds, strict=True))
     if problem := too_large((shape, dtype.itemsize) for shape, dtype in pairs):
@@ -165,20 +168,21 @@ def use_case(
     name: str, text: str, use: Callable[[Any, KernelArguments], Result]
 ) -> Result:
     """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
+    # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
-    from difftest.testing.host.collection import (
-        with_spec,
-    )  # pytest and Hypothesis: for tests alone
+    from difftest.testing.host.collection import with_spec
 
     def of_spec(spec: KernelSpec) -> Result:
         try:
             case = case_from_json(text, spec)
-            call, grid = call_of_case(spec, case), spec.grid_of(case.values)
+            arrays, keywords = call_of_case(spec, case)
+            grid = spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
             raise click.BadParameter(str(error)) from None
-        return use(spec.kernel, KernelArguments(*call, grid, tuple(spec.outputs)))
+        outputs = tuple(spec.outputs)
+        return use(spec.kernel, KernelArguments(arrays, keywords, grid, outputs))
 
     return with_spec(name, of_spec)
 
@@ -201,7 +205,7 @@ def launch_traced(
     """
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError(
-            "--ranks is for kernels of `import nki`; this one is a classic one"
+            "--ranks takes kernels of `import nki`; this kernel is classic"
         )
     run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
     if ranks > 1:
@@ -404,11 +408,11 @@ class KernelRun:
             )
         grid = parse_grid(self.grid)
         if self.case:
-            problem = "the {} of a --case {} of the test's spec"
-            if grid:
-                raise click.UsageError(problem.format("grid", "is that"))
-            if self.bounds:
-                raise click.UsageError(problem.format("data", "are those"))
+            if grid or self.bounds:
+                option = "--grid" if grid else "--bound"
+                raise click.UsageError(
+                    f"{option} does not go with --case: the test's spec decides it"
+                )
             return use_case(self.kernel, self.case, use)
         arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
         bounds = parse_bounds(self.bounds)

@@ -107,15 +107,11 @@ def lint(
     unsafe = options.pop("unsafe_fixes")
     shown = options.pop("shown")
     ranks = options.pop("ranks")
-    request = _request(options)
-    if STANDARD in files:
-        request = replace(request, stdin=read_standard_input())
+    request = _request(options, files)
     if shown:
         context.exit(int(_show_changes(request, files, unsafe)))
-    if fix and STANDARD in files:
-        context.with_resource(kept_for_file())
     if fix:
-        request = _fix(request, files, unsafe)
+        request = _fix(context, request, files, unsafe)
     diagnostics, unread = request.of_files(files)
     unread += drain_internal_errors()
     for text in unread:
@@ -146,7 +142,7 @@ def _print_diagnostics(
     return bool(levels.denied(diagnostics))
 
 
-def _request(options: dict[str, Any]) -> reading.LintRequest:
+def _request(options: dict[str, Any], files: Sequence[Path]) -> reading.LintRequest:
     """Take the settings out of the command's options, and return the request."""
     try:
         settings = reading.project_settings(Path.cwd())
@@ -155,9 +151,12 @@ def _request(options: dict[str, Any]) -> reading.LintRequest:
             if given:
                 settings[name] = given
         chosen = {level: options.pop(level.value) for level in reading.Level}
-        return reading.request_of(settings, chosen)
+        request = reading.request_of(settings, chosen)
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
+    if STANDARD in files:
+        return replace(request, stdin=read_standard_input())
+    return request
 
 
 def _show_changes(
@@ -173,9 +172,14 @@ def _show_changes(
 
 
 def _fix(
-    request: reading.LintRequest, files: Sequence[Path], unsafe: bool
+    context: click.Context,
+    request: reading.LintRequest,
+    files: Sequence[Path],
+    unsafe: bool,
 ) -> reading.LintRequest:
     """Write the fixed files, and return the request for the new texts."""
+    if STANDARD in files:
+        context.with_resource(kept_for_file())
     count = 0
     for file, _, fixed in list(request.fixed_files(files, unsafe)):
         count += 1

@@ -250,9 +250,9 @@ def _never_written(value: Any) -> Array | None:
     missing = value._unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
-            "a kernel writes what it returns",
-            happened="the kernel returned a tensor that nothing wrote",
-            received=f"{value!r}, of which nothing was ever written",
+            "a kernel writes all elements that it returns",
+            happened="the kernel returned a tensor in which no element was written",
+            received=repr(value),
             remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
             "or store a default first",
             location=value._storage.allocation.location,

@@ -356,7 +356,7 @@ class Core:
 
     @taped("allocate")
     def allocate(
-        self, shape: Shape, dtype: np.dtype[Any], space: Space, *how: Any, **named: Any
+        self, shape: Shape, dtype: DType, space: Space, *how: Any, **named: Any
     ) -> Storage:
         """Return a new unwritten tensor; for the parameters, see :meth:`hold`.
 
@@ -409,7 +409,7 @@ class Core:
     def hold(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         space: Space,
         partition_axis: int = 0,
         name: str = "",
@@ -424,8 +424,6 @@ class Core:
         address : of a tensor that the kernel places: on chip the first partition and the first byte
             in each, in HBM the first byte. Tensors that overlap share their bytes.
         """
-        lines = self.lines
-        loops = self.loops
         memories = self.memories
         allocation = Allocation(
             len(self.trace.allocations),
@@ -433,13 +431,13 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            innermost_location(lines.stack())
+            innermost_location(self.lines.stack())
             if self.followers.touched
-            else kernel_location(lines.caller),
+            else kernel_location(self.lines.caller),
             name,
-            loops=loops.turns,
+            loops=self.loops.turns,
         )
-        for body in loops.bodies.running:
+        for body in self.loops.bodies.running:
             body.append(allocation.id)
         if space.is_hbm:
             data = self._hold_in_hbm(allocation, address)
@@ -474,7 +472,7 @@ class Core:
     def _allocate_shared(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         _: int = 0,
         name: str = "",
         address: Any = None,

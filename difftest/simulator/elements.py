@@ -215,25 +215,22 @@ def unwritten_error(
     gaps = tile._storage.validity
     origin = gaps and gaps.origin
     place = storage.allocation.location
-    rule = "an instruction reads only what was written before"
-    happened = "an instruction read what nothing had written"
+    rule = "an instruction reads only elements that were written before"
+    happened = "an instruction read elements that were never written"
     so_far = "never"
     remedy = (
         "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
         "part that is written"
     )
     if returned:
-        rule = "a kernel writes what it returns"
-        happened = "the kernel returned what nothing had"
-        happened += " written"
+        rule = "a kernel writes all elements that it returns"
+        happened = "the kernel returned elements that were never written"
     elif storage.programs > 1:
-        rule = (
-            "what another program writes may be read after the two have met, no sooner"
-        )
-        happened = "a program read what no program had written yet"
+        rule = "a program reads another program's data only after a barrier between the two"
+        happened = "a program read elements that no program had written yet"
         so_far = "not yet"
         remedy = (
-            "if another program writes it, a barrier is missing: let them meet between the two "
+            "if another program writes the elements, put a barrier between the two accesses "
             "(nisa.core_barrier on this tensor; a classic grid has none)"
         )
     return UnwrittenError(

@@ -59,6 +59,10 @@ def pass_through(folder: str) -> None:
     _PASSED = (*_PASSED, folder + os.sep)
 
 
+frame_at: Callable[[int], FrameType] = sys._getframe
+"""Returns the frame that many calls above its caller: CPython's own function."""
+
+
 def is_inside(code: CodeType) -> bool:
     """Return whether a code object belongs to the simulator, not to a kernel."""
     return code.co_filename.startswith(_PACKAGE)
@@ -143,7 +147,7 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
 
     The search begins at ``frame``, if no line of a kernel is further in.
     """
-    frame = frame or sys._getframe(1)
+    frame = frame or frame_at(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:
@@ -161,7 +165,7 @@ def kernel_stack(
     ``around`` are the callers of the innermost line, if they are already found.
     """
     lines = []
-    frame = frame or sys._getframe(1)
+    frame = frame or frame_at(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:

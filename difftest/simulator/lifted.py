@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.dtypes import Array
+from difftest.simulator.pattern import Shape
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ class Lifted:
     __slots__ = ()
     dtype = np.dtype(np.float64)
     """float64, which requests unrounded intermediate values."""
-    shape: tuple[int, ...]
+    shape: Shape
 
     def moved(self, change: Callable[[Any], Any]) -> Any:
         """Move the elements: apply ``change`` to each array of the operand."""
@@ -155,7 +156,7 @@ class Lifted:
     def mean(self, axis: int, dtype: Any = None) -> Any:
         return self.sum(axis) / self.shape[axis]
 
-    def do_broadcast_to(self, array: Any, shape: tuple[int, ...]) -> Any:
+    def do_broadcast_to(self, array: Any, shape: Shape) -> Any:
         return array.moved(lambda plane: np.broadcast_to(plane, shape))
 
     def do_take_along_axis(self, array: Any, places: Any, axis: int) -> Any:
@@ -179,7 +180,7 @@ def step(function: Function) -> Function:
     return done  # type: ignore[return-value]
 
 
-def over(shape: tuple[int, ...], values: Any) -> Any:
+def over(shape: Shape, values: Any) -> Any:
     """Return an operand in the shape of a result; a smaller one is repeated in each partition."""
     if values.size == math.prod(shape):
         return values.reshape(shape)
@@ -189,7 +190,7 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
     )
 
 
-def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
+def broadcast_mask(where: Array, shape: Shape) -> Array:
     """Return a mask in the shape of its data; it may lack axes of them."""
     if where.size == math.prod(shape):
         return where.reshape(shape)
@@ -213,7 +214,7 @@ def as_constant(value: Any, dtype: Any = np.float32) -> Array:
     return constant  # type: ignore[no-any-return]
 
 
-def made_like(array: Any, shape: tuple[int, ...]) -> Any:
+def made_like(array: Any, shape: Shape) -> Any:
     """Return zeros of the kind of ``array``, to be filled in."""
     if isinstance(array, Lifted):
         return array.do("zeros", shape)

@@ -294,7 +294,7 @@ class _Form:
         if isinstance(value, Tile):
             return self.tile(value)
         raise NotModelledError(
-            "a tape has what instructions are given",
+            "a tape holds the arguments of instructions",
             happened=f"a launch whose tape is kept used a {type(value).__name__}",
             received=f"{value!r:.80}",
             remedy="launch the kernel itself",

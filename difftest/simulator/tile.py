@@ -8,7 +8,6 @@ tensor makes a tile that records the violation. A mask may still limit the tile 
 
 from __future__ import annotations
 
-import sys
 from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -17,7 +16,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, dtype_name, from_bits
 from difftest.simulator.elements import Elements, unwritten_error
-from difftest.simulator.errors import NkiError
+from difftest.simulator.errors import NkiError, frame_at
 from difftest.simulator.index import (
     as_integer,
     as_integers,
@@ -430,7 +429,7 @@ _FEW = 48
 
 def is_for_a_person(depth: int = 2) -> bool:
     """Return whether a debugger called the function ``depth`` frames up, such as a ``__repr__``."""
-    frame = sys._getframe(depth)
+    frame = frame_at(depth)
     while frame.f_back is not None and _package(frame.f_globals) in _ON_THE_WAY:
         frame = frame.f_back
     return _package(frame.f_globals) in _DEBUGGERS

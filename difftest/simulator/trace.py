@@ -19,9 +19,10 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.simulator.dtypes import DType
 from difftest.simulator.errors import Location as Location
 from difftest.simulator.errors import innermost_location
-from difftest.simulator.pattern import Pattern
+from difftest.simulator.pattern import Pattern, Shape
 
 Natural: TypeAlias = Annotated[int, 0]
 Positive: TypeAlias = Annotated[int, 1]
@@ -123,7 +124,7 @@ class Allocation:
     id: int
     space: Space
     shape: Sizes
-    dtype: np.dtype[Any]
+    dtype: DType
     partition_axis: Natural
     location: Location | None
     name: str = ""
@@ -212,7 +213,7 @@ class Allocation:
 
 
 @lru_cache(maxsize=4096)
-def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+def _sizes(shape: Shape, axis: int) -> tuple[int, int, int]:
     """Return the partitions, the elements between them, and the elements of one in all blocks."""
     partitions = shape[axis] if shape else 1
     step = math.prod(shape[axis + 1 :])
@@ -245,7 +246,7 @@ class Region(NamedTuple):
     allocation: Allocation
     offset: Natural
     shape: Sizes
-    strides: tuple[int, ...]
+    strides: Shape
     partition_axis: Natural | None = 0
     """The axis that runs over partitions. Block dimensions come before it. An integer index
     removes it
@@ -261,7 +262,7 @@ class Region(NamedTuple):
     pattern
     then contains the accessed elements.
     """
-    view: np.dtype[Any] | None = None
+    view: DType | None = None
     """The dtype of a view that reads the bits as another dtype; shape, offset and strides count its
     elements. None for the allocation's own dtype.
     """
@@ -272,7 +273,7 @@ class Region(NamedTuple):
     """
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The dtype of the accessed elements."""
         if self.view is None:
             return self.allocation.dtype
@@ -527,7 +528,7 @@ class Returned(NamedTuple):
 
     allocation: Allocation
     pattern: Pattern
-    dtype: np.dtype[Any]
+    dtype: DType
 
 
 @dataclass(eq=False, kw_only=True)

@@ -292,7 +292,7 @@ def _say(
     kept = f"; not written: {', '.join(map(str, left))}" if left else ""
     error = KernelError(
         f"a compiler writes a NEFF and a device a profile; here it is {written}, as JSON",
-        happened=f"files were asked for that only a compiler and a device can write ({where})",
+        happened=f"only a compiler and a device can write the requested files ({where})",
         received=", ".join(f"{name}={str(value)!r}" for name, value in named.items())
         + kept,
         remedy="name files that are not there yet; difftest trace and difftest profile write the "

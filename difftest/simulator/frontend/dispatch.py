@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.errors import SignatureError
+from difftest.simulator.errors import SignatureError, frame_at
 from difftest.simulator.frontend.arguments import (
     HINTS,
     as_flag,
@@ -32,7 +31,6 @@ from difftest.simulator.strictness import report_violation
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
 _running = RUNNING.get
-_frame = sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: undocumented argument names that kernels use -> the names that AWS documents."""
 _CURRENT_ONLY = frozenset({"dst", "offset", "channel_multiplier"})
@@ -83,7 +81,7 @@ def entering(
                 )
             lines = core.lines
             outer = lines.caller
-            lines.caller = _frame(1)
+            lines.caller = frame_at(1)
             if lines.tracer is not None:
                 lines.watch(kernel=False)
         try:

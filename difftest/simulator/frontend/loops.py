@@ -11,7 +11,6 @@ import dis
 import inspect
 import operator
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -24,6 +23,7 @@ from difftest.simulator.errors import (
     BufferError,
     ShapeError,
     call_error,
+    frame_at,
     is_inside,
     kernel_location,
 )
@@ -39,7 +39,7 @@ _FILLERS = ("EXTENDED_ARG", "NOP", "CACHE", "NOT_TAKEN")
 
 def kernel_frame() -> FrameType:
     """Return the innermost frame outside the simulator."""
-    frame = sys._getframe(1)
+    frame = frame_at(1)
     while is_inside(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -356,7 +356,7 @@ class LoopRange:
 
     def __init__(self, kind: LoopKind, args: tuple[Any, ...]) -> None:
         fits = 1 <= len(args) <= 3 and all(map(is_index_integer, args))
-        where = f"nl.{kind._value_}_range"
+        where = f"nl.{kind.value}_range"
         numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
         if not fits or numbers[2:] == [0]:
             received = (
@@ -365,7 +365,7 @@ class LoopRange:
             raise not_taken(
                 where,
                 "integers: ([start,] stop[, step])",
-                "a step of 0, or what is not an integer",
+                "a step of 0, or a value that is not an integer",
                 received,
                 remedy="use // instead of / for a trip count",
             )
@@ -469,7 +469,9 @@ def explained() -> Iterator[None]:
     except (BufferError, ShapeError) as error:
         words = re.findall(r"\w+", error.location.text if error.location else "")
         for name in [word for word in words if word in current().loops.carried][:1]:
-            bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
+            bound = (
+                f"{name}, which the loop's body rebinds, is of the previous iteration"
+            )
             error.happened = f"{bound}, and {error.happened}"
             tile = f"a tile that was made before the loop: {name}[...] = ..."
             error.remedy = (

@@ -139,10 +139,10 @@ _ADDS = one_of(
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="scale", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("data", by_offsets=True),
+        Role("scale", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
-            name="bias",
+            "bias",
             takes=OperandKind.VECTOR_OR_NUMBER,
             dtypes=tuple(dtype for dtype in DTYPES if dtype != TFLOAT32),
             optional=True,
@@ -208,10 +208,10 @@ def _reduces(call: CheckedCall) -> None:
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="imm1", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="relu_param", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data", by_offsets=True),
+        Role("imm0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("imm1", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("relu_param", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
@@ -276,14 +276,14 @@ def _dimensions(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
-        Role(name="max_value", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
+        Role("max_value", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         REDUCE_INIT,
     ),
     options=("reduce_cmd",),
     destinations=(
-        Role(name="dst", dtypes=EXPONENTIAL_RESULTS),
-        Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
+        Role("dst", dtypes=EXPONENTIAL_RESULTS),
+        Role("reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
     ),
     rules=(
         needs_generation(4),
@@ -331,17 +331,17 @@ def _loads_imm1(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", by_offsets=True, dtypes=CUMULATED),
-        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("src", by_offsets=True, dtypes=CUMULATED),
+        Role("imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
-            name="imm1",
+            "imm1",
             takes=OperandKind.VECTOR_OR_NUMBER,
             dtypes=(FLOAT32,),
             optional=True,
         ),
     ),
     options=("op0", "op1", "reduce_cmd"),
-    destinations=(Role(name="dst", dtypes=CUMULATED),),
+    destinations=(Role("dst", dtypes=CUMULATED),),
     rules=(
         arithmetic("op0"),
         one_of(

@@ -40,7 +40,7 @@ from difftest.simulator.instructions.record import (
     Role,
 )
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.pattern import Pattern
+from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, EventKind, Space
@@ -457,7 +457,7 @@ def _check_shape(
         )
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: DestinationFit) -> bool:
+def _fits(shape: Shape, wanted: Shape, fit: DestinationFit) -> bool:
     if shape == wanted or fit is DestinationFit.EXACT:
         return shape == wanted
     if fit is DestinationFit.ELEMENTS and shape[:1] != wanted[:1]:

@@ -68,8 +68,8 @@ TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 """Dtypes that NumPy itself converts to float32 and back during a copy."""
 
-DST = Role(name="dst", buffers=DMA_SPACES)
-EITHER = Role(name="src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
+DST = Role("dst", buffers=DMA_SPACES)
+EITHER = Role("src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
@@ -184,9 +184,7 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     operands=(EITHER,),
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
-    destinations=(
-        Role(name="dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),
-    ),
+    destinations=(Role("dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(
         same_size("src", "dst"),
         one_of("dst_rmw_op", "add", says="adds", do="compute"),
@@ -452,7 +450,7 @@ def dma_transpose(
 
 MOST_SOURCES = 16
 SOURCES = tuple(
-    Role(name=f"src{number}", buffers=DMA_SPACES, optional=number > 0)
+    Role(f"src{number}", buffers=DMA_SPACES, optional=number > 0)
     for number in range(MOST_SOURCES)
 )
 

@@ -339,7 +339,7 @@ def one_element(call: CheckedCall, role: str) -> None:
 
 
 def _integer(role: str) -> tuple[Role, ...]:
-    return (Role(name=role, buffers=DMA_SPACES, dtypes=INTEGERS),)
+    return (Role(role, buffers=DMA_SPACES, dtypes=INTEGERS),)
 
 
 _LOADS = effect(
@@ -351,7 +351,7 @@ _LOADS = effect(
 )
 _STORES = effect(
     Engine.UNKNOWN,
-    operands=(Role(name="value", takes=OperandKind.NUMBER),),
+    operands=(Role("value", takes=OperandKind.NUMBER),),
     destinations=_integer("dst"),
     options=("src",),
     rules=(one_element("dst"),),
@@ -401,7 +401,7 @@ def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
     Engine.VECTOR,
     Engine.GPSIMD,
     operands=(),
-    destinations=(Role(name="dst", dtypes=INTEGERS),),
+    destinations=(Role("dst", dtypes=INTEGERS),),
     rules=(no_gpsimd_in_psum,),
     engine=_rng_engine,
     result=of_dst,
@@ -423,10 +423,10 @@ def rng(call: CheckedCall) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
     ),
-    destinations=(Role(name="dst", dtypes=(*FLOATS, *INTEGERS)),),
+    destinations=(Role("dst", dtypes=(*FLOATS, *INTEGERS)),),
     rules=(needs_generation(4),),
     carries=False,
     result=of_dst,
@@ -460,7 +460,7 @@ def _begin(words: Array) -> None:
     current().draws.random = np.random.default_rng(bits.reshape(-1).tolist())
 
 
-_SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
+_SEED = Role("src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
@@ -486,7 +486,7 @@ def _lanes(call: CheckedCall) -> Shape:
     Engine.VECTOR,
     operands=(
         Role(
-            name="src_seeds",
+            "src_seeds",
             buffers=SBUF_ONLY,
             dtypes=(WIDE_INTEGERS[1],),
             shape=_lanes,
@@ -503,7 +503,7 @@ def rand_set_state(act: EffectUse) -> None:
 @effect(
     Engine.GPSIMD,
     Engine.VECTOR,
-    destinations=(Role(name="dst", dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
+    destinations=(Role("dst", dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
     rules=(needs_generation(3), no_gpsimd_in_psum),
     engine=_lanes_engine,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array, DType
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp, kept_bits
@@ -136,7 +136,7 @@ def tensor_tensor_result(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
-    operands=(Role(name="data1", by_offsets=True), Role(name="data2")),
+    operands=(Role("data1", by_offsets=True), Role("data2")),
     options=("op",),
     rules=(
         binary("op"),
@@ -163,7 +163,7 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 
 
 @step
-def in_integers(left: Array, right: Array, op: AluOp, dtype: np.dtype[Any]) -> Array:
+def in_integers(left: Array, right: Array, op: AluOp, dtype: DType) -> Array:
     """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
@@ -235,9 +235,9 @@ def _scalar_engine_pairs(call: CheckedCall) -> None:
     Engine.SCALAR,
     Engine.GPSIMD,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="operand1", takes=OperandKind.VECTOR_OR_NUMBER, optional=True),
+        Role("data", by_offsets=True),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("operand1", takes=OperandKind.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(
@@ -281,7 +281,7 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     return apply_operator(op, values, other)
 
 
-def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
+def _bit_pattern(op: AluOp, number: Any, dtype: DType) -> Array:
     """Return a bitvec operator's number as bits; it may be signed or unsigned. For a bool, uint8.
 
     Raises
@@ -316,9 +316,9 @@ def _one_shape(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="operand1"),
+        Role("data"),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("operand1"),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(
@@ -343,7 +343,7 @@ def scalar_tensor_tensor(
     return kept_bits(call["op1"], result, call.result.dtype)
 
 
-@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=result_like("data"))
+@instruction(Engine.VECTOR, operands=(Role("data"),), result=result_like("data"))
 def reciprocal(call: CheckedCall, data: Array) -> Array:
     """``dst = 1 / data`` on the Vector Engine."""
     result: Array = np.reciprocal(as_float(data))

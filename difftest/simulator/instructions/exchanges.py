@@ -105,7 +105,7 @@ def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
 
 @effect(
     Engine.GPSIMD,
-    operands=(Role(name="data", buffers=(Space.SHARED_HBM, Space.SBUF)),),
+    operands=(Role("data", buffers=(Space.SHARED_HBM, Space.SBUF)),),
     options=("cores",),
     rules=(needs_generation(3), one_of("cores", CORES, says="synchronizes both cores")),
     engine=lambda call, wanted: wanted,
@@ -137,8 +137,8 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
 @effect(
     Engine.DMA,
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY),),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    operands=(Role("src", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     options=("send_to_rank", "recv_from_rank", "pipe_id", "dma_engine"),
     limits=("gpsimd_dma_elements",),
     rules=(
@@ -312,8 +312,8 @@ def _collective(
     if buffers is DMA_SPACES:
         memories = (one_memory(*sides), _two_dimensions_on_chip)
     fields = {
-        "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
-        "destinations": (Role(name="dst", buffers=buffers, shape=shape),),
+        "operands": tuple(Role(name, buffers=buffers) for name in srcs),
+        "destinations": (Role("dst", buffers=buffers, shape=shape),),
         "options": (*options, "replica_group"),
         "rules": (*memories, one_dtype(*sides), *rules),
         "exchange": Exchange(_among_ranks),
@@ -527,9 +527,9 @@ def _receive(act: EffectUse) -> None:
 
 _BY_TABLE: dict[str, Any] = {
     "operands": (
-        Role(name="src", buffers=HBM),
+        Role("src", buffers=HBM),
         Role(
-            name="metadata_tensor",
+            "metadata_tensor",
             buffers=DMA_SPACES,
             dtypes=(np.dtype(np.uint32),),
             shape=_table,

@@ -41,10 +41,10 @@ from difftest.simulator.trace import Engine
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="data", buffers=SBUF_ONLY, whole_rows=True),
-        Role(name="indices", buffers=SBUF_ONLY, dtypes=(UINT32,)),
+        Role("data", buffers=SBUF_ONLY, whole_rows=True),
+        Role("indices", buffers=SBUF_ONLY, dtypes=(UINT32,)),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
     result=lambda call: Result(
         call["indices"].shape, call.wanted_dtype(call["data"].dtype)
@@ -88,9 +88,9 @@ def _int32_options(call: CheckedCall) -> None:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT32, INT32)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(FLOAT32, INT32)),),
     options=("index_offset", "padding_val"),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=(INT32,)),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=(INT32,)),),
     rules=(needs_generation(3), _one_more, _int32_options),
     result=lambda call: Result(call.destinations["dst"].shape, INT32),
     in_place=True,
@@ -204,12 +204,12 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),),
     options=("n",),
     destinations=(
-        Role(name="dst", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),
+        Role("dst", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),
         Role(
-            name="idx_dst",
+            "idx_dst",
             buffers=SBUF_ONLY,
             dtypes=(UINT32,),
             shape=lambda call: call.destinations["dst"].shape,
@@ -221,7 +221,7 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
     classic=False,
 )
 def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
-    """The k largest of the n elements in each 16 partitions, and their numbers.
+    """Find the k largest of the n elements in each 16 partitions, and their numbers.
 
     Element i of a group is in partition i % 16 at place i // 16, and so is result i. Here results
     are in ascending order. Of equal elements the first ones are taken.

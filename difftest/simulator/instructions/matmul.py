@@ -414,13 +414,11 @@ multiplying = functools.partial(
 
 @multiplying(
     operands=(
-        Role(
-            name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES
-        ),
-        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role("stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role("moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
-    destinations=(Role(name="dst", buffers=PSUM_ONLY),),
+    destinations=(Role("dst", buffers=PSUM_ONLY),),
     limits=(
         "partitions",
         "psum_partition_bytes",
@@ -555,7 +553,7 @@ def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) ->
 
 added_product = replace(
     nc_matmul,
-    operands=(Role(name="product", buffers=PSUM_ONLY),),
+    operands=(Role("product", buffers=PSUM_ONLY),),
     rules=(one_bank,),
     only={},
     result=lambda call: Result(
@@ -638,7 +636,7 @@ def _data_iterations(call: CheckedCall) -> IterationSpace:
 @instruction(
     Engine.TENSOR,
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     limits=("partitions", "vector_transpose_max"),
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,

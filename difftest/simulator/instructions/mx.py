@@ -173,11 +173,11 @@ def _packed(call: CheckedCall) -> Result:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
     destinations=(
-        Role(name="dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
+        Role("dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
         Role(
-            name="dst_scale",
+            "dst_scale",
             buffers=SBUF_ONLY,
             dtypes=SCALES,
             shape=lambda call: call.destinations["dst_scale"].shape,
@@ -288,15 +288,13 @@ def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
 
 @multiplying(
     operands=(
-        Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(
-            name="stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES
-        ),
-        Role(name="moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role("stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role("moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role("stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role("moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
     ),
     options=("accumulate", "tile_position", "tile_size"),
-    destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
+    destinations=(Role("dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
     limits=(
         "partitions",
         "psum_partition_bytes",

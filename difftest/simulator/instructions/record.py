@@ -10,7 +10,7 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -51,11 +51,12 @@ class OperandKind(Enum):
     INDEX = "an index expression"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Role:
     """An operand or destination: its name, and the values allowed for it."""
 
     name: str
+    _: KW_ONLY
     takes: OperandKind = OperandKind.TILE
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
@@ -246,7 +247,7 @@ class DestinationFit(Enum):
 Rule = Callable[[CheckedCall], None]
 """A rule raises an NkiError if the call breaks it."""
 
-DST = Role(name="dst")
+DST = Role("dst")
 
 
 def moved(call: CheckedCall, values: Any, *others: Any) -> Any:

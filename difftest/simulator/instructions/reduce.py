@@ -169,7 +169,7 @@ def _reduced(call: CheckedCall) -> Result:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data", by_offsets=True),),
+    operands=(Role("data", by_offsets=True),),
     options=("op", "axis", "negate", "keepdims"),
     rules=(can_reduce("op"), _axes, of_integers("op"), _not_negated),
     result=_reduced,
@@ -195,9 +195,9 @@ def tensor_reduce(call: CheckedCall, data: Array) -> Array:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="data", buffers=SBUF_ONLY),),
+    operands=(Role("data", buffers=SBUF_ONLY),),
     options=("op",),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     rules=(
         one_of("op", *_ACROSS_PARTITIONS, says="takes few operators", do="reduce with"),
         of_integers("op"),
@@ -240,8 +240,8 @@ def _reductions(*names: str) -> Rule:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data", by_offsets=True),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
         REDUCE_INIT,
     ),
     options=("op0", "reduce_op", "reduce_cmd", "reduce_res_negate"),
@@ -295,9 +295,9 @@ def _scanned(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data0"),
-        Role(name="data1"),
-        Role(name="initial", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data0"),
+        Role("data1"),
+        Role("initial", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op0", "op1", "reverse0", "reverse1"),
     rules=(
@@ -376,7 +376,7 @@ def _moments(values: Array) -> list[Array]:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     limits=("bn_stats_fmax",),
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
@@ -405,7 +405,7 @@ def _bn_tuples(call: CheckedCall) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
     reduced=all_free_axes,
@@ -459,8 +459,8 @@ def _probability_of_integers(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="prob", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=FLOATS),
+        Role("data"),
+        Role("prob", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=FLOATS),
     ),
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (one_dtype("data", "dst"),)},

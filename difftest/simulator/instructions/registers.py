@@ -68,9 +68,9 @@ def reach_of_registers(call: CheckedCall) -> DependenceClass:
     return DependenceClass.ROW
 
 
-REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+REDUCE_RES = Role("reduce_res", optional=True, shape=one_a_partition)
 REDUCE_INIT = Role(
-    name="reduce_init",
+    "reduce_init",
     takes=OperandKind.VECTOR_OR_NUMBER,
     dtypes=(FLOAT32,),
     optional=True,

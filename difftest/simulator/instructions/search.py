@@ -82,7 +82,7 @@ def _eight_values(call: CheckedCall) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src"),),
+    operands=(Role("src"),),
     limits=("max8_range",),
     rules=(length("src", at_least_eight=True),),
     result=lambda call: Result(
@@ -93,7 +93,7 @@ def _eight_values(call: CheckedCall) -> None:
     reach=DependenceClass.ROW,
 )
 def max8(call: CheckedCall, src: Array) -> Array:
-    """The 8 largest values of each partition, descending."""
+    """Find the 8 largest values of each partition, descending."""
     return -np.sort(-_candidates(as_float(rows(src))), axis=1)[:, :EIGHT]
 
 
@@ -170,7 +170,7 @@ def matches(
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
+    operands=(Role("data"), Role("vals", whole_rows=True)),
     options=("all_ones",),
     limits=("max8_range",),
     rules=(
@@ -178,7 +178,7 @@ def matches(
         _eight_values,
         same_partitions("data", "vals"),
     ),
-    destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
+    destinations=(Role("dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result(
         (call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)
     ),
@@ -187,7 +187,7 @@ def matches(
     reach=DependenceClass.ROW,
 )
 def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
-    """The index of each of 8 values in its partition; duplicates take successive places.
+    """Find the index of each of 8 values in its partition; duplicates take successive places.
 
     For a missing value all bits are set if ``all_ones`` (as v2.32.0 spells it); else the index is
     undefined.
@@ -199,15 +199,15 @@ def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="vals", whole_rows=True),
-        Role(name="imm", takes=OperandKind.NUMBER),
+        Role("data"),
+        Role("vals", whole_rows=True),
+        Role("imm", takes=OperandKind.NUMBER),
     ),
     options=("backwards",),
     destinations=(
         DST,
         Role(
-            name="dst_idx",
+            "dst_idx",
             dtypes=INDEX_DTYPES,
             optional=True,
             shape=lambda call: (call["data"].partitions, EIGHT),
@@ -287,10 +287,10 @@ def _gatherable(call: CheckedCall) -> None:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="src_buffer", buffers=SBUF_ONLY),
-        Role(name="index", buffers=SBUF_ONLY, dtypes=(UINT16,)),
+        Role("src_buffer", buffers=SBUF_ONLY),
+        Role("index", buffers=SBUF_ONLY, dtypes=(UINT16,)),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
     limits=("gpsimd_core_partitions", "gather_indices_max"),
     rules=(
@@ -330,8 +330,8 @@ def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="indices", dtypes=(UINT32,)),
-        Role(name="data", whole_rows=True),
+        Role("indices", dtypes=(UINT32,)),
+        Role("data", whole_rows=True),
     ),
     rules=(same_partitions("data", "indices"),),
     result=lambda call: Result(
@@ -402,7 +402,7 @@ def _shuffle_starts(call: CheckedCall) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src"),),
+    operands=(Role("src"),),
     options=("shuffle_mask",),
     limits=("partitions", "shuffle_quadrant"),
     rules=(
@@ -439,13 +439,13 @@ def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     Engine.GPSIMD,
     operands=(
         Role(
-            name="segment_ids",
+            "segment_ids",
             buffers=SBUF_ONLY,
             dtypes=SEQUENCE_DTYPES,
             shape=lambda call: (1, *call["segment_ids"].shape[1:]),
         ),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     carries=False,
     result=lambda call: Result(
         (1, 2, *call["segment_ids"].shape[1:]),

@@ -16,6 +16,7 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
     WIDE_INTEGERS,
     Array,
+    DType,
 )
 from difftest.simulator.errors import NotModelledError, ShapeError
 from difftest.simulator.index import Index, Shape, broadcast_shapes
@@ -63,11 +64,9 @@ RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 COMPARISONS = tuple(
     op.name for op in ALU_OPS.values() if op.comparison and not op.unary
 )
-AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
+AFFINE_DTYPES = (*FLOATS, *map(DType, ("int8", "uint8", "int16", "uint16")))
 """The dtypes of affine_select's operands and results (AWS: nki.isa.affine_select)."""
-PREDICATE_DTYPES = tuple(
-    map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool"))
-)
+PREDICATE_DTYPES = tuple(map(DType, ("int8", "uint8", "int16", "uint16", "bool")))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, which is exact up to this limit."""
@@ -105,12 +104,12 @@ def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
-        Role(name="pred", takes=OperandKind.INDEX),
-        Role(name="on_false_value", takes=OperandKind.NUMBER),
+        Role("on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
+        Role("pred", takes=OperandKind.INDEX),
+        Role("on_false_value", takes=OperandKind.NUMBER),
     ),
     options=("cmp_op",),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(
         _predicate_repeats,
         one_of("cmp_op", *COMPARISONS, says="takes a comparison", do="compare with"),
@@ -168,9 +167,9 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true_tile", dtypes=FLOATS),
-        Role(name="bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
-        Role(name="bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
+        Role("on_true_tile", dtypes=FLOATS),
+        Role("bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
+        Role("bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
     ),
     options=(
         "comp_op0",
@@ -218,14 +217,14 @@ def range_select(
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true", dtypes=SELECTED_DTYPES),
-        Role(name="predicate", dtypes=PREDICATE_DTYPES),
-        Role(name="on_false", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("on_true", dtypes=SELECTED_DTYPES),
+        Role("predicate", dtypes=PREDICATE_DTYPES),
+        Role("on_false", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("reverse_pred", "reduce_op", "reduce_cmd"),
     destinations=(
         DST,
-        Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
+        Role("reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
     ),
     rules=(
         not_both_in_psum("on_true", "predicate"),
@@ -276,9 +275,9 @@ def _chosen(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="condition"),
-        Role(name="x", takes=OperandKind.TILE_OR_NUMBER),
-        Role(name="y", takes=OperandKind.TILE_OR_NUMBER),
+        Role("condition"),
+        Role("x", takes=OperandKind.TILE_OR_NUMBER),
+        Role("y", takes=OperandKind.TILE_OR_NUMBER),
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,

@@ -148,12 +148,12 @@ _RANK = {
     FLOAT32: 3,
 }
 """The ranks of floats: the higher of two is the result. Integers have none."""
-_WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
+_WIDENED: dict[int, DType] = {0: BFLOAT16, 1: FLOAT32}
 """The result for two different floats of one rank: neither holds the other, so it is wider."""
 
 
 @lru_cache(maxsize=256)
-def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+def promote_dtypes(a: DType, b: DType) -> DType:
     """Return the dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
     need_arithmetic(a)
     need_arithmetic(b)
@@ -172,7 +172,7 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     return as_dtype(wide)
 
 
-def scalar_dtype(value: object) -> np.dtype[Any]:
+def scalar_dtype(value: object) -> DType:
     """Return a scalar's dtype: a NumPy scalar's own; bool uint8, int int32, float float32.
 
     NumPy's 64-bit scalars, such as ``np.sqrt(128)``, lack a dtype on the hardware. They count as
@@ -181,7 +181,7 @@ def scalar_dtype(value: object) -> np.dtype[Any]:
     return _counts_as(type(value))
 
 
-def _counts_as(kind: type) -> np.dtype[Any]:
+def _counts_as(kind: type) -> DType:
     if issubclass(kind, np.generic):
         own = np.dtype(kind)
         if own.itemsize < _WIDEST:
@@ -193,14 +193,14 @@ def _counts_as(kind: type) -> np.dtype[Any]:
     return FLOAT32
 
 
-def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
+def operand_dtype(operand: Descriptor | type) -> DType:
     """Return the dtype of a call's operand: a tile's, or the dtype for its type of number."""
     if isinstance(operand, Descriptor):
         return operand.dtype
     return _counts_as(operand)
 
 
-def quotient_dtype(*operands: object) -> np.dtype[Any]:
+def quotient_dtype(*operands: object) -> DType:
     """Return the dtype of ``nl.divide``'s result: :func:`promote`'s, but float32 for integers.
 
     The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
@@ -212,8 +212,8 @@ def quotient_dtype(*operands: object) -> np.dtype[Any]:
     return FLOAT32
 
 
-def promote(*operands: object) -> np.dtype[Any]:
+def promote(*operands: object) -> DType:
     """Return the dtype of an arithmetic result over tiles and scalars."""
     dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
-    result: np.dtype[Any] = reduce(promote_dtypes, dtypes)
+    result: DType = reduce(promote_dtypes, dtypes)
     return result

@@ -36,10 +36,9 @@ from difftest.tools.lint.rule import (
 )
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
 
+# The import of a module registers its rules.
 for _name in ("language", "classic", "upgrade", "trace_rules"):
-    import_module(
-        f"difftest.tools.lint.{_name}"
-    )  # the import registers the module's rules
+    import_module(f"difftest.tools.lint.{_name}")
 rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found by lint_source
 
 

@@ -258,7 +258,7 @@ def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
 
 @fixer("NKU303")
 def _earlier_name(node: ast.expr, at: RuleContext) -> Fix | None:
-    new = _RENAMED.get(at.name(node) or "")
+    new = _RENAMED.get(at.name(node))
     return _replaced(node, new, at) if new else None
 
 

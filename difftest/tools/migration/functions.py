@@ -82,7 +82,7 @@ class InstructionWriter(OperandWriter):
 
     def instruction(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Write a call as an instruction and return the name of its destination."""
-        meant = self.names.meant(call.func) or ""
+        meant = self.names.called(call)
         calling = INSTRUCTIONS[meant]
         name = calling.name or meant
         arguments = self.given(call)
@@ -95,16 +95,27 @@ class InstructionWriter(OperandWriter):
         target = wanted.dst
         if target is None:
             target = self.fresh(wanted.wish, call, meant.split(".")[1])
-            buffer = self._buffer(calling, operands)
-            self._name_calls(operands)
-            if wanted.is_masked and operands[calling.first].shape is None:
-                raise NotMechanicalError(MASK)
             shape = arguments.get("shape")
-            sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
-            dtype = wanted.dtype or self._dtype(calling, operands)
-            self.allocate(target, sizes, dtype, buffer)
+            self._allocate_result(target, calling, operands, shape, wanted)
         texts = {role: operand.text for role, operand in operands.items()}
         return self.issued(name, texts, target, wanted)
+
+    def _allocate_result(
+        self,
+        target: str,
+        calling: CallInfo,
+        operands: dict[str, NewOperand],
+        shape: ast.expr | None,
+        wanted: ResultTarget,
+    ) -> None:
+        """Write the allocation of an instruction's result. Operands that are calls get names."""
+        buffer = self._buffer(calling, operands)
+        self._name_calls(operands)
+        if wanted.is_masked and operands[calling.first].shape is None:
+            raise NotMechanicalError(MASK)
+        sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
+        dtype = wanted.dtype or self._dtype(calling, operands)
+        self.allocate(target, sizes, dtype, buffer)
 
     def _name_calls(self, operands: dict[str, NewOperand]) -> None:
         """Name the operands that are calls, because an allocation also reads their shapes."""
@@ -137,7 +148,7 @@ class InstructionWriter(OperandWriter):
 
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """Return the arguments of a call by parameter name."""
-        parameters = positional(self.names.meant(call.func) or "")
+        parameters = positional(self.names.called(call))
         if len(call.args) > len(parameters) or has_expansion(call):
             raise NotMechanicalError(UNKNOWN_CALL)
         return dict(zip(parameters, call.args, strict=False)) | keywords_of(call)
@@ -226,7 +237,7 @@ class FunctionWriter(InstructionWriter):
         self, call: ast.Call, dst: str | None = None, wish: str | None = None
     ) -> str:
         """Rewrite a computing call and return the expression of its result."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.called(call)
         wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
@@ -236,12 +247,12 @@ class FunctionWriter(InstructionWriter):
 
     def computes(self, call: ast.expr) -> bool:
         """Return whether an expression is a call that :meth:`computed` may rewrite."""
-        name = self.names.meant(call.func) if isinstance(call, ast.Call) else None
+        name = self.names.called(call)
         return name in INSTRUCTIONS or name in ELEMENTWISE or name in REDUCTIONS
 
     def _function(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Rewrite a call of an ``nl`` function."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.called(call)
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
         for role in ("mask", "dtype"):
@@ -341,10 +352,7 @@ class FunctionWriter(InstructionWriter):
         self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
     ) -> str:
         """Rewrite ``left <op> right`` for at least one tile, and broadcast the smaller operand."""
-        float32 = self.nl("float32")
-        is_wider = right.dtype == float32 != left.dtype
-        if left.tile and is_wider:
-            wanted = wanted._replace(dtype=wanted.dtype or float32)
+        wanted = self._widened(left, right, wanted)
         if left.tile is None or right.tile is None:
             return self._with_number(name, left, right, wanted)
         shape = _joined(left.shape, right.shape)
@@ -358,6 +366,16 @@ class FunctionWriter(InstructionWriter):
             return self._called(name, wanted, left, right)
         operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
         return self._like("nisa.tensor_tensor", operands, left, wanted, name)
+
+    def _widened(
+        self, left: NewOperand, right: NewOperand, wanted: ResultTarget
+    ) -> ResultTarget:
+        """Return ``wanted`` in float32 if the second operand is, and the first is narrower."""
+        float32 = self.nl("float32")
+        if left.tile is None or wanted.dtype:
+            return wanted
+        is_narrower = right.dtype == float32 != left.dtype
+        return wanted._replace(dtype=float32) if is_narrower else wanted
 
     def _with_number(
         self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget

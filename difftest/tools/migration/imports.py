@@ -62,22 +62,24 @@ class ModuleNames:
         own = (local for local, meant in self._module_of.items() if meant == module)
         return next(own, module)
 
-    def of(self, node: cst.CSTNode | None) -> str | None:
-        """Return the canonical name of a LibCST node, such as ``nl.load``; else None."""
+    def of(self, node: cst.CSTNode | None) -> str:
+        """Return the canonical name of a LibCST node, such as ``nl.load``; else ""."""
         if not isinstance(node, cst.Attribute):
-            return None
+            return ""
         return self._meant(get_full_name_for_node(node) or "")
 
-    def meant(self, node: ast.AST) -> str | None:
-        """Return the canonical name of a node of ``ast``, such as ``nl.load``; else None."""
-        if not isinstance(node, ast.Attribute):
-            return None
-        return self._meant(ast.unparse(node))
+    def meant(self, node: ast.AST) -> str:
+        """Return the canonical name of a node of ``ast``, such as ``nl.load``; else ""."""
+        return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else ""
+
+    def called(self, node: ast.AST | None) -> str:
+        """Return the canonical name of the function that a node calls; else ""."""
+        return self.meant(node.func) if isinstance(node, ast.Call) else ""
 
     def has_type(self, annotation: ast.AST) -> bool:
         """Return whether an annotation, or a string inside it, names an NKI type."""
         for node in ast.walk(annotation):
-            if (self.meant(node) or "").startswith("nt."):
+            if self.meant(node).startswith("nt."):
                 return True
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 with contextlib.suppress(SyntaxError):
@@ -85,10 +87,12 @@ class ModuleNames:
                         return True
         return False
 
-    def _meant(self, full: str) -> str | None:
+    def _meant(self, full: str) -> str:
         fitting = [local for local in self._module_of if full.startswith(f"{local}.")]
-        longest = max(fitting, key=len, default="")
-        return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
+        if not fitting:
+            return ""
+        longest = max(fitting, key=len)
+        return f"{self._module_of[longest]}{full[len(longest) :]}"
 
     def rules_broken(self, statement: Any) -> list[Rule]:
         """Return the rules that an import breaks: NKI imports not rewritten, or other modules."""

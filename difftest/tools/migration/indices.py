@@ -246,7 +246,7 @@ class Grids:
         if isinstance(node, ast.BinOp):
             return self.is_index(node.left) or self.is_index(node.right)
         if isinstance(node, ast.Call):
-            return self.names.meant(node.func) == "nl.arange"
+            return self.names.called(node) == "nl.arange"
         if not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
         return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
@@ -269,7 +269,7 @@ class Grids:
             return self._named(node.id)
         if isinstance(node, ast.Attribute):
             return self._axis(node)
-        if isinstance(node, ast.Call) and self.names.meant(node.func) == "nl.arange":
+        if isinstance(node, ast.Call) and self.names.called(node) == "nl.arange":
             return _arange(node)
         if isinstance(node, ast.Subscript) and not self.uses(node.slice):
             return self.parse(node.value).at(indices_of(node))

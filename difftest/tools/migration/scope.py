@@ -120,7 +120,7 @@ class Scope:
         self.forget(assigned | updated)
         self.tiles |= tiles | kept
 
-    def is_integer(self, node: ast.expr) -> bool:
+    def is_integer(self, node: ast.expr | None) -> bool:
         """Return whether an expression is known to be an integer."""
         match node:
             case ast.Name(id=name):
@@ -151,8 +151,8 @@ class Scope:
             for target, part in pairs:
                 self._bind([target], part)
             return
-        tile = None if value is None else self.tile(value)
-        is_integer = value is not None and self.is_integer(value)
+        tile = self.tile(value)
+        is_integer = self.is_integer(value)
         self.forget(set().union(*map(bound_names, targets)))
         for target in targets:
             if isinstance(target, ast.Tuple):
@@ -175,7 +175,7 @@ class Scope:
                 shape = tuple(map(Term.parse, sizes))
                 self.tiles[value.value.id] = old._replace(shape=shape)
 
-    def tile(self, node: ast.expr) -> KnownTile | None:
+    def tile(self, node: ast.expr | None) -> KnownTile | None:
         """Return the tile that an expression of the current dialect is; None if unknown."""
         if isinstance(node, ast.Name):
             return self.tiles.get(node.id)
@@ -186,7 +186,7 @@ class Scope:
 
     def _returned(self, call: ast.Call) -> KnownTile | None:
         """Return the tile that a call returns; None if unknown."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.meant(call.func)
         if isinstance(call.func, ast.Name):
             return self.returns.get(call.func.id)
         if isinstance(call.func, ast.Attribute) and not name:
@@ -234,9 +234,8 @@ class Scope:
         """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
         shapes = []
         for place, name in enumerate(("x", "y")):
-            side = argument_of(call, name, place)
-            tile = None if side is None else self.tile(side)
-            shapes.append(() if tile is None or tile.shape is None else tile.shape)
+            tile = self.tile(argument_of(call, name, place)) or KnownTile()
+            shapes.append(tile.shape or ())
         x, y = shapes
         if len(x) != 2 or len(y) != 2:
             return None
@@ -391,11 +390,11 @@ def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
 
 def _place(call: ast.Call, names: ModuleNames) -> int:
     """Return the position of ``par_dim`` in the shape of an allocation; 0 without ``par_dim``."""
-    if names.meant(call.func) not in MAKERS:
+    if names.called(call) not in MAKERS:
         return 0
     shape = argument_of(call, "shape", 0)
     for place, size in enumerate(getattr(shape, "elts", [])):
-        if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
+        if names.called(size) == "nl.par_dim":
             return place
     return 0
 

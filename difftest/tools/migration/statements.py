@@ -71,7 +71,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Subscript(base, items[0], node.ctx)
 
     def _call(self, node: ast.Call, wish: str | None) -> ast.expr:
-        name = self.names.meant(node.func) or ""
+        name = self.names.meant(node.func)
         if name in RANGES:
             return ast.Call(ast.Name("range", ast.Load()), node.args, [])
         if name == "nki.simulate_kernel" and node.args:
@@ -107,7 +107,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Call(function, arguments, keywords)
 
     def _is_call_of(self, node: ast.expr | None, name: str) -> TypeGuard[ast.Call]:
-        return isinstance(node, ast.Call) and self.names.meant(node.func) == name
+        return self.names.called(node) == name
 
     def _nki_call(self, node: ast.Call, name: str) -> ast.expr:
         """Rewrite a call of an NKI function that both dialects have."""
@@ -258,9 +258,7 @@ class StatementWriter(ExpressionWriter):
 
     def _is_instruction(self, node: ast.expr) -> bool:
         """Return whether an expression is a call of a classic instruction."""
-        return (
-            isinstance(node, ast.Call) and self.names.meant(node.func) in INSTRUCTIONS
-        )
+        return self.names.called(node) in INSTRUCTIONS
 
     def _to_name(self, node: ast.Assign, name: str) -> list[str] | None:
         self.scope.moves_blocks = name in self.scope.blocks
@@ -340,12 +338,11 @@ class StatementWriter(ExpressionWriter):
 
     def _is_product(self, node: ast.expr) -> TypeGuard[ast.Call]:
         """Return whether an expression is a matrix product of tiles."""
-        products = (MATMUL, "nl.matmul")
-        return isinstance(node, ast.Call) and self.names.meant(node.func) in products
+        return self.names.called(node) in (MATMUL, "nl.matmul")
 
     def _product(self, call: ast.Call, dst: str) -> None:
         """Write a matrix product that accumulates in PSUM."""
-        if self.names.meant(call.func) == MATMUL:
+        if self.names.called(call) == MATMUL:
             if keyword_of(call, "dtype") is not None:
                 raise NotMechanicalError(CAST)
             self.instruction(call, ResultTarget(call, dst))

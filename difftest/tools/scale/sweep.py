@@ -347,7 +347,7 @@ def axes_of_command(
             f"{min(taken)} is a column of each row, and no name of an axis"
         )
     if not axes:
-        raise click.UsageError("name what varies: --over NAME=VALUES")
+        raise click.UsageError("no axis is given: pass --over NAME=VALUES")
     return Axes(axes, shared, sample)
 
 
@@ -430,7 +430,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
         raise click.ClickException(
-            "no point decides: each row says why in its column reason"
+            "no point is decided: the column reason of each row says why"
         )
     if heat:
         x, y = heat[0].split(",")

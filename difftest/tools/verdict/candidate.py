@@ -116,6 +116,7 @@ def judge_candidate(
         judgement.report = str(outside)
         judgement.reason = str(outside)
     except WorkerEnd as end:
+        judgement.has_died = end.is_death
         judgement.outcome = end.outcome
         judgement.reason = str(end)
         judgement.report = end.report

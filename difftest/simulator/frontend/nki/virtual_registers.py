@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
-import sys
 from functools import lru_cache, partialmethod
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -19,7 +18,7 @@ import numpy as np
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import NkiError, kernel_location
+from difftest.simulator.errors import NkiError, frame_at, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.levels import check_level
 from difftest.simulator.frontend.nki.constants import NKIObject
@@ -154,7 +153,7 @@ class VirtualRegister(DeviceValue):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        caller = sys._getframe(1)
+        caller = frame_at(1)
         if caller.f_lineno not in _loops(_source(caller)):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
