@@ -38,7 +38,7 @@ from difftest.timing.cost_model import (
 )
 from difftest.timing.dma import IN_SOFTWARE, Transfer
 from difftest.timing.evidence import Evidence
-from difftest.timing.middle_end import Group, optimized
+from difftest.timing.middle_end import optimized
 from difftest.timing.parameters import TimingParameters, timing_parameters
 from difftest.timing.renaming import Renaming, RepeatedWork, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
@@ -329,6 +329,8 @@ class _ProgramBuilder:
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
         self.optimizes = trace.middle_end and compiler.distributes
+        self.pending: list[Event] = []
+        """Events that the middle end has not seen yet."""
         self.renames = bool(decisions.begins or decisions.twins)
         """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
@@ -355,7 +357,6 @@ class _ProgramBuilder:
         repeated = self.decisions.repeated
         loops: tuple[Iteration, ...] = ()
         turn: Turn = ()
-        optimized_events: list[Event] = []
         self._load_identities()
         for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
@@ -375,11 +376,10 @@ class _ProgramBuilder:
                 self._drain(core, turn)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
-                optimized_events.append(replace(event, reads=reads, writes=writes))
+                self.pending.append(replace(event, reads=reads, writes=writes))
             else:
                 self._add(event, core, reads, writes)
-        for group in optimized(optimized_events, self.machine):
-            self._add_group(group)
+        self._add_pending()
         for allocation, index in self.last.items():
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
@@ -424,6 +424,7 @@ class _ProgramBuilder:
 
         All engines and DMAs of the core wait for each other there.
         """
+        self._add_pending()
         around = turn or self.turns[core]
         self.turns[core] = turn
         start = self.barriers.get(core, 0)
@@ -444,14 +445,16 @@ class _ProgramBuilder:
         reads = in_other_tiles(self.renaming.renamed(event.reads), self.decisions.twins)
         return reads, self.renaming.renamed(event.writes)
 
-    def _add_group(self, group: Group) -> None:
-        """Add the instruction that does the work of several events."""
-        first = group[0]
-        reads = tuple(region for event in group for region in event.reads)
-        writes = tuple(region for event in group for region in event.writes)
-        whole = first if len(group) == 1 else replace(first, reads=reads, writes=writes)
-        costs = merged_cost([self.costing.of(event) for event in group])
-        self._add(whole, self._core(first), reads, writes, costs=costs)
+    def _add_pending(self) -> None:
+        """Add the instructions that the middle end makes of the events so far."""
+        for group in optimized(self.pending, self.machine):
+            first = group[0]
+            reads = tuple(region for event in group for region in event.reads)
+            writes = tuple(region for event in group for region in event.writes)
+            whole = replace(first, reads=reads, writes=writes)
+            costs = merged_cost([self.costing.of(event) for event in group])
+            self._add(whole, self._core(first), reads, writes, costs=costs)
+        self.pending.clear()
 
     def _add(
         self,
