@@ -171,6 +171,9 @@ class Schedule:
             return False
         if any(self.disputed_sources(other.compiler.descriptors)):
             return False
+        merges = other.compiler.merged_loads != self.program.compiler.merged_loads
+        if merges and any(step.continues for step in other.instructions):
+            return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
         if other.compiler.expected is None:
