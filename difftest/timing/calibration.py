@@ -164,11 +164,14 @@ def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
         median_width=median(row.width for row in judged),
         median_error=median(errors),
         near=sum(error <= NEAR for error in errors),
-        in_order=sum(
-            (a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs
-        ),
+        in_order=sum(map(_is_in_order, pairs)),
         pairs=len(pairs),
     )
+
+
+def _is_in_order(pair: tuple[CheckedPrediction, CheckedPrediction]) -> bool:
+    one, other = pair
+    return (one.measured < other.measured) == (one.predicted < other.predicted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,22 +319,19 @@ def device_trace(name: str) -> list[DeviceInstruction]:
 def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment]:
     """Compare each engine that the trace or the prediction uses."""
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
-    rows = []
-    for unit in UNITS:
-        measured = sorted(
-            (record.start - zero, record.end - zero)
-            for record in device
-            if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
-        )
-        predicted = sorted(
-            (span.start / 1e3, span.end / 1e3)
-            for span in schedule.spans
-            if _unit(span) == unit
-        )
-        if not measured and not predicted:
-            continue
-        rows.append(_alignment(unit, measured, predicted))
-    return rows
+    measured: dict[str, list[tuple[float, float]]] = {unit: [] for unit in UNITS}
+    predicted: dict[str, list[tuple[float, float]]] = {unit: [] for unit in UNITS}
+    for record in device:
+        if record.unit in measured and record.opcode != "ACT_TABLE_LOAD":
+            measured[record.unit].append((record.start - zero, record.end - zero))
+    for span in schedule.spans:
+        if (unit := _unit(span)) in predicted:
+            predicted[unit].append((span.start / 1e3, span.end / 1e3))
+    return [
+        _alignment(unit, sorted(measured[unit]), sorted(predicted[unit]))
+        for unit in UNITS
+        if measured[unit] or predicted[unit]
+    ]
 
 
 def _alignment(

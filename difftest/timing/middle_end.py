@@ -81,30 +81,12 @@ Rule = Callable[[Event, list[Event]], list[Event] | None]
 
 
 def _simplified(events: list[Event], rule: Rule) -> list[Event]:
-    """Return the events without those that a rule makes unnecessary.
-
-    A result has readers here if each part of its tensor is written once and read as it was written.
-    """
-    writers: defaultdict[Piece, list[int]] = defaultdict(list)
-    readers: defaultdict[Piece, list[int]] = defaultdict(list)
-    last: dict[int, int] = {}
-    for place, event in enumerate(events):
-        for region in event.writes:
-            writers[_piece(region)].append(place)
-            last[region.allocation.id] = place
-        for region in event.reads:
-            readers[_piece(region)].append(place)
-    mixed = {piece[0] for piece in {*readers, *writers} if len(writers[piece]) != 1}
+    """Return the events without those that a rule makes unnecessary."""
+    readers = _Readers(events)
     changed: dict[int, Event] = {}
     dropped: set[int] = set()
     for place, event in enumerate(events):
-        if not event.writes or not event.reads:
-            continue
-        target = _piece(event.writes[0])
-        source = event.reads[0].allocation.id
-        if target[0] in mixed or last.get(source, -1) > place:
-            continue
-        places = readers[target]
+        places = readers.of(place, event)
         users = rule(event, [changed.get(at, events[at]) for at in places])
         if users:
             dropped.add(place)
@@ -116,13 +98,41 @@ def _simplified(events: list[Event], rule: Rule) -> list[Event]:
     ]
 
 
+class _Readers:
+    """The places of the events that read each result."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._writers: defaultdict[Piece, list[int]] = defaultdict(list)
+        self._readers: defaultdict[Piece, list[int]] = defaultdict(list)
+        self._last: dict[int, int] = {}
+        for place, event in enumerate(events):
+            for region in event.writes:
+                self._writers[_piece(region)].append(place)
+                self._last[region.allocation.id] = place
+            for region in event.reads:
+                self._readers[_piece(region)].append(place)
+        pieces = {*self._readers, *self._writers}
+        self._mixed = {piece[0] for piece in pieces if len(self._writers[piece]) != 1}
+        """Tensors with a part that is not written once, or not read as it was written."""
+
+    def of(self, place: int, event: Event) -> list[int]:
+        """Return the readers of an event's result; none if its operand is written again later."""
+        if not event.writes or not event.reads:
+            return []
+        source = event.reads[0].allocation.id
+        target = _piece(event.writes[0])
+        if target[0] in self._mixed or self._last.get(source, -1) > place:
+            return []
+        return self._readers[target]
+
+
 def _piece(region: Region) -> Piece:
     return region.allocation.id, region.pattern, region.view
 
 
 def _read_from_psum(copy: Event, readers: list[Event]) -> list[Event] | None:
     """Return the readers of a copy from PSUM to SBUF as readers of PSUM, if they can read it."""
-    if copy.purpose is not Purpose.COPY or copy.engine is Engine.DMA:
+    if copy.purpose is not Purpose.COPY or copy.engine is Engine.DMA or not readers:
         return None
     source, target = copy.reads[0], copy.writes[0]
     spaces = source.allocation.space, target.allocation.space
@@ -298,22 +308,27 @@ def _merged(
         yield from ([place] for place in statement)
         return
     limit = MERGED_BYTES if moves else machine.psum_fmax
+    size = _bytes_of if moves else free_elements
     for _, run in groupby(statement, lambda place: _company(events[place])):
-        group: list[int] = []
-        total = 0
-        for place in run:
-            event = events[place]
-            size = _bytes_of(event.writes[0]) if moves else free_elements(event)
-            if group and total + size > limit:
-                yield group
-                group = []
-                total = 0
-            group.append(place)
-            total += size
-        yield group
+        yield from _within(limit, [(place, size(events[place])) for place in run])
 
 
-def _bytes_of(region: Region) -> int:
+def _within(limit: int, sizes: list[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield consecutive places whose sizes add up to the limit at most."""
+    group: list[int] = []
+    total = 0
+    for place, size in sizes:
+        if group and total + size > limit:
+            yield group
+            group = []
+            total = 0
+        group.append(place)
+        total += size
+    yield group
+
+
+def _bytes_of(event: Event) -> int:
+    region = event.writes[0]
     return region.elements * region.dtype.itemsize
 
 
@@ -344,26 +359,32 @@ def _company(event: Event) -> tuple[int, ...]:
 def _packed(groups: list[Group]) -> list[Group]:
     """Return the groups with the PSUM tiles that one of them reads side by side in one tile."""
     parts: dict[int, tuple[Allocation, int]] = {}
-    number = 0
+    number = max(map(_largest_id, groups), default=0)
     for group in groups:
-        for event in group:
-            number = max(number, *(r.allocation.id for r in event.writes + event.reads))
-    for group in groups:
-        tiles = [event.reads[0].allocation for event in group if event.reads]
-        if len(tiles) < 2 or not all(map(_is_plain_psum, tiles)):
-            continue
-        number += 1
-        starts = [0, *accumulate(tile.shape[1] for tile in tiles)]
-        whole = replace(tiles[0], id=number, shape=(tiles[0].shape[0], starts[-1]))
-        parts |= {
-            tile.id: (whole, start) for tile, start in zip(tiles, starts, strict=False)
-        }
+        tiles = _psum_tiles(group)
+        if tiles:
+            number += 1
+            starts = [0, *accumulate(tile.shape[1] for tile in tiles)]
+            whole = replace(tiles[0], id=number, shape=(tiles[0].shape[0], starts[-1]))
+            for tile, start in zip(tiles, starts, strict=False):
+                parts[tile.id] = whole, start
     return [tuple(_placed(event, parts) for event in group) for group in groups]
 
 
-def _is_plain_psum(tile: Allocation) -> bool:
-    plain = len(tile.shape) == 2 and tile.partition_axis == 0 and not tile.viewed
-    return plain and tile.space is Space.PSUM and tile.address is None
+def _largest_id(group: Group) -> int:
+    regions = [region for event in group for region in event.writes + event.reads]
+    return max((region.allocation.id for region in regions), default=0)
+
+
+def _psum_tiles(group: Group) -> list[Allocation]:
+    """Return the PSUM tiles that a merged instruction reads; none if it has other operands."""
+    tiles = [event.reads[0].allocation for event in group if event.reads]
+    plain = [
+        len(tile.shape) == 2 and tile.partition_axis == 0 and tile.address is None
+        for tile in tiles
+        if tile.space is Space.PSUM and not tile.viewed
+    ]
+    return tiles if len(tiles) > 1 and sum(plain) == len(tiles) else []
 
 
 def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:
@@ -399,23 +420,8 @@ def _in_order_of_dependences(
 
     Where groups would wait for each other, the events keep the order of the program.
     """
-    dependences = Dependences()
-    needed = [
-        set().union(*dependences.of(place, event.reads, event.writes))
-        for place, event in enumerate(events)
-    ]
     count = len(groups)
-    group_of = {place: number for number, group in enumerate(groups) for place in group}
-    sorter = TopologicalSorter[int]()
-
-    def wait(number: int, places: Iterable[int]) -> None:
-        nodes = {group_of[place] if place >= 0 else count + ~place for place in places}
-        sorter.add(number, *(nodes - {number}))
-
-    for number, group in enumerate(groups):
-        wait(number, [place for member in group for place in needed[member]])
-    for join, members in enumerate(dependences.joins):
-        wait(count + join, members)
+    sorter = TopologicalSorter(_needed(groups, events))
     try:
         sorter.prepare()
     except CycleError:
@@ -431,3 +437,22 @@ def _in_order_of_dependences(
             ordered.append(groups[number])
         sorter.done(number)
     return ordered
+
+
+def _needed(groups: list[list[int]], events: list[Event]) -> dict[int, set[int]]:
+    """Return group -> the groups that it depends on; joins have the numbers after the groups."""
+    count = len(groups)
+    group_of = {place: number for number, group in enumerate(groups) for place in group}
+    dependences = Dependences()
+    needed: dict[int, set[int]] = {number: set() for number in range(count)}
+
+    def wait(number: int, places: Iterable[int]) -> None:
+        nodes = {group_of[place] if place >= 0 else count + ~place for place in places}
+        needed.setdefault(number, set()).update(nodes - {number})
+
+    for place, event in enumerate(events):
+        data, order = dependences.of(place, event.reads, event.writes)
+        wait(group_of[place], data | order)
+    for join, members in enumerate(dependences.joins):
+        wait(count + join, members)
+    return needed

@@ -167,17 +167,18 @@ class Schedule:
 
         ``order`` is the other compiler's order for the Tensor Engines.
         """
-        if other.instructions is not self.program.instructions:
+        compiler = other.compiler
+        steps = other.instructions
+        merges = compiler.merged_loads != self.program.compiler.merged_loads
+        if (
+            steps is not self.program.instructions
+            or any(self.disputed_sources(compiler.descriptors))
+            or (merges and any(step.continues for step in steps))
+            or (compiler.one_table and self.timeline.table_loads > other.cores)
+        ):
             return False
-        if any(self.disputed_sources(other.compiler.descriptors)):
-            return False
-        merges = other.compiler.merged_loads != self.program.compiler.merged_loads
-        if merges and any(step.continues for step in other.instructions):
-            return False
-        if other.compiler.one_table and self.timeline.table_loads > other.cores:
-            return False
-        if other.compiler.expected is None:
-            kept = self.order is None or self.order == list(map(sorted, self.order))
+        if compiler.expected is None:
+            kept = self.order in (None, list(map(sorted, self.order or ())))
             return kept and not self.timeline.held
         return order == self.order
 

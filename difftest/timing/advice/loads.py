@@ -222,18 +222,22 @@ _WHOLE_STORES = (
 )
 
 
+_REMEDIES = {
+    (False, False): _FEWER_LOADS,
+    (False, True): _FEWER_STORES,
+    (True, False): _WHOLE_LOADS,
+    (True, True): _WHOLE_STORES,
+}
+"""(whether they move tiles in pieces, whether most are stores) -> the remedy."""
+
+
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.parameters
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
     for spans in spans_by_line(dmas).values():
-        transfers = [
-            span.instruction.transfer for span in spans if span.instruction.transfer
-        ]
-        rows = sum(transfer.rows for transfer in transfers)
-        moved = sum(transfer.bytes for transfer in transfers)
-        partitions = sum(transfer.partitions for transfer in transfers)
+        rows, moved, partitions = _moved(spans)
         in_pieces = moved / rows < PIECE and rows >= MANY * partitions
         short = moved / rows < SHORT or moved / partitions < SMALL
         if not in_pieces and (len(spans) < MANY or not short):
@@ -242,11 +246,6 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         most = max(RemovedWork(spans).times.values())
         savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
-        remedies = (
-            (_WHOLE_LOADS, _WHOLE_STORES)
-            if in_pieces
-            else (_FEWER_LOADS, _FEWER_STORES)
-        )
         yield advice_on(
             spans,
             "small-dmas",
@@ -255,8 +254,20 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "
             f"{SMALL} bytes a partition",
-            remedy=remedies[stores],
+            remedy=_REMEDIES[in_pieces, stores],
         )
+
+
+def _moved(spans: list[Span]) -> tuple[int, int, int]:
+    """Return the rows, the bytes and the partitions of DMAs."""
+    rows = moved = partitions = 0
+    for span in spans:
+        transfer = span.instruction.transfer
+        assert transfer is not None
+        rows += transfer.rows
+        moved += transfer.bytes
+        partitions += transfer.partitions
+    return rows, moved, partitions
 
 
 def _mib(count: int) -> str:
