@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -319,19 +320,15 @@ def device_trace(name: str) -> list[DeviceInstruction]:
 def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment]:
     """Compare each engine that the trace or the prediction uses."""
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
-    measured: dict[str, list[tuple[float, float]]] = {unit: [] for unit in UNITS}
-    predicted: dict[str, list[tuple[float, float]]] = {unit: [] for unit in UNITS}
+    measured = defaultdict[str, list[tuple[float, float]]](list)
+    predicted = defaultdict[str, list[tuple[float, float]]](list)
     for record in device:
-        if record.unit in measured and record.opcode != "ACT_TABLE_LOAD":
+        if record.opcode != "ACT_TABLE_LOAD":
             measured[record.unit].append((record.start - zero, record.end - zero))
     for span in schedule.spans:
-        if (unit := _unit(span)) in predicted:
-            predicted[unit].append((span.start / 1e3, span.end / 1e3))
-    return [
-        _alignment(unit, sorted(measured[unit]), sorted(predicted[unit]))
-        for unit in UNITS
-        if measured[unit] or predicted[unit]
-    ]
+        predicted[_unit(span)].append((span.start / 1e3, span.end / 1e3))
+    used = [unit for unit in UNITS if unit in measured or unit in predicted]
+    return [_alignment(u, sorted(measured[u]), sorted(predicted[u])) for u in used]
 
 
 def _alignment(

@@ -139,10 +139,8 @@ def dma_kind(event: Event, source: Region) -> str:
     """
     if event.purpose in INDIRECT:
         return "index"
-    options = event.kind.options
-    places = [options.get(f"register of {role}", "") for role in ("src", "dst")]
-    if any("register" in place for place in places) or event.operand(INDEX):
-        return "register"  # the value of a loop variable is known before the run
+    if _is_addressed(event):
+        return "register"
     mode = str(event.arguments.get("dge_mode"))
     if mode in ("none", "swdge"):
         return mode
@@ -152,6 +150,16 @@ def dma_kind(event: Event, source: Region) -> str:
     if source.whole and form == (TRANSPOSED_ROWS, 0, 2):
         return "transpose"
     return "turned"
+
+
+def _is_addressed(event: Event) -> bool:
+    """Return whether a register or an element of SBUF names a place of a DMA.
+
+    The value of a loop variable is known before the run.
+    """
+    options = event.kind.options
+    places = [options.get(f"register of {role}", "") for role in ("src", "dst")]
+    return any("register" in place for place in places) or bool(event.operand(INDEX))
 
 
 @lru_cache(maxsize=4096)

@@ -317,20 +317,21 @@ class RepeatedWork:
         return around in inside and held.id not in self._lasting
 
 
+_FORMS = {Engine.TENSOR: (Purpose.TRANSPOSE, Space.PSUM)}
+"""Engine -> the purpose of its copies, and the memory of their results."""
+
+
 def _fills_a_tile(event: Event) -> bool:
     """Return whether an event copies whole regions, and alone writes a tile of its own."""
     if len(event.reads) != 1 or len(event.writes) != 1:
         return False
-    transposes = event.engine is Engine.TENSOR
-    form = Purpose.TRANSPOSE if transposes else Purpose.COPY
-    space = Space.PSUM if transposes else Space.SBUF
     source, target = event.reads[0], event.writes[0]
     tile = target.allocation
-    if event.purpose is not form or tile.space is not space or tile.writes != 1:
+    form = _FORMS.get(event.engine, (Purpose.COPY, Space.SBUF))
+    if (event.purpose, tile.space, tile.writes) != (*form, 1):
         return False
-    placed = tile.areas or tile.viewed
     whole = source.whole and target.whole and target.elements == prod(tile.shape)
-    return whole and not placed
+    return whole and not (tile.areas or tile.viewed)
 
 
 def _turning(events: list[Event]) -> set[int]:

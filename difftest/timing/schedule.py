@@ -16,7 +16,7 @@ The compiler's expectations are inferred:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.compiler import (
     ON_DEVICE,
     Answer,
+    Compiler,
     DescriptorSource,
     Toolchain,
     descriptor_sources,
@@ -168,19 +169,22 @@ class Schedule:
         ``order`` is the other compiler's order for the Tensor Engines.
         """
         compiler = other.compiler
-        steps = other.instructions
-        merges = compiler.merged_loads != self.program.compiler.merged_loads
-        if (
-            steps is not self.program.instructions
-            or any(self.disputed_sources(compiler.descriptors))
-            or (merges and any(step.continues for step in steps))
-            or (compiler.one_table and self.timeline.table_loads > other.cores)
-        ):
+        if other.instructions is not self.program.instructions:
+            return False
+        if any(self._different_times(compiler)):
             return False
         if compiler.expected is None:
             kept = self.order in (None, list(map(sorted, self.order or ())))
             return kept and not self.timeline.held
         return order == self.order
+
+    def _different_times(self, compiler: Compiler) -> Iterator[bool]:
+        """Yield whether each decision of another compiler changes the time of an instruction."""
+        program = self.program
+        yield any(self.disputed_sources(compiler.descriptors))
+        yield compiler.one_table and self.timeline.table_loads > program.cores
+        if compiler.merged_loads != program.compiler.merged_loads:
+            yield any(step.continues for step in program.instructions)
 
     @cached_property
     def descriptor_sources(self) -> dict[str, DescriptorSource]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from difftest.analysis.finding import Severity, group_by
-from difftest.simulator.trace import Allocation, Location, Space
+from difftest.simulator.trace import Allocation, Event, Location, Space
 from difftest.timing.advice.savings import (
     Advice,
     Savings,
@@ -87,11 +87,16 @@ def _shared(span: Span, spans: list[Span]) -> Allocation | None:
     by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in step.order and min(step.order, default=0) >= 0:  # nor in a join
+    joined = min(step.order, default=0) < 0
+    if by not in step.order and not joined:
         return None
-    other = spans[by].instruction.event
+    return _common_tensor(step.event, spans[by].instruction.event)
+
+
+def _common_tensor(event: Event, other: Event) -> Allocation | None:
+    """Return the on-chip tensor that an event writes and another one uses."""
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
-    for region in step.event.writes:
+    for region in event.writes:
         tensor = region.allocation
         if tensor.id in users and not tensor.space.is_hbm:
             return tensor
@@ -114,13 +119,12 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
     If DMA is the limit nothing is yielded: the kernel cannot reduce that wait.
     """
-    limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
-    if max(limits, default=0.0) >= LIMIT * schedule.end:
+    busy = sorted((time, name, core) for (core, name), time in units.busy.items())
+    computing = [unit for unit in busy if unit[1] in _COMPUTE]
+    others = [unit for unit in busy if unit[1] not in _COMPUTE]
+    if not computing or (others and others[-1][0] >= LIMIT * schedule.end):
         return
-    engines = {(time, unit) for unit, time in units.busy.items() if unit[1] in _COMPUTE}
-    if not engines:
-        return
-    core, most = max(engines)[1]
+    _, most, core = computing[-1]
     for cause, waiting in _waits_of(schedule, core, most).items():
         waited_unit, waited_work, location = cause
         time = sum(gap for gap, _ in waiting)
