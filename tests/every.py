@@ -25,10 +25,11 @@ def every(
     names : names of the arguments that a case gives, separated by commas or in a tuple.
     values : for each case a value, or a tuple with a value for each name. It may not be empty.
     """
-    given = [
-        name.strip() for name in (names.split(",") if isinstance(names, str) else names)
+    given = names.split(",") if isinstance(names, str) else list(names)
+    given = [name.strip() for name in given]
+    cases = [
+        dict(zip(given, _values(value, len(given)), strict=True)) for value in values
     ]
-    cases = [_values(value, len(given)) for value in values]
 
     def decorate(function: Callable[..., None]) -> Any:
         @functools.wraps(function)
@@ -36,20 +37,15 @@ def every(
             __tracebackhide__ = True
             assert cases, f"{function.__name__} has no cases"
             failures = []
-            for number, case in enumerate(cases):
-                arguments = dict(zip(given, case, strict=True))
+            for number, arguments in enumerate(cases):
                 try:
                     with _fresh(fixtures, number) as own:
                         function(**arguments, **own)
                 except (Exception, pytest.fail.Exception) as error:
                     failures.append((arguments, error))
             if failures:
-                first = failures[0][1]
-                lines = [
-                    f"{arguments}: {error!r:.300}" for arguments, error in failures[:10]
-                ]
                 count = f"{len(failures)} of {len(cases)} cases of {function.__name__} failed"
-                raise AssertionError("\n".join([count, *lines])) from first
+                raise _error_of(failures, count) from failures[0][1]
 
         signature = inspect.signature(function)
         left = [one for name, one in signature.parameters.items() if name not in given]
@@ -57,6 +53,14 @@ def every(
         return test
 
     return decorate
+
+
+def _error_of(
+    failures: list[tuple[dict[str, Any], BaseException]], title: str
+) -> AssertionError:
+    """Return one error with the arguments and the error of each case that failed."""
+    lines = [f"{arguments}: {error!r:.300}" for arguments, error in failures[:10]]
+    return AssertionError("\n".join([title, *lines]))
 
 
 @contextlib.contextmanager

@@ -243,67 +243,63 @@ class Dependences:
         order: set[int] = set()
         touched: list[tuple[_History, Footprint, bool]] = []
         tensors = self._tensors
-        makers = self._made
         for region in reads:
             number = region[0].id
-            if number in makers:
-                data.add(makers[number])
+            if number in self._made:
+                data.add(self._made[number])
                 continue
             tensor = tensors.get(number) or self._meet(region[0])
-            if tensor.constant:
-                continue
-            history = tensor.history
-            mark = tensor.footprint(region)
-            if history.mark == mark:
-                data.update(history.writes)
-                if len(history.writes) > MOST:
-                    history.writes = [self.join(history.writes)]
-            elif history.mark or history.apart:
-                written = history.accesses()[1]
-                self.widened |= tensor.watched is not None
-                data.update(self._found(written, tensor.watched or mark, forgets=False))
-            touched.append((history, mark, False))
+            if not tensor.constant:
+                mark = tensor.footprint(region)
+                self._wait_to_read(tensor, mark, data)
+                touched.append((tensor.history, mark, False))
         for region in writes:
-            allocation = region[0]
-            number = allocation.id
-            once = allocation.writes == 1 and allocation.address is None
-            if (
-                once
-                and number not in tensors
-                and region[6]
-                and region[2] == allocation.shape
-            ):
-                makers[number] = user
+            number = region[0].id
+            if number not in tensors and _is_only_write(region):
+                self._made[number] = user
                 continue
-            tensor = tensors.get(number) or self._meet(allocation)
-            if tensor.unread:
-                continue
-            history = tensor.history
-            mark = tensor.footprint(region)
-            if history.mark == mark:
-                self._write_again(
-                    history, order, watched=tensor.watched, forgets=region[6]
-                )
-            elif history.mark or history.apart:
-                apart = history.accesses()
-                if tensor.watched:
-                    self.widened = True
-                    order.update(self._found(apart[0], tensor.watched, forgets=False))
-                for accesses in apart:
-                    order.update(self._found(accesses, mark, forgets=region.whole))
-            touched.append((history, mark, True))
-        for (
-            history,
-            mark,
-            writes_it,
-        ) in touched:  # last: no instruction waits for itself
-            if history.mark == mark or not (history.mark or history.apart):
-                history.mark = mark
-                (history.writes if writes_it else history.reads).append(user)
-            else:
-                history.accesses()[writes_it].add(mark, user)
+            tensor = tensors.get(number) or self._meet(region[0])
+            if not tensor.unread:
+                mark = tensor.footprint(region)
+                self._wait_to_write(tensor, mark, order, forgets=region[6])
+                touched.append((tensor.history, mark, True))
+        _note(user, touched)  # last: no instruction waits for itself
         order -= data
         return data, order
+
+    def _wait_to_read(
+        self, tensor: _TensorAccesses, mark: Footprint, data: set[int]
+    ) -> None:
+        """Add to ``data`` the writes that a read waits for."""
+        history = tensor.history
+        if history.mark == mark:
+            data.update(history.writes)
+            if len(history.writes) > MOST:
+                history.writes = [self.join(history.writes)]
+        elif history.mark or history.apart:
+            written = history.accesses()[1]
+            self.widened |= tensor.watched is not None
+            data.update(self._found(written, tensor.watched or mark, forgets=False))
+
+    def _wait_to_write(
+        self,
+        tensor: _TensorAccesses,
+        mark: Footprint,
+        order: set[int],
+        *,
+        forgets: bool,
+    ) -> None:
+        """Add to ``order`` the accesses that a write waits for."""
+        history = tensor.history
+        if history.mark == mark:
+            self._write_again(history, order, watched=tensor.watched, forgets=forgets)
+        elif history.mark or history.apart:
+            apart = history.accesses()
+            if tensor.watched:
+                self.widened = True
+                order.update(self._found(apart[0], tensor.watched, forgets=False))
+            for accesses in apart:
+                order.update(self._found(accesses, mark, forgets=forgets))
 
     def _write_again(
         self,
@@ -363,6 +359,24 @@ class Dependences:
         tensor = _TensorAccesses(allocation, history, by_tensor=self.by_tensor)
         self._tensors[allocation.id] = tensor
         return tensor
+
+
+def _is_only_write(region: Region) -> bool:
+    """Return whether a write is its tensor's only one, and covers all of the tensor."""
+    tensor = region[0]
+    once = tensor.writes == 1 and tensor.address is None
+    return once and region[6] and region[2] == tensor.shape
+
+
+def _note(user: int, touched: list[tuple[_History, Footprint, bool]]) -> None:
+    """Add the accesses of an instruction to histories."""
+    for history, mark, writes_it in touched:
+        if history.mark == mark or not (history.mark or history.apart):
+            history.mark = mark
+            users = history.writes if writes_it else history.reads
+            users.append(user)
+        else:
+            history.accesses()[writes_it].add(mark, user)
 
 
 def _replace(

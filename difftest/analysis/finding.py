@@ -68,7 +68,9 @@ class Finding:
     @property
     def location(self) -> Location | None:
         """Return the first line."""
-        return self.locations[0] if self.locations else None
+        if self.locations:
+            return self.locations[0]
+        return None
 
     def as_mapping(self) -> dict[str, object]:
         """Return all fields in JSON's types."""
@@ -220,16 +222,13 @@ def suppressions_in(text: str) -> tuple[Suppression, ...]:
         return ()
     comments = []
     for token in tokens:
-        match = (
-            _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
-        )
-        if match:
+        match = _COMMENT.search(token.string)
+        if match and token.type == tokenize.COMMENT:
             line, column = token.start
             ids = frozenset(map(str.strip, match.group(1).split(",")))
-            own = [lines for lines in statements if line in lines] or [
-                range(line, line + 2)
-            ]
-            comments.append(Suppression(line, column + 1, ids, min(own, key=len)))
+            around = [lines for lines in statements if line in lines]
+            own = min(around, key=len, default=range(line, line + 2))
+            comments.append(Suppression(line, column + 1, ids, own))
     return tuple(comments)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from difftest.simulator.pattern import Shape
 from difftest.simulator.trace import Allocation, Region
 
 Dims = tuple[tuple[int, int], ...]
@@ -74,7 +75,7 @@ def footprint(region: Region) -> Footprint:
 
 
 @lru_cache(maxsize=4096)
-def _geometry(shape: tuple[int, ...], axis: int, on_chip: bool) -> tuple[int, int, int]:
+def _geometry(shape: Shape, axis: int, on_chip: bool) -> tuple[int, int, int]:
     """Return (elements of one block of partitions, elements of one partition, partitions)."""
     if not on_chip or not shape:
         return (0, 0, 1)
@@ -119,8 +120,8 @@ def _in_partition(axes: Dims, block: int, inner: int) -> Dims:
 def _footprint(
     layout: tuple[int, int, int],
     offset: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
+    shape: Shape,
+    strides: Shape,
 ) -> Footprint:
     block, inner, partitions = layout
     if not inner:
@@ -148,7 +149,7 @@ def _footprint(
 
 
 def _within(
-    first: int, last: int, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+    first: int, last: int, offset: int, sizes: Shape, strides: Shape
 ) -> Footprint:
     axes = []
     low = high = offset

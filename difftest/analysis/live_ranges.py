@@ -29,26 +29,31 @@ def live_ranges(
     }
     for event in trace.events:
         number = event.number
-        read = {
-            (region.allocation.id, block)
-            for region in event.reads
-            if region.allocation.id in held
-            for block in _touched(region)
-        }
+        read: set[tuple[int, int]] = set()
+        for region in event.reads:
+            tensor = region.allocation.id
+            if tensor in held:
+                read.update((tensor, block) for block in _touched(region))
         for tensor, block in read:
             _go_on(held[tensor][block], number)
         for region in event.writes:
             tensor = region.allocation.id
-            if tensor not in held:
-                continue
-            touched = _touched(region)
-            anew = _is_all(region, len(touched))
-            for block in touched:
-                if anew and (tensor, block) not in read:
-                    held[tensor][block].append((number, number))
-                else:
-                    _go_on(held[tensor][block], number)
+            if tensor in held:
+                _write(held[tensor], region, number, read)
     return held
+
+
+def _write(
+    blocks: list[list[Range]], region: Region, number: int, read: set[tuple[int, int]]
+) -> None:
+    """Begin a new range of the blocks that an event replaces, or extend the last one."""
+    touched = _touched(region)
+    anew = _is_all(region, len(touched))
+    for block in touched:
+        if anew and (region.allocation.id, block) not in read:
+            blocks[block].append((number, number))
+        else:
+            _go_on(blocks[block], number)
 
 
 def block_allocations(tensor: Allocation) -> range:

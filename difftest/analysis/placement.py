@@ -105,11 +105,9 @@ class Placement(NamedTuple):
 
 def limit_of(space: Space, machine: Machine) -> int:
     """Return the usable bytes of a partition: SBUF without its reserved part, or PSUM."""
-    return (
-        machine.psum_partition_bytes
-        if space is Space.PSUM
-        else machine.sbuf_usable_bytes
-    )
+    if space is Space.PSUM:
+        return machine.psum_partition_bytes
+    return machine.sbuf_usable_bytes
 
 
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
@@ -234,14 +232,16 @@ def _by_block(
 
 def _whole_banks(space: Space, machine: Machine) -> int:
     """Return the bytes of the banks that :meth:`surely_fit` rounds up to; 0 for none."""
-    return machine.psum_bank_bytes if space is Space.PSUM else 0
+    if space is Space.PSUM:
+        return machine.psum_bank_bytes
+    return 0
 
 
 def _own_bank(space: Space, machine: Machine) -> int:
     """Return the bytes of the banks that a tensor may not cross; 0 if it may."""
-    return (
-        machine.psum_bank_bytes if space is Space.PSUM and machine.nc_version < 4 else 0
-    )
+    if space is Space.PSUM and machine.nc_version < 4:
+        return machine.psum_bank_bytes
+    return 0
 
 
 def _laid_out(
@@ -450,25 +450,27 @@ def _lowest_first(
         life.first <= other.first for life, other in itertools.pairwise(lives)
     )
     for live in lives:
-        places = [
-            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
-            for area in live.allocation.areas
-        ]
-        if not places:
-            starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
-            low, start = min(
-                (_lowest(shelves, live, start, bank), start) for start in starts
-            )
-            places = [PlacedRange(live, low, low + live.size, start)]
-        for spot in places:
+        for spot in _places_of(shelves, live, bank):
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
-                if (
-                    forgets
-                ):  # ranges that ended before this one begins do not conflict any more
+                if forgets:
+                    # ranges that ended before this one begins do not conflict any more
                     shelf[:] = [row for row in shelf if row[3] >= live.first]
                 insort(shelf, entry)
             yield spot
+
+
+def _places_of(shelves: list[_Shelf], live: LiveRange, bank: int) -> list[PlacedRange]:
+    """Return the places of a tensor: its own, or the lowest one that is free."""
+    quadrants = len(shelves)
+    if live.allocation.areas:
+        return [
+            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
+            for area in live.allocation.areas
+        ]
+    starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
+    low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
+    return [PlacedRange(live, low, low + live.size, start)]
 
 
 def _lowest(shelves: list[_Shelf], live: LiveRange, start: int, bank: int) -> int:

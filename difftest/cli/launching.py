@@ -24,7 +24,6 @@ from difftest.simulator import (
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.entry.nki_kernel import as_nki_kernel
-from difftest.simulator.frontend.annotations import mutable_parameters
 from difftest.simulator.trace import Trace
 from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
@@ -57,6 +56,23 @@ class KernelArguments(NamedTuple):
     """Names of the arrays that a kernel test declares as written in place; None without a test."""
 
 
+class KernelResult(NamedTuple):
+    """An array that a kernel returned, or wrote in place.
+
+    Attributes
+    ----------
+    argument : the name of the argument that the array is; None for a new array.
+    is_returned : whether the kernel returned it.
+    is_updated : whether the kernel wrote to the argument.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    argument: str | None
+    is_returned: bool
+    is_updated: bool
+
+
 class TracedLaunch(NamedTuple):
     """A launch: its trace, the machine that it ran on, the kernel, and its arrays."""
 
@@ -66,6 +82,8 @@ class TracedLaunch(NamedTuple):
     arrays: Sequence[Any]
     misuses: tuple[str, ...] = ()
     """Uses of its arrays that a kernel test would reject."""
+    results: tuple[KernelResult, ...] = ()
+    """The returned arrays in order, then arguments that the kernel only wrote to."""
 
 
 def with_bounds(
@@ -108,7 +126,10 @@ def random_arrays(
 ) -> list[Any]:
     """Return random arrays, with one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
-        raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
+        raise click.BadParameter(
+            f"--dtype names one dtype for all inputs, or one for each: got {len(dtypes)} "
+            f"for {len(shapes)}"
+        )
     kinds = parse_dtypes(dtypes if len(dtypes) > 1 else list(dtypes) * len(shapes))
     pairs = list(zip(shapes, kinds, strict=True))
     if problem := too_large((shape, dtype.itemsize) for shape, dtype in pairs):
@@ -147,20 +168,21 @@ def use_case(
     name: str, text: str, use: Callable[[Any, KernelArguments], Result]
 ) -> Result:
     """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
+    # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
-    from difftest.testing.host.collection import (
-        with_spec,
-    )  # pytest and Hypothesis: for tests alone
+    from difftest.testing.host.collection import with_spec
 
     def of_spec(spec: KernelSpec) -> Result:
         try:
             case = case_from_json(text, spec)
-            call, grid = call_of_case(spec, case), spec.grid_of(case.values)
+            arrays, keywords = call_of_case(spec, case)
+            grid = spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
             raise click.BadParameter(str(error)) from None
-        return use(spec.kernel, KernelArguments(*call, grid, tuple(spec.outputs)))
+        outputs = tuple(spec.outputs)
+        return use(spec.kernel, KernelArguments(arrays, keywords, grid, outputs))
 
     return with_spec(name, of_spec)
 
@@ -183,7 +205,7 @@ def launch_traced(
     """
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError(
-            "--ranks is for kernels of `import nki`; this one is a classic one"
+            "--ranks takes kernels of `import nki`; this kernel is classic"
         )
     run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
     if ranks > 1:
@@ -197,10 +219,7 @@ def launch_traced(
     except CaseLimitError as error:
         raise click.ClickException(f"the kernel {error}: {case}") from None
     except (NkiError, AssertionError) as error:
-        if isinstance(error, NkiError):
-            forget_caller(error, __file__)
-        message = f"the kernel rejects this: {error}{_hint(kernel, call, error)}"
-        raise click.ClickException(message) from None
+        raise _rejection(kernel, call, error) from None
     except Exception as error:
         function = function_of(kernel) or kernel
         if is_defect(error, function):
@@ -211,7 +230,17 @@ def launch_traced(
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
     misuses = tuple(_misuses(kernel, call, result))
-    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
+    results = tuple(_results(kernel, call, result))
+    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses, results)
+
+
+def _rejection(
+    kernel: Any, call: KernelArguments, error: Exception
+) -> click.ClickException:
+    if isinstance(error, NkiError):
+        forget_caller(error, __file__)
+    message = f"the kernel rejects this: {error}{_hint(kernel, call, error)}"
+    return click.ClickException(message)
 
 
 def _machine_of(kernel: Any) -> Machine:
@@ -225,29 +254,49 @@ def _misuses(
 ) -> Iterator[str]:
     """Yield a message for each wrong use of an array.
 
-    A test names the arrays that are written in place. Without a test, the kernel declares them or
-    returns them.
+    A test names the arrays that are written in place. Without a test, a kernel may write to any.
     """
-    function = getattr(kernel, "function", kernel)
-    names = input_names(kernel, arguments.arrays)
-    arrays = dict(zip(names, arguments.arrays, strict=False))
-    for name, value in arguments.keywords.items():
-        if isinstance(value, np.ndarray):
-            arrays[name] = value
-    find_misuse = _untested_misuse
-    outputs = mutable_parameters(function, signature_shown(function))
-    if arguments.outputs is not None:
-        find_misuse = _tested_misuse
-        outputs = set(arguments.outputs)
-    for name, array in arrays.items():
-        misuse = find_misuse(array, result, name in outputs)
+    for name, array in _named_arrays(kernel, arguments).items():
+        if arguments.outputs is None:
+            misuse = _untested_misuse(array, result)
+        else:
+            misuse = _tested_misuse(array, result, name in arguments.outputs)
         if misuse is not None:
             yield f"the kernel {misuse.format(name)}"
     if not (result.outputs or result.written):
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
 
 
-_UNWRITTEN = "returns its input {} itself, to which it wrote nothing"
+def _results(
+    kernel: Any, arguments: KernelArguments, result: LaunchResult
+) -> Iterator[KernelResult]:
+    """Yield the returned arrays in order, then the arguments that were only written to."""
+    named = _named_arrays(kernel, arguments)
+    updated = [
+        name for name, array in named.items() if _is_among(array, result.written)
+    ]
+    for output, origin in zip(result.outputs, result.origins, strict=True):
+        found = [name for name, array in named.items() if array is origin]
+        argument = found[0] if found else None
+        dtype = output.dtype.name
+        yield KernelResult(output.shape, dtype, argument, True, argument in updated)
+    for name in updated:
+        array = named[name]
+        if not _is_among(array, result.returned):
+            yield KernelResult(array.shape, array.dtype.name, name, False, True)
+
+
+def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
+    """Return the caller's arrays by the names of the kernel's parameters."""
+    names = input_names(kernel, arguments.arrays)
+    arrays = dict(zip(names, arguments.arrays, strict=False))
+    keywords = arguments.keywords.items()
+    return arrays | {
+        name: value for name, value in keywords if isinstance(value, np.ndarray)
+    }
+
+
+_UNWRITTEN = "returns its input {} itself, without a write to it"
 
 
 def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:
@@ -259,14 +308,11 @@ def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | N
     return _UNWRITTEN if _is_among(array, result.returned) else None
 
 
-def _untested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | None:
-    """Return the wrong use of an array that the kernel may declare as written in place."""
+def _untested_misuse(array: Any, result: LaunchResult) -> str | None:
+    """Return the wrong use of an array without a test: the kernel may write to it."""
+    is_written = _is_among(array, result.written)
     is_returned = _is_among(array, result.returned)
-    if not _is_among(array, result.written):
-        return _UNWRITTEN if is_returned else None
-    if is_output or is_returned or not result.outputs:
-        return None
-    return "writes to its input {}, and does not return it"
+    return _UNWRITTEN if is_returned and not is_written else None
 
 
 def _is_among(array: Any, arrays: Iterable[Any]) -> bool:
@@ -362,11 +408,11 @@ class KernelRun:
             )
         grid = parse_grid(self.grid)
         if self.case:
-            problem = "the {} of a --case {} of the test's spec"
-            if grid:
-                raise click.UsageError(problem.format("grid", "is that"))
-            if self.bounds:
-                raise click.UsageError(problem.format("data", "are those"))
+            if grid or self.bounds:
+                option = "--grid" if grid else "--bound"
+                raise click.UsageError(
+                    f"{option} does not go with --case: the test's spec decides it"
+                )
             return use_case(self.kernel, self.case, use)
         arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
         bounds = parse_bounds(self.bounds)

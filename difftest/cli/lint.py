@@ -93,8 +93,11 @@ def lint(
     cannot be read or a rule fails. `# difftest: ignore[ID] reason` at a statement suppresses a
     rule there.
     """
-    if explain or options.pop("listed"):
-        click.echo(rules()[explain].page if explain else rules_page(), nl=False)
+    if explain is not None:
+        click.echo(rules()[explain].page, nl=False)
+        return
+    if options.pop("listed"):
+        click.echo(rules_page(), nl=False)
         return
     if not files and not options["kernel"]:
         raise click.UsageError(
@@ -104,24 +107,18 @@ def lint(
     unsafe = options.pop("unsafe_fixes")
     shown = options.pop("shown")
     ranks = options.pop("ranks")
-    request = _request(options)
-    if STANDARD in files:
-        request = replace(request, stdin=read_standard_input())
-        if fix and not shown:
-            context.with_resource(kept_for_file())  # for the fixed text
+    request = _request(options, files)
     if shown:
-        context.exit(int(_change(request, files, unsafe, shown)))
+        context.exit(int(_show_changes(request, files, unsafe)))
     if fix:
-        _change(request, files, unsafe, shown)
-        request = replace(request, stdin=request.fixed_text(STANDARD, unsafe))
+        request = _fix(context, request, files, unsafe)
     diagnostics, unread = request.of_files(files)
     unread += drain_internal_errors()
     for text in unread:
         click.echo(text, err=True)
     if options["kernel"]:
         diagnostics += _diagnostics_of_run(request, ranks, options)
-    _print_diagnostics(diagnostics, request.levels, form, not unread)
-    is_denied = bool(request.levels.denied(diagnostics))
+    is_denied = _print_diagnostics(diagnostics, request.levels, form, not unread)
     context.exit(2 if unread else int(is_denied))
 
 
@@ -136,15 +133,16 @@ def _diagnostics_of_run(
 
 def _print_diagnostics(
     diagnostics: list[Diagnostic], levels: reading.Levels, form: str, is_complete: bool
-) -> None:
-    """Print the diagnostics, and their numbers if they are for people."""
+) -> bool:
+    """Print the diagnostics, with their numbers for people; return whether one is denied."""
     if text := FORMATS[form](diagnostics, levels):
         click.echo(text)
     if form == "text" and (diagnostics or is_complete):
         click.echo(format_summary(diagnostics, levels), err=True)
+    return bool(levels.denied(diagnostics))
 
 
-def _request(options: dict[str, Any]) -> reading.LintRequest:
+def _request(options: dict[str, Any], files: Sequence[Path]) -> reading.LintRequest:
     """Take the settings out of the command's options, and return the request."""
     try:
         settings = reading.project_settings(Path.cwd())
@@ -153,23 +151,42 @@ def _request(options: dict[str, Any]) -> reading.LintRequest:
             if given:
                 settings[name] = given
         chosen = {level: options.pop(level.value) for level in reading.Level}
-        return reading.request_of(settings, chosen)
+        request = reading.request_of(settings, chosen)
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
+    if STANDARD in files:
+        return replace(request, stdin=read_standard_input())
+    return request
 
 
-def _change(
-    request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool
+def _show_changes(
+    request: reading.LintRequest, files: Sequence[Path], unsafe: bool
 ) -> bool:
-    """Write the fixed files, or show their changes; return whether there are any."""
-    changes = list(request.fixed_files(files, unsafe))
-    for file, text, fixed in changes:
-        if shown:
-            click.echo(reading.diff(file, text, fixed), nl=False)
-        elif file != STANDARD:
+    """Show the changes of the fixed files; return whether there are any."""
+    count = 0
+    for file, text, fixed in request.fixed_files(files, unsafe):
+        click.echo(reading.diff(file, text, fixed), nl=False)
+        count += 1
+    click.echo(f"{count} file{'s' * (count != 1)} would be fixed", err=True)
+    return count > 0
+
+
+def _fix(
+    context: click.Context,
+    request: reading.LintRequest,
+    files: Sequence[Path],
+    unsafe: bool,
+) -> reading.LintRequest:
+    """Write the fixed files, and return the request for the new texts."""
+    if STANDARD in files:
+        context.with_resource(kept_for_file())
+    count = 0
+    for file, _, fixed in list(request.fixed_files(files, unsafe)):
+        count += 1
+        if file != STANDARD:
             write_file(file, fixed, newline="")
-    if STANDARD in files and not shown:
-        write_file(STANDARD, request.fixed_text(STANDARD, unsafe))
-    done = f"file{'s' * (len(changes) != 1)} {'would be fixed' if shown else 'fixed'}"
-    click.echo(f"{len(changes)} {done}", err=True)
-    return bool(changes)
+    text = request.fixed_text(STANDARD, unsafe)
+    if STANDARD in files:
+        write_file(STANDARD, text)
+    click.echo(f"{count} file{'s' * (count != 1)} fixed", err=True)
+    return replace(request, stdin=text)

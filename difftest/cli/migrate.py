@@ -178,6 +178,13 @@ def _calls(
         )
     if kernel is None:
         return None, []
+    return kernel, _calls_of_shapes(shapes, count, **others)
+
+
+def _calls_of_shapes(
+    shapes: Sequence[str], count: int, **others: Any
+) -> list[ValidationCall]:
+    """Return calls with arrays of the shapes, sizes and dtypes of the command line."""
     named = dict(map(_parse_sizes, others["sizes"]))
     dtypes = others["dtypes"]
     own = [_parse_named_shape(shape, named) for shape in shapes]
@@ -189,7 +196,7 @@ def _calls(
         size = as_dtype(call.dtype).itemsize
         if problem := too_large((shape, size) for shape in call.shapes):
             raise click.BadParameter(f"--shape: {problem}")
-    return kernel, calls
+    return calls
 
 
 def _calls_of_test(

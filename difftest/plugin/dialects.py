@@ -181,7 +181,7 @@ def unanswered(config: pytest.Config) -> str:
         if row.backend not in session.served
     }
     texts = [
-        f"{name} was requested, and runs none of the kernels that are tested here: {reason}"
+        f"{name} was requested, but cannot run any of the tested kernels: {reason}"
         for name, reason in sorted(reasons.items())
     ]
     return "\n".join(texts)
@@ -227,7 +227,8 @@ def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]
     for group in groups_of(rows):
         text = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
         if group.tests:
-            text += f", with {_counted(group.tests, 'test')} of no other kernel"
+            verb = "need" if len(group.tests) > 1 else "needs"
+            text += f", with {_counted(group.tests, 'test')} that {verb} them"
         yield f"left out on {group.backend}: {text}"
         yield from group.reason.splitlines()[1:]
         if verbose:

@@ -9,11 +9,12 @@ of a session gets one.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,7 @@ from difftest.plugin.pytest_internals import (
 )
 from difftest.plugin.session import reproduction_of
 from difftest.simulator.errors import relative_path
+from difftest.support.github import in_github_actions, workflow_command
 from difftest.support.tracebacks import inner_frames, without_files
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.failures import (
@@ -37,10 +39,13 @@ from difftest.testing.harness.failures import (
 )
 from difftest.testing.harness.runner import Runner
 from difftest.testing.report.document import BUG, also_wrong, bugs_of
+from difftest.testing.report.failure import failing_line
 from difftest.testing.session.options import SESSION
 
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
+PLACE = "difftest_place"
+"""The attribute of a report with the file, the line and the text of a failure, for GitHub."""
 _CALLS = {"rejection": "a call to reject", "calls": "at the edges"}
 """Labels of tests without a case, by the name of their argument."""
 
@@ -58,6 +63,23 @@ def set_report(
     file = report.nodeid.partition("::")[0]
     bug = f"{file} {_bug_key(item, failure, text)}"
     setattr(report, BUG, [bug, _case_label(item), text.split("\n")[0]])
+    at = failing_line(failure)
+    if at is not None and in_github_actions():
+        setattr(report, PLACE, [at.file, at.line, text])
+
+
+def annotation_lines(reports: Iterable[Any]) -> list[str]:
+    """Return a workflow command of GitHub for each bug, at its line of the kernel."""
+    root = os.environ.get("GITHUB_WORKSPACE", os.getcwd())
+    commands = []
+    for lead, *_ in bugs_of(report for report in reports if hasattr(report, PLACE)):
+        file, line, text = getattr(lead, PLACE)
+        title, _, rest = text.partition("\n")
+        place = os.path.relpath(file, root)
+        commands.append(
+            workflow_command("error", rest, file=place, line=line, title=title)
+        )
+    return commands
 
 
 def _report_lines(

@@ -161,15 +161,50 @@ def pytest_collection_modifyitems(
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Inspect the launches of a test that calls kernels itself, with its fixtures."""
+    session = _session(item.config)
+    if session.launches is None:
+        return (yield)
+    from difftest.plugin.launches import inspecting, is_inspected
+
+    if not is_inspected(item, session):
+        return (yield)
+    with inspecting(item, session):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a kernel test with the session's runner, and fail a test that compares nothing."""
+    """Run a kernel test with the session's runner, and fail a test that compares nothing.
+
+    A test that calls kernels itself fails for the hazards of its launches, if the session is
+    strict.
+    """
     session = _session(item.config)
     runner = session.runner
-    if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
+    if runner is None:
         return (yield)
+    if "difftest_runner" not in getattr(item, "fixturenames", ()):
+        from difftest.plugin.launches import report_hazards
+
+        result = yield
+        report_hazards(item, strict=True)
+        return result
     from difftest.plugin.kernel_call import run_kernel_test
 
     return (yield from run_kernel_test(item, session, runner))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell the hazards of launches in fixtures, or before the test failed."""
+    result = yield
+    if _session(item.config).launches is not None:
+        from difftest.plugin.launches import report_hazards
+
+        report_hazards(item)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -250,6 +285,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     state = _session(session.config)
     output = getattr(session.config, "workeroutput", None)
+    if state.launches is not None and not state.has_run:
+        from difftest.plugin.launches import note_importers
+
+        note_importers(state.launches)
     if output is not None:
         output["difftest"] = worker_state(state)
         return
@@ -276,12 +315,23 @@ def pytest_terminal_summary(
     reports = [
         report for several in terminalreporter.stats.values() for report in several
     ]
-    lines = _end_lines(session, config, reports)
-    if lines:
-        terminalreporter.write_sep("=", "kernels against their references")
-    # One at a time: pytest escapes characters that a terminal lacks.
-    for line in lines:
-        terminalreporter.write_line(line)
+    tables = {
+        "kernels against their references": _end_lines(session, config, reports),
+        "kernels that tests launched themselves": _launch_lines(
+            session, config, reports
+        ),
+    }
+    for title, lines in tables.items():
+        if lines:
+            terminalreporter.write_sep("=", title)
+        # One at a time: pytest escapes characters that a terminal lacks.
+        for line in lines:
+            terminalreporter.write_line(line)
+    if session.runner is not None and "GITHUB_ACTIONS" in os.environ:
+        from difftest.plugin.failure_output import annotation_lines
+
+        for line in annotation_lines(reports):
+            terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
 
@@ -327,4 +377,24 @@ def _comparison_lines(
 
     ran = [backend.name for backend in session.runner.backends]
     tally = total_of(tallies_of(reports, session.stopped))
-    return summary_lines(tally, ran, session.uncollected, verbose=is_verbose)
+    return summary_lines(
+        tally,
+        ran,
+        session.uncollected,
+        launched=bool(_launch_lines(session, config, reports)),
+        verbose=is_verbose,
+    )
+
+
+def _launch_lines(
+    session: Session, config: pytest.Config, reports: list[Any]
+) -> list[str]:
+    """Return the lines on the launches of tests that call kernels themselves."""
+    if session.launches is None or config.option.collectonly:
+        return []
+    from difftest.plugin.launches import launch_lines
+    from difftest.testing.report.totals import tallies_of
+
+    if not session.launches.kernels and tallies_of(reports, session.stopped):
+        return []
+    return launch_lines(session.launches, verbose=config.get_verbosity() > 0)

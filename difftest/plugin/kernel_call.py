@@ -40,6 +40,7 @@ def run_kernel_test(
     """
     finished = False
     failed = None
+    state.has_run = True
     drawn = session.drawn_test(item, state.request)
     runner.start(session.reproduction_of(item, state.request))
     try:

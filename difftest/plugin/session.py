@@ -35,19 +35,17 @@ def foreign_options(config: pytest.Config) -> str:
     It is empty if no such option was given, or if an ini key decides its meaning.
     """
     session = config.stash[SESSION]
+    if not session.uncollected:
+        return ""
     for option in (SIMULATE, DEVICE):
         value = config.getoption(option.name, None)
-        if (
-            option in session.request.taken
-            and session.uncollected
-            and value in (True, *SIMULATORS)
-        ):
+        if option in session.request.taken and value in (True, *SIMULATORS):
             accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
-                f"{option.name} was given, and a conftest or another plugin that declares it takes "
-                f"it: none of the kernel tests in {', '.join(sorted(session.uncollected))} would "
-                f"run.\n  remedy: -o {option.key}={accepted} runs them, and -o {option.key}=no "
-                "says that the other option is meant; both are ini keys too"
+                f"{option.name} was given, but a conftest or another plugin has declared it: the "
+                f"kernel tests in {', '.join(sorted(session.uncollected))} would not run.\n"
+                f"  remedy: pass -o {option.key}={accepted} to run them, or -o {option.key}=no if "
+                "the other option is meant; both are ini keys too"
             )
     return ""
 
@@ -135,11 +133,12 @@ def write_session_report(
     backends = session.runner.backends if session.runner else ()
     groups = [group._asdict() for group in groups_of(session.left_out)]
     left = session.uncollected, groups, code
+    launches = [] if session.launches is None else session.launches.as_mappings()
     is_written = False
     lines: list[str] = []
     with internal_error_scope(REPORT.name):
         document = session_document(
-            versions(), backends, reports, session.stopped, left
+            versions(), backends, reports, session.stopped, left, launches
         )
         try:
             write_report(Path(str(session.request.report)), document)
@@ -173,7 +172,9 @@ def worker_state(session: Session) -> tuple[Any, ...]:
         for properties in session.stopped
     ]
     left_out = as_plain(session.left_out)
-    return sorted(session.uncollected), texts, left_out, sorted(session.served)
+    launches = None if session.launches is None else session.launches.as_plain()
+    served = sorted(session.served)
+    return sorted(session.uncollected), texts, left_out, served, launches
 
 
 def read_workers(session: Session) -> None:
@@ -181,12 +182,16 @@ def read_workers(session: Session) -> None:
     from difftest.plugin.dialects import LeftOut
 
     for worker in session.workers:
-        state = getattr(worker, "workeroutput", {}).get("difftest", ((), (), (), ()))
-        uncollected, stopped, left_out, served = state
+        output = getattr(worker, "workeroutput", {})
+        if "difftest" not in output:
+            continue
+        uncollected, stopped, left_out, served, launches = output["difftest"]
         session.uncollected.update(uncollected)
         session.stopped += stopped
         session.left_out.update(LeftOut(*row) for row in left_out)
         session.served.update(served)
+        if session.launches is not None and launches is not None:
+            session.launches.merge(launches)
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

@@ -147,7 +147,12 @@ def start_session(config: pytest.Config, request: Request) -> Session:
         except OSError as error:
             raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
     if request.wants_backends:
+        from difftest.plugin.launches import LaunchCounts
+        from difftest.testing.backends.embedded import EmbeddedSimulator
+
         session.runner = _make_runner(config, request)
+        if any(isinstance(it, EmbeddedSimulator) for it in session.runner.backends):
+            session.launches = LaunchCounts()
         gc.freeze()  # modules loaded here and by conftests stay, too
         if request.case is None and not request.device:
             from difftest.tools.scale.regressions import with_findings

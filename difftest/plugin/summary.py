@@ -154,7 +154,7 @@ def _all_coverage_lines(tally: Tally) -> Iterator[str]:
         yield f"no case: {place.file}:{place.line}: {place.what} ({names}){_tried(place)}"
         yield f"           {place.source}"
     for why in sorted(tally.coverage.unknown):
-        yield f"not every case's branches and loops are known: {why}"
+        yield f"the branches and loops of some cases are unknown: {why}"
 
 
 def _tried(place: UncoveredBranch) -> str:
@@ -172,6 +172,7 @@ def summary_lines(
     ran: Collection[str],
     left: Collection[str],
     *,
+    launched: bool = False,
     verbose: bool = False,
 ) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests.
@@ -181,11 +182,15 @@ def summary_lines(
     tally : counts of the session; None if no backend was requested.
     ran : names of the backends that ran.
     left : modules of kernel tests that were left out.
+    launched : whether another table shows launches of tests that call kernels themselves.
     verbose : whether to show points that need no action.
     """
     lines = []
     if tally is not None:
-        lines += table_text(tally, verbose) if tally.rows else ["no kernel test ran"]
+        if tally.rows:
+            lines += table_text(tally, verbose)
+        elif not launched:
+            lines.append("no kernel test ran")
         lines += _agreement_lines(tally)
         lines += _inconclusive_lines(tally, verbose)
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]

@@ -83,7 +83,9 @@ class Arguments:
             return self._sequence(name, value)
         if isinstance(value, dict):
             return {key: self.convert(name, item) for key, item in value.items()}
-        return self._record(name, value) if is_record(value) else value
+        if is_record(value):
+            return self._record(name, value)
+        return value
 
     def _sequence(self, name: str, value: Any) -> Any:
         """Return a list or tuple with its arrays converted; itself if it has none."""
@@ -91,7 +93,9 @@ class Arguments:
         if all(item is old for item, old in zip(items, value, strict=True)):
             return value
         kind = type(value)
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
+        if hasattr(value, "_fields"):
+            return kind(*items)
+        return kind(items)
 
     def _record(self, name: str, value: Any) -> Any:
         """Return a dataclass or ``NKIObject`` with its arrays converted; itself if it has none."""
@@ -128,7 +132,9 @@ class Arguments:
         """Return the caller's array that a tile is as a whole, in the same shape; else None."""
         for array, tensor in self.given:
             if tile._storage is tensor._storage and tile._pattern == tensor._pattern:
-                return array if tile.dtype == tensor.dtype else None
+                if tile.dtype == tensor.dtype:
+                    return array
+                return None
         return None
 
     def copy_back(self) -> None:
@@ -244,9 +250,9 @@ def _never_written(value: Any) -> Array | None:
     missing = value._unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
-            "a kernel writes what it returns",
-            happened="the kernel returned a tensor that nothing wrote",
-            received=f"{value!r}, of which nothing was ever written",
+            "a kernel writes all elements that it returns",
+            happened="the kernel returned a tensor in which no element was written",
+            received=repr(value),
             remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
             "or store a default first",
             location=value._storage.allocation.location,
@@ -357,9 +363,9 @@ def as_caller_arrays(arguments: Iterable[Any], outputs: Any) -> Any:
     convert = next(filter(None, map(_converter, tree_leaves(arguments))), None)
     if convert is None or outputs is None:
         return outputs
-    return (
-        tuple(map(convert, outputs)) if isinstance(outputs, tuple) else convert(outputs)
-    )
+    if isinstance(outputs, tuple):
+        return tuple(map(convert, outputs))
+    return convert(outputs)
 
 
 def _converter(value: Any) -> Callable[[Array], Any] | None:

@@ -23,11 +23,9 @@ from difftest.simulator.trace import Allocation, Area, Space
 
 def partition_bytes(space: Space, machine: Machine) -> int:
     """Return the bytes of a partition of SBUF or PSUM that a kernel's tensors can use."""
-    return (
-        machine.psum_partition_bytes
-        if space is Space.PSUM
-        else machine.sbuf_usable_bytes
-    )
+    if space is Space.PSUM:
+        return machine.psum_partition_bytes
+    return machine.sbuf_usable_bytes
 
 
 def check_partitions(partitions: int, role: object, machine: Machine) -> None:

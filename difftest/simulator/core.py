@@ -10,6 +10,7 @@ import contextlib
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -98,6 +99,13 @@ class DeviceLoopBodies(Follower):
                 )
 
 
+SINGLE_TURN: ContextVar[bool] = ContextVar("difftest_single_turn", default=False)
+"""Whether launches run loops on the device for one turn at most, as AWS's compiler traces them.
+
+Tensors count as written then: the turns that are left out would write them.
+"""
+
+
 class Loops:
     """The state of a program's loops.
 
@@ -106,6 +114,7 @@ class Loops:
     turns : the current iterations, the outermost loop's first.
     count : how many loops the launch has begun.
     order : the execution order of programs or of iterations that claim to be independent.
+    is_single_turn : whether loops on the device run one turn at most.
     keeps_order : whether the kernel is inside ``nl.no_reorder``.
     tested : for each running ``while register:``, by frame and line: the loop, the iterations
     around
@@ -124,6 +133,7 @@ class Loops:
         self.count = 0
         self.order = FORWARD
         self.keeps_order = False
+        self.is_single_turn = SINGLE_TURN.get()
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
         self.carried: tuple[str, ...] = ()
         self.made_by_lines: defaultdict[tuple[Location, ...], int] = defaultdict(int)
@@ -318,7 +328,9 @@ class Core:
     def kind(self, kind: type[Any]) -> Any:
         """Return this launch's class of tensors: the followed subclass if there is an oracle."""
         oracle = self.followers.oracle
-        return kind if oracle is None else oracle.followed(kind)
+        if oracle is None:
+            return kind
+        return oracle.followed(kind)
 
     def attach(self, follower: Follower) -> None:
         """Add a follower, before the existing ones."""
@@ -344,7 +356,7 @@ class Core:
 
     @taped("allocate")
     def allocate(
-        self, shape: Shape, dtype: np.dtype[Any], space: Space, *how: Any, **named: Any
+        self, shape: Shape, dtype: DType, space: Space, *how: Any, **named: Any
     ) -> Storage:
         """Return a new unwritten tensor; for the parameters, see :meth:`hold`.
 
@@ -353,8 +365,17 @@ class Core:
         LimitError : the tensor does not fit its memory or its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
-            return self._allocate_shared(shape, dtype, *how, **named)
-        return self.hold(shape, dtype, space, *how, **named)
+            storage = self._allocate_shared(shape, dtype, *how, **named)
+        else:
+            storage = self.hold(shape, dtype, space, *how, **named)
+        if self.loops.is_single_turn:
+            storage.validity = None
+        return storage
+
+    def note_on_tape(self, kind: str, *texts: str) -> None:
+        """Record on the tape, if there is one, something that a replay does not repeat."""
+        if self.tape is not None:
+            self.tape.note(kind, *texts)
 
     def numbers(self) -> np.random.Generator:
         """Return the random numbers for the current instruction: the same for each of its draws."""
@@ -388,7 +409,7 @@ class Core:
     def hold(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         space: Space,
         partition_axis: int = 0,
         name: str = "",
@@ -403,8 +424,6 @@ class Core:
         address : of a tensor that the kernel places: on chip the first partition and the first byte
             in each, in HBM the first byte. Tensors that overlap share their bytes.
         """
-        lines = self.lines
-        loops = self.loops
         memories = self.memories
         allocation = Allocation(
             len(self.trace.allocations),
@@ -412,13 +431,13 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            innermost_location(lines.stack())
+            innermost_location(self.lines.stack())
             if self.followers.touched
-            else kernel_location(lines.caller),
+            else kernel_location(self.lines.caller),
             name,
-            loops=loops.turns,
+            loops=self.loops.turns,
         )
-        for body in loops.bodies.running:
+        for body in self.loops.bodies.running:
             body.append(allocation.id)
         if space.is_hbm:
             data = self._hold_in_hbm(allocation, address)
@@ -453,7 +472,7 @@ class Core:
     def _allocate_shared(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: DType,
         _: int = 0,
         name: str = "",
         address: Any = None,

@@ -55,8 +55,6 @@ class Descriptor(NamedTuple):
         core = RUNNING.get(None)
         issued = None if core is None else core.issued
         tile = dict(issued.roles()).get(self.role) if issued is not None else None
-        return (
-            f"{list(self.shape)} {dtype_name(self.dtype)}"
-            if tile is None
-            else repr(tile)
-        )
+        if tile is None:
+            return f"{list(self.shape)} {dtype_name(self.dtype)}"
+        return repr(tile)

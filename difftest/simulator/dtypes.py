@@ -33,12 +33,10 @@ INT32 = np.dtype(np.int32)
 WIDE_INTEGERS = (INT32, np.dtype(np.uint32))
 
 FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
-INTEGERS = tuple(
-    map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
-)
+INTEGERS = tuple(map(DType, ("int8", "uint8", "int16", "uint16", "int32", "uint32")))
 DTYPES = (*FLOATS, *INTEGERS, BOOL)
 
-NAMES: dict[str, np.dtype[Any]] = {
+NAMES: dict[str, DType] = {
     **{str(dtype): dtype for dtype in DTYPES if dtype != TFLOAT32},
     "tfloat32": TFLOAT32,
 }
@@ -52,7 +50,7 @@ FLOAT8_E5M2_X4 = np.dtype([("float8_e5m2_x4", "<u4")])
 FLOAT4_E2M1FN_X4 = np.dtype([("float4_e2m1fn_x4", "<u2")])
 """Four MX elements in one; the first in the lowest bits, which is an assumption for float4."""
 
-MX_NAMES: dict[str, np.dtype[Any]] = {
+MX_NAMES: dict[str, DType] = {
     "float8_e8m0fnu": FLOAT8_E8M0FNU,
     "float8_e4m3fn_x4": FLOAT8_E4M3FN_X4,
     "float8_e5m2_x4": FLOAT8_E5M2_X4,
@@ -61,7 +59,7 @@ MX_NAMES: dict[str, np.dtype[Any]] = {
 """Dtypes of the current dialect (`nki`) that no engine computes in. Only quantize_mx writes them,
 only nc_matmul_mx reads them, and copies move their bits.
 """
-NKI_NAMES: dict[str, np.dtype[Any]] = {
+NKI_NAMES: dict[str, DType] = {
     **NAMES,
     "float8_e4m3fn": FLOAT8_E4M3FN,
     **MX_NAMES,
@@ -70,23 +68,21 @@ NKI_NAMES: dict[str, np.dtype[Any]] = {
 _MX_NAME_OF = {dtype: name for name, dtype in MX_NAMES.items()}
 
 _OF_HALVES = np.arange(2**16, dtype=np.uint16).view(FLOAT16).astype(np.float32)
-_KNOWN: dict[object, np.dtype[Any]] = {dtype: dtype for dtype in DTYPES}
+_KNOWN: dict[object, DType] = {dtype: dtype for dtype in DTYPES}
 _NKI_ONLY = frozenset((FLOAT8_E4M3FN, *_MX_NAME_OF))
 _FLOAT_SET = frozenset((*FLOATS, FLOAT8_E4M3FN))
 NARROW = _FLOAT_SET - {FLOAT32, TFLOAT32}
 """Floats that may round a finite float32 to an infinity or NaN."""
 
 
-def dtype_name(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: DType) -> str:
     """Return the dtype's name in ``nki.language``."""
     if dtype == TFLOAT32:
         return "tfloat32"
     return _MX_NAME_OF.get(dtype) or str(dtype)
 
 
-def as_dtype(
-    spec: object, role: str = "", names: Iterable[str] = NAMES
-) -> np.dtype[Any]:
+def as_dtype(spec: object, role: str = "", names: Iterable[str] = NAMES) -> DType:
     """Return the NKI dtype for ``spec``: a dtype, a NumPy scalar type or a name.
 
     ``role`` names the tensor in the error.
@@ -115,20 +111,22 @@ def as_dtype(
     return entry
 
 
-def as_nki_dtype(spec: object, role: str = "") -> np.dtype[Any]:
+def as_nki_dtype(spec: object, role: str = "") -> DType:
     """Return the dtype as :func:`as_dtype` does, including the current dialect's own."""
     if isinstance(spec, np.dtype) and spec in _KNOWN:  # the common case
         return spec
     if isinstance(spec, str) and spec in NKI_NAMES:
         return NKI_NAMES[spec]
     try:
-        dtype: np.dtype[Any] = np.dtype(spec)  # type: ignore[call-overload]
+        dtype: DType = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
         return as_dtype(spec, role, NKI_NAMES)
-    return dtype if dtype in _NKI_ONLY else as_dtype(spec, role, NKI_NAMES)
+    if dtype in _NKI_ONLY:
+        return dtype
+    return as_dtype(spec, role, NKI_NAMES)
 
 
-def packed(values: Array, dtype: np.dtype[Any]) -> Array:
+def packed(values: Array, dtype: DType) -> Array:
     """Return ``values`` [..., 4] in a packed dtype [...], the first in the lowest bits."""
     if dtype == FLOAT4_E2M1FN_X4:
         codes = (
@@ -147,7 +145,7 @@ def packed(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.asarray(bits.view(dtype))
 
 
-def need_arithmetic(dtype: np.dtype[Any]) -> None:
+def need_arithmetic(dtype: DType) -> None:
     """Raise :class:`DtypeError` for a dtype whose bits can only be moved."""
     if dtype in _MX_NAME_OF:
         raise DtypeError(
@@ -158,19 +156,21 @@ def need_arithmetic(dtype: np.dtype[Any]) -> None:
         )
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
+def is_float(dtype: DType) -> bool:
     """Return whether the dtype is one of NKI's floats."""
     return dtype in _FLOAT_SET
 
 
-def is_integer(dtype: np.dtype[Any]) -> bool:
+def is_integer(dtype: DType) -> bool:
     """Return whether the dtype is an integer or bool."""
     return dtype in INTEGERS or dtype == BOOL
 
 
-def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def storage_dtype(dtype: DType) -> DType:
     """Return the NumPy dtype in which on-chip tensors of ``dtype`` are kept."""
-    return FLOAT32 if dtype in _FLOAT_SET else dtype
+    if dtype in _FLOAT_SET:
+        return FLOAT32
+    return dtype
 
 
 def _round_tfloat32(values: Array) -> Array:
@@ -183,7 +183,7 @@ def _round_tfloat32(values: Array) -> Array:
     return result
 
 
-def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
+def _round_integer(values: Array, dtype: DType) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     if values.dtype == dtype:
         return values
@@ -227,14 +227,16 @@ def _round_float16(values: Array) -> Array:
     return rounded
 
 
-def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
+def round_to(values: Array, dtype: DType) -> Array:
     """Return ``values`` (an engine's float32 results, or integers) rounded once to ``dtype``.
 
     The result has :func:`storage_dtype`; it may be ``values`` itself where nothing is lost. Floats
     round to nearest even (ml_dtypes' casts). Float to integer rounds to nearest even and saturates.
     """
     if dtype == FLOAT32:
-        return values if values.dtype == FLOAT32 else values.astype(np.float32)
+        if values.dtype == FLOAT32:
+            return values
+        return values.astype(np.float32)
     if dtype == BOOL:
         return values if values.dtype == BOOL else values != 0
     if dtype not in _FLOAT_SET:
@@ -256,18 +258,18 @@ def has_subnormals(array: Array) -> bool:
     return bool(sizes[sizes < 2.0**-126].any())
 
 
-def from_bits(array: Array, dtype: np.dtype[Any]) -> Array:
+def from_bits(array: Array, dtype: DType) -> Array:
     """Return an HBM array of ``dtype``'s own bits as an on-chip array (a DMA's read)."""
     if dtype == TFLOAT32:
         return array.view(np.float32)
     if dtype == FLOAT16:
         return _OF_HALVES.take(array.view(np.uint16))
-    return (
-        array.astype(np.float32) if dtype in _FLOAT_SET and dtype != FLOAT32 else array
-    )
+    if dtype in _FLOAT_SET and dtype != FLOAT32:
+        return array.astype(np.float32)
+    return array
 
 
-def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
+def to_bits(values: Array, dtype: DType) -> Array:
     """Return an on-chip array, whose values ``dtype`` represents, as ``dtype``'s own bits."""
     if dtype == TFLOAT32:
         return np.asarray(values, dtype=np.float32).view(TFLOAT32)
@@ -277,4 +279,6 @@ def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
         sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
         halves = ((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign
         return halves.astype(np.uint16).view(FLOAT16)
-    return values if values.dtype == dtype else values.astype(dtype)
+    if values.dtype == dtype:
+        return values
+    return values.astype(dtype)

@@ -101,14 +101,17 @@ class Elements:
             storage.products = storage.products.repeat(unit // size)
             unit = size
         is_split = size != unit
-        pattern = pattern.finer(size // unit) if is_split else pattern
+        if is_split:
+            pattern = pattern.finer(size // unit)
         return pattern_view(storage.products, pattern, BOOL), is_split
 
     def _in_product(self) -> Array:
         """Return where a matmul wrote last: bool, in this shape."""
         region, is_split = self._products()
         written = self._take(region)
-        return written.all(axis=-1) if is_split else written
+        if is_split:
+            return written.all(axis=-1)
+        return written
 
     def _mark_product(self, by_matmul: bool, where: Array | None = None) -> None:
         """Record whether a matmul or another instruction has written."""
@@ -128,7 +131,9 @@ class Elements:
     def _codes(self) -> Array | None:
         """Return the validity codes (see :class:`~memory.ValidityMap`); None if all are defined."""
         codes = self._storage.codes(*self._named())
-        return None if codes is None else self._take(codes)
+        if codes is None:
+            return None
+        return self._take(codes)
 
     def _unwritten(
         self, code: int = MASKED_OUT, most: int = FROM_UNWRITTEN
@@ -142,15 +147,15 @@ class Elements:
         chosen: Array = codes >= code
         if most < FROM_UNWRITTEN:
             chosen &= codes <= most
-        return chosen if chosen.any() else None
+        if chosen.any():
+            return chosen
+        return None
 
     def _fresh(self) -> Array | None:
         """Return which elements were never written, not even with invalid data; None if none."""
-        return (
-            None
-            if self._storage.validity is None
-            else self._unwritten(MASKED_OUT, UNWRITTEN)
-        )
+        if self._storage.validity is None:
+            return None
+        return self._unwritten(MASKED_OUT, UNWRITTEN)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Return which elements of the pattern ``where`` chooses; None for all."""
@@ -210,25 +215,22 @@ def unwritten_error(
     gaps = tile._storage.validity
     origin = gaps and gaps.origin
     place = storage.allocation.location
-    rule = "an instruction reads only what was written before"
-    happened = "an instruction read what nothing had written"
+    rule = "an instruction reads only elements that were written before"
+    happened = "an instruction read elements that were never written"
     so_far = "never"
     remedy = (
         "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
         "part that is written"
     )
     if returned:
-        rule = "a kernel writes what it returns"
-        happened = "the kernel returned what nothing had"
-        happened += " written"
+        rule = "a kernel writes all elements that it returns"
+        happened = "the kernel returned elements that were never written"
     elif storage.programs > 1:
-        rule = (
-            "what another program writes may be read after the two have met, no sooner"
-        )
-        happened = "a program read what no program had written yet"
+        rule = "a program reads another program's data only after a barrier between the two"
+        happened = "a program read elements that no program had written yet"
         so_far = "not yet"
         remedy = (
-            "if another program writes it, a barrier is missing: let them meet between the two "
+            "if another program writes the elements, put a barrier between the two accesses "
             "(nisa.core_barrier on this tensor; a classic grid has none)"
         )
     return UnwrittenError(

@@ -59,6 +59,10 @@ def pass_through(folder: str) -> None:
     _PASSED = (*_PASSED, folder + os.sep)
 
 
+frame_at: Callable[[int], FrameType] = sys._getframe
+"""Returns the frame that many calls above its caller: CPython's own function."""
+
+
 def is_inside(code: CodeType) -> bool:
     """Return whether a code object belongs to the simulator, not to a kernel."""
     return code.co_filename.startswith(_PACKAGE)
@@ -94,7 +98,9 @@ class Location(NamedTuple):
         return ()
 
     def __str__(self) -> str:
-        return f"{self.place}: {text}" if (text := self.text) else self.place
+        if text := self.text:
+            return f"{self.place}: {text}"
+        return self.place
 
 
 Stack = tuple[Location, ...]
@@ -121,7 +127,9 @@ _PLACES: dict[tuple[Location, ...], Location] = {}
 def innermost_location(stack: tuple[Location, ...]) -> Location | None:
     """Return the first of a kernel's lines; it knows its callers, in order."""
     if len(stack) < 2:
-        return stack[0] if stack else None
+        if stack:
+            return stack[0]
+        return None
     place = _PLACES.get(stack)
     if place is None:
         rest = innermost_location(stack[1:])
@@ -139,7 +147,7 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
 
     The search begins at ``frame``, if no line of a kernel is further in.
     """
-    frame = frame or sys._getframe(1)
+    frame = frame or frame_at(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:
@@ -157,7 +165,7 @@ def kernel_stack(
     ``around`` are the callers of the innermost line, if they are already found.
     """
     lines = []
-    frame = frame or sys._getframe(1)
+    frame = frame or frame_at(1)
     while frame is not None:
         entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
         if not entry.inside:

@@ -36,7 +36,7 @@ def as_integer(value: object, role: str) -> int:
             pass
     raise KernelError(
         "indices and sizes are integers known when the kernel is traced",
-        happened="an index or a size is no integer",
+        happened="an index or a size is not an integer",
         received=f"{role} {value!r:.80} ({type(value).__name__})",
         remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
         "nisa.tensor_copy_dynamic_src, or in today's dialect tensor.ap(..., scalar_offset=...)",
@@ -58,8 +58,8 @@ def as_choice(value: object, choices: Iterable[Choice], role: str) -> Choice:
         if type(value) is type(choice) and value == choice:
             return choice
     raise KernelError(
-        f"{role} is one of a few",
-        happened=f"{role} is {value!r:.40}, which there is not",
+        f"{role} is one of the accepted values",
+        happened=f"{role} is {value!r:.40}, which is not accepted",
         received=f"{value!r}",
         limit=", ".join(map(str, options)),
     )
@@ -177,7 +177,9 @@ def spell(item: object) -> str:
     if isinstance(item, slice):
         parts = ["" if p is None else str(p) for p in (item.start, item.stop)]
         return ":".join(parts + ([str(item.step)] if item.step is not None else []))
-    return "..." if item is Ellipsis else repr(item)
+    if item is Ellipsis:
+        return "..."
+    return repr(item)
 
 
 def expand_ellipsis(

@@ -140,7 +140,9 @@ class IndirectTile(Elements):
             )
             total = total + array[spread].astype(np.int64) * stride
         numbers = np.broadcast_to(total, inside.shape)
-        return numbers.reshape(-1) if inside.all() else numbers[inside]
+        if inside.all():
+            return numbers.reshape(-1)
+        return numbers[inside]
 
     def _check_bounds(self) -> None:
         """Do nothing: an index out of bounds is an error when it is resolved."""

@@ -320,17 +320,7 @@ class Launch(NamedTuple):
         core.level = known_level(self.level) or target.level
         core.loops.order = self.order
         core.draws.states = dict(self.drawn)
-        followers: list[Follower] = [Observer()] if self.record else []
-        if self.exact:
-            from difftest.simulator.exact.run import ExactSettings, Shadow
-
-            settings = ExactSettings() if isinstance(self.exact, bool) else self.exact
-            followers.append(Shadow(settings))
-        if self.plain:
-            from difftest.simulator.oracle.comparison import Oracle
-
-            followers.append(Oracle())
-        core.followers = Followers(*followers, *core.followers.all)
+        core.followers = Followers(*self._followers(), *core.followers.all)
         core.tile = core.kind(tensor)
         core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
@@ -342,6 +332,20 @@ class Launch(NamedTuple):
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         return core
+
+    def _followers(self) -> Iterator[Follower]:
+        """Yield the followers that the launch's settings ask for."""
+        if self.record:
+            yield Observer()
+        if self.exact:
+            from difftest.simulator.exact.run import ExactSettings, Shadow
+
+            settings = ExactSettings() if isinstance(self.exact, bool) else self.exact
+            yield Shadow(settings)
+        if self.plain:
+            from difftest.simulator.oracle.comparison import Oracle
+
+            yield Oracle()
 
 
 def _outputs(core: Core, kernel_call: Callable[[], Any]) -> list[Any]:
@@ -517,8 +521,12 @@ def _bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        got = "arguments that do not fit it"
-        raise not_taken(function.__name__, f"{signature}", got, f"{error}") from None
+        raise not_taken(
+            function.__name__,
+            f"{signature}",
+            "arguments that do not fit it",
+            f"{error}",
+        ) from None
     bound.apply_defaults()
     return bound
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.dtypes import Array
+from difftest.simulator.pattern import Shape
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ class Lifted:
     __slots__ = ()
     dtype = np.dtype(np.float64)
     """float64, which requests unrounded intermediate values."""
-    shape: tuple[int, ...]
+    shape: Shape
 
     def moved(self, change: Callable[[Any], Any]) -> Any:
         """Move the elements: apply ``change`` to each array of the operand."""
@@ -130,18 +131,24 @@ class Lifted:
 
     def reshape(self, *shape: Any) -> Any:
         same = self.shape in (shape, *shape)
-        return self if same else self.moved(lambda plane: plane.reshape(*shape))
+        if same:
+            return self
+        return self.moved(lambda plane: plane.reshape(*shape))
 
     def transpose(self, *axes: int) -> Any:
         same = axes == tuple(range(self.ndim))
-        return self if same else self.moved(lambda plane: plane.transpose(*axes))
+        if same:
+            return self
+        return self.moved(lambda plane: plane.transpose(*axes))
 
     def copy(self) -> Any:
         return self.moved(np.copy)
 
     def astype(self, dtype: Any) -> Any:
         """Return self for floats, which round when they are written; a plain array for integers."""
-        return self if np.dtype(dtype).kind == "f" else self.settled().astype(dtype)
+        if np.dtype(dtype).kind == "f":
+            return self
+        return self.settled().astype(dtype)
 
     def sum(self, axis: int, dtype: Any = None, *, keepdims: bool = False) -> Any:
         return self.reduced(np.add, (axis,), keepdims=keepdims)
@@ -149,7 +156,7 @@ class Lifted:
     def mean(self, axis: int, dtype: Any = None) -> Any:
         return self.sum(axis) / self.shape[axis]
 
-    def do_broadcast_to(self, array: Any, shape: tuple[int, ...]) -> Any:
+    def do_broadcast_to(self, array: Any, shape: Shape) -> Any:
         return array.moved(lambda plane: np.broadcast_to(plane, shape))
 
     def do_take_along_axis(self, array: Any, places: Any, axis: int) -> Any:
@@ -173,7 +180,7 @@ def step(function: Function) -> Function:
     return done  # type: ignore[return-value]
 
 
-def over(shape: tuple[int, ...], values: Any) -> Any:
+def over(shape: Shape, values: Any) -> Any:
     """Return an operand in the shape of a result; a smaller one is repeated in each partition."""
     if values.size == math.prod(shape):
         return values.reshape(shape)
@@ -183,13 +190,11 @@ def over(shape: tuple[int, ...], values: Any) -> Any:
     )
 
 
-def broadcast_mask(where: Array, shape: tuple[int, ...]) -> Array:
+def broadcast_mask(where: Array, shape: Shape) -> Array:
     """Return a mask in the shape of its data; it may lack axes of them."""
-    return (
-        where.reshape(shape)
-        if where.size == math.prod(shape)
-        else np.broadcast_to(where, shape)
-    )
+    if where.size == math.prod(shape):
+        return where.reshape(shape)
+    return np.broadcast_to(where, shape)
 
 
 def settled(values: Any) -> Array:
@@ -209,7 +214,7 @@ def as_constant(value: Any, dtype: Any = np.float32) -> Array:
     return constant  # type: ignore[no-any-return]
 
 
-def made_like(array: Any, shape: tuple[int, ...]) -> Any:
+def made_like(array: Any, shape: Shape) -> Any:
     """Return zeros of the kind of ``array``, to be filled in."""
     if isinstance(array, Lifted):
         return array.do("zeros", shape)

@@ -214,9 +214,9 @@ class Storage:
         if region.ndim > len(
             pattern.shape
         ):  # max(axis=-1) of so few takes fifty times as long
-            return (
-                np.moveaxis(region, -1, 0).copy().max(axis=0) if region.any() else None
-            )
+            if region.any():
+                return np.moveaxis(region, -1, 0).copy().max(axis=0)
+            return None
         return region
 
     def mark(

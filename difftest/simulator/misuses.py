@@ -94,7 +94,7 @@ LAUNCH_IN_KERNEL = Misuse(
 )
 RETURN_OF_NO_TENSOR = Misuse(
     "a kernel returns tensors",
-    "the kernel returned something that is no tensor",
+    "the kernel returned an object that is not a tensor",
     "return the tensors created with buffer=nl.shared_hbm",
 )
 EMPTY_ARGUMENT = Misuse(
@@ -124,7 +124,7 @@ READ_ONLY_ARGUMENT = Misuse(
 
 
 MIXED_DIALECTS = Misuse(
-    "a kernel calls functions of nki, or of neuronxcc.nki, which nki's compiler refuses since 0.4",
+    "a kernel calls functions of nki, or of neuronxcc.nki, which nki's compiler rejects since 0.4",
     "a kernel called a function of the other dialect",
     "import all of the kernel's modules from one of them",
 )
@@ -232,7 +232,7 @@ OFFSETS_FOR_AN_ENGINE = Misuse(
 )
 UNWRITTEN_REGISTER = Misuse(
     "a register is written before it is read",
-    "a register was read that nothing had written",
+    "a register was read before it was written",
     "nisa.register_alloc(0), nisa.register_move or nisa.register_load first",
     error=UnwrittenError,
 )
@@ -242,20 +242,20 @@ ASSIGNMENT_BY_DMA = Misuse(
     "use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
 )
 SUM_WITHOUT_START = Misuse(
-    "accumulate=True adds to what a matmul wrote before",
-    "nc_matmul was to add to what nothing had written",
+    "accumulate=True adds to the product of an earlier matmul",
+    "nc_matmul was to add to elements that were never written",
     "use accumulate=False for the first matmul (accumulate=(i > 0)), or leave accumulate out",
 )
 DATA_OF_SEVERAL_TILES = Misuse(
     "data is one access pattern",
-    "data was asked of tiles that no single view has",
+    "data was requested of tiles that no single view has",
     "index one tile or a row of tiles first; is_data_representable tells",
     error=ShapeError,
 )
 NUMBER_OF_TURN_BEFORE = Misuse(
     "the body of nl.affine_range, nl.sequential_range and a loop on the device is traced once: "
-    "Python's own numbers stay what they are in the first turn",
-    "a loop's body reads a number that the turn before has bound",
+    "Python's own numbers keep their values of the first iteration",
+    "a loop's body reads a number that the previous iteration has bound",
     "compute it from the loop's variable, or use nl.static_range",
 )
 LOOP_IN_ORDER = Misuse(

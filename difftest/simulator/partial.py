@@ -97,6 +97,21 @@ def kept_inside(tile: Tile, kept: Array, box: tuple[slice, ...] | None = None) -
     ------
     OutOfBoundsError : the mask keeps an element outside the tensor.
     """
+    elements_inside(tile, kept)
+    numbers = _along(tile.shape, tile.offset, tile.strides)
+    cut = tuple(slice(None) for _ in kept.shape) if box is None else box
+    return PartialTile(tile, numbers.reshape(kept.shape)[cut], kept[cut])
+
+
+def elements_inside(tile: Tile, kept: Array) -> Array:
+    """Return which elements of a tile that leaves its tensor are inside: bools of its shape.
+
+    ``kept`` is as in :func:`kept_inside`.
+
+    Raises
+    ------
+    OutOfBoundsError : the mask keeps an element outside the tensor.
+    """
     assert isinstance(tile._axes, tuple)
     inside = np.ones(tile.shape, dtype=BOOL)
     for number, axis in enumerate(tile._axes):
@@ -106,9 +121,7 @@ def kept_inside(tile: Tile, kept: Array, box: tuple[slice, ...] | None = None) -
         if wrong.size:
             raise _outside(tile, number, axis, int(wrong[0]))
         inside &= within
-    numbers = _along(tile.shape, tile.offset, tile.strides)
-    cut = tuple(slice(None) for _ in kept.shape) if box is None else box
-    return PartialTile(tile, numbers.reshape(kept.shape)[cut], kept[cut])
+    return inside
 
 
 def _along(shape: Shape, start: int, steps: Shape) -> Array:

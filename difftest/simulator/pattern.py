@@ -124,7 +124,9 @@ class Pattern(NamedTuple):
         None if no strides express it, because the elements are not adjacent.
         """
         strides = _reshaped(self.shape, self.strides, shape)
-        return None if strides is None else Pattern(self.offset, shape, strides)
+        if strides is None:
+            return None
+        return Pattern(self.offset, shape, strides)
 
     def finer(self, parts: int) -> Pattern:
         """Split each element into ``parts`` of ``1 / parts`` its size, along a new last axis."""

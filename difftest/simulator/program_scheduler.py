@@ -53,7 +53,9 @@ class ExecutionOrder(NamedTuple):
         if self.seed is not None:
             rng = np.random.default_rng((self.seed, len(items)))
             return [items[place] for place in rng.permutation(len(items))]
-        return items[::-1] if self.reversed else items
+        if self.reversed:
+            return items[::-1]
+        return items
 
 
 FORWARD = ExecutionOrder()

@@ -86,7 +86,7 @@ class _NkiReplay(NkiLaunchable):
 def _no_tape(received: str, rule: str) -> ReplayError:
     return ReplayError(
         f"a tape has {rule}",
-        happened="what was to be replayed is no tape of a launch",
+        happened="the object to replay is not a tape of a launch",
         received=received,
         remedy="record the kernel again with difftest.simulator.launch_listeners.recording_tapes",
     )
@@ -313,6 +313,7 @@ def _allocate(core: Core, shape: Shape, *args: Any, **how: Any) -> Storage:
 
 
 CALLS: dict[str, Callable[..., Any]] = {
+    "note": lambda core, *texts: None,
     "allocate": _allocate,
     "adopt": Core.adopt,
     "amend": Core.amend,

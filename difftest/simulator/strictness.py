@@ -85,7 +85,9 @@ def strictness_scope(value: str | Strictness | None) -> AbstractContextManager[_
 def reported_violations() -> tuple[NkiError, ...]:
     """Return the broken rules that the current launch continued after, in order."""
     launch = _RUNNING.get()
-    return () if launch is None else tuple(launch.said.values())
+    if launch is None:
+        return ()
+    return tuple(launch.said.values())
 
 
 def muted() -> AbstractContextManager[_Launch]:

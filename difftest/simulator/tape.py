@@ -214,6 +214,18 @@ class Recorder:
             TapedCall("found", what, {}, None, stack, loops, program)
         )
 
+    def note(self, kind: str, *texts: str) -> None:
+        """Record the origin of a loop's bounds or of a register; a replay skips it."""
+        if self.busy:
+            return
+        core = self._core
+        stack = core.lines.stack()
+        loops = core.loops.turns
+        program = core.seat.program
+        self._tape.steps.append(
+            TapedCall("note", (kind, *texts), {}, None, stack, loops, program)
+        )
+
     def end(self, leaves: list[Any]) -> None:
         """Record the kernel's outputs, and finish the tape."""
         tape = self._tape
@@ -282,7 +294,7 @@ class _Form:
         if isinstance(value, Tile):
             return self.tile(value)
         raise NotModelledError(
-            "a tape has what instructions are given",
+            "a tape holds the arguments of instructions",
             happened=f"a launch whose tape is kept used a {type(value).__name__}",
             received=f"{value!r:.80}",
             remedy="launch the kernel itself",
@@ -300,7 +312,9 @@ class _Form:
             len(equal_tiles),
         )
         equal_tiles[twin:] = equal_tiles[twin:] or [tile]
-        return access._replace(twin=twin) if twin else access
+        if twin:
+            return access._replace(twin=twin)
+        return access
 
 
 class TapedKind(NamedTuple):
@@ -333,8 +347,10 @@ KINDS = {
     ),
     "DeviceValue": TapedKind(
         DeviceValue,
-        lambda value, label: DeviceValue(value, frozen=True, label=label),
-        lambda register: (register.device_value(), register.label),
+        lambda value, label, origin: DeviceValue(
+            value, frozen=True, label=label, origin=origin
+        ),
+        lambda register: (register.device_value(), register.label, register.origin),
     ),
     "IndexedTile": TapedKind(
         IndexedTile, IndexedTile, lambda tile: (tile._base, tile._items)

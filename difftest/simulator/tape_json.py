@@ -27,7 +27,7 @@ from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, 
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
 FORMAT = "difftest tape"
-VERSION = 3
+VERSION = 4
 MOST_BYTES = 2**25
 """The limit on the bytes of a tape."""
 MOST_ITEMS = 6_000_000
@@ -98,7 +98,9 @@ def _write(value: Any) -> Any:
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
+        if math.isfinite(value):
+            return value
+        return {"float": repr(value)}
     if kind is tuple:
         return [_write(item) for item in value]
     for written, write in _WRITERS.items():

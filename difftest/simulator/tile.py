@@ -8,7 +8,6 @@ tensor makes a tile that records the violation. A mask may still limit the tile 
 
 from __future__ import annotations
 
-import sys
 from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -17,7 +16,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, dtype_name, from_bits
 from difftest.simulator.elements import Elements, unwritten_error
-from difftest.simulator.errors import NkiError
+from difftest.simulator.errors import NkiError, frame_at
 from difftest.simulator.index import (
     as_integer,
     as_integers,
@@ -132,7 +131,8 @@ class Tile(Elements, Patterned):
         """Return another pattern on the same tensor; ``dtype`` defaults to the tile's own."""
         if self._axes is not None:
             self._check_bounds()
-        dtype = self.dtype if dtype is None else dtype
+        if dtype is None:
+            dtype = self.dtype
         return type(self)(self._storage, pattern, partition_axis, dtype, axes)
 
     @property
@@ -240,7 +240,9 @@ class Tile(Elements, Patterned):
     def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """Return :meth:`_read` as an engine's input: narrow floats as float32, from any memory."""
         array = self._read(where, unwritten=unwritten)
-        return from_bits(array, self.dtype) if self._storage.holds_bits else array
+        if self._storage.holds_bits:
+            return from_bits(array, self.dtype)
+        return array
 
     def _engine_values(self, *, unwritten: bool = False) -> Array:
         """Return :meth:`_values` with the partition axis first and at least two dimensions."""
@@ -309,12 +311,16 @@ class Tile(Elements, Patterned):
     def _tile_shape(self) -> Shape:
         """Return the shape with the partition axis first and at least two dimensions."""
         if self._partition_axis is None:
-            return (1, *self.shape) if self.shape else (1, 1)
+            if self.shape:
+                return (1, *self.shape)
+            return (1, 1)
         if self._partition_axis != 0:
             raise BLOCKS_AS_TILE(
                 f"{self!r} with its partition dimension at axis {self._partition_axis}"
             )
-        return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
+        if len(self.shape) > 1:
+            return self.shape
+        return (self.shape[0], 1)
 
     def _as_tile(self: T) -> T:
         """Return the same elements in :meth:`_tile_shape`; in HBM the tile itself."""
@@ -326,7 +332,9 @@ class Tile(Elements, Patterned):
         missing = (0,) * (len(shape) - len(self.shape))
 
         def padded(steps: Shape) -> Shape:
-            return missing + steps if self._partition_axis is None else steps + missing
+            if self._partition_axis is None:
+                return missing + steps
+            return steps + missing
 
         axes = self._axes and tuple(
             axis._replace(steps=padded(axis.steps)) for axis in self._axes
@@ -421,7 +429,7 @@ _FEW = 48
 
 def is_for_a_person(depth: int = 2) -> bool:
     """Return whether a debugger called the function ``depth`` frames up, such as a ``__repr__``."""
-    frame = sys._getframe(depth)
+    frame = frame_at(depth)
     while frame.f_back is not None and _package(frame.f_globals) in _ON_THE_WAY:
         frame = frame.f_back
     return _package(frame.f_globals) in _DEBUGGERS

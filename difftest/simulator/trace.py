@@ -19,9 +19,10 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.simulator.dtypes import DType
 from difftest.simulator.errors import Location as Location
 from difftest.simulator.errors import innermost_location
-from difftest.simulator.pattern import Pattern
+from difftest.simulator.pattern import Pattern, Shape
 
 Natural: TypeAlias = Annotated[int, 0]
 Positive: TypeAlias = Annotated[int, 1]
@@ -123,7 +124,7 @@ class Allocation:
     id: int
     space: Space
     shape: Sizes
-    dtype: np.dtype[Any]
+    dtype: DType
     partition_axis: Natural
     location: Location | None
     name: str = ""
@@ -181,7 +182,9 @@ class Allocation:
     def areas(self) -> tuple[Area, ...]:
         """The distinct areas that the kernel placed: the blocks, or the tensor itself."""
         if not self.places:
-            return () if self.address is None or self.area is None else (self.area,)
+            if self.address is None or self.area is None:
+                return ()
+            return (self.area,)
         rows = self.partitions
         size = self.partition_bytes // len(self.places)
         return tuple(
@@ -210,7 +213,7 @@ class Allocation:
 
 
 @lru_cache(maxsize=4096)
-def _sizes(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+def _sizes(shape: Shape, axis: int) -> tuple[int, int, int]:
     """Return the partitions, the elements between them, and the elements of one in all blocks."""
     partitions = shape[axis] if shape else 1
     step = math.prod(shape[axis + 1 :])
@@ -243,7 +246,7 @@ class Region(NamedTuple):
     allocation: Allocation
     offset: Natural
     shape: Sizes
-    strides: tuple[int, ...]
+    strides: Shape
     partition_axis: Natural | None = 0
     """The axis that runs over partitions. Block dimensions come before it. An integer index
     removes it
@@ -259,7 +262,7 @@ class Region(NamedTuple):
     pattern
     then contains the accessed elements.
     """
-    view: np.dtype[Any] | None = None
+    view: DType | None = None
     """The dtype of a view that reads the bits as another dtype; shape, offset and strides count its
     elements. None for the allocation's own dtype.
     """
@@ -270,9 +273,11 @@ class Region(NamedTuple):
     """
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The dtype of the accessed elements."""
-        return self.allocation.dtype if self.view is None else self.view
+        if self.view is None:
+            return self.allocation.dtype
+        return self.view
 
     @property
     def pattern(self) -> Pattern:
@@ -281,19 +286,25 @@ class Region(NamedTuple):
 
     def finer(self, parts: int) -> Pattern:
         """Return the pattern of an element's ``parts``; for one part, the region's own pattern."""
-        return self.pattern.finer(parts) if parts > 1 else self.pattern
+        if parts > 1:
+            return self.pattern.finer(parts)
+        return self.pattern
 
     @property
     def partitions(self) -> int:
         """The number of partitions of an on-chip region."""
-        return 1 if self.partition_axis is None else self.shape[self.partition_axis]
+        if self.partition_axis is None:
+            return 1
+        return self.shape[self.partition_axis]
 
     @property
     def free_axes(self) -> tuple[tuple[int, int], ...]:
         """(size, stride) of each axis inside a partition, for an on-chip region."""
         axes = tuple(zip(self.shape, self.strides, strict=True))
         at = self.partition_axis
-        return axes if at is None else axes[:at] + axes[at + 1 :]
+        if at is None:
+            return axes
+        return axes[:at] + axes[at + 1 :]
 
     @property
     def elements(self) -> int:
@@ -517,7 +528,7 @@ class Returned(NamedTuple):
 
     allocation: Allocation
     pattern: Pattern
-    dtype: np.dtype[Any]
+    dtype: DType
 
 
 @dataclass(eq=False, kw_only=True)

@@ -45,6 +45,12 @@ from difftest.simulator.trace import (
 
 FORMAT = "difftest trace"
 VERSION = 6
+READABLE = (5, VERSION)
+"""Versions that :func:`trace_from_json` reads.
+
+In version 5, outputs lack ``returned``: an argument that the kernel only wrote to reads as one that
+it returned. ``middle_end`` is missing, too: each classic kernel counts as transformed.
+"""
 
 TABLES: dict[str, Any] = {
     "locations": Location,
@@ -127,7 +133,9 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     if origin is Annotated:
         return _plain(int, f"a whole number from {parts[1]} on", parts[1])
     if origin is tuple:
-        return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
+        if parts[1] is ...:
+            return _each(_form(parts[0]))
+        return _row(tuple, parts)
     if NoneType in parts:
         return _or_none(_form(parts[0]))
     return _SIMPLE.get(origin or kind) or _form_of_class(kind)
@@ -322,9 +330,9 @@ def _write_argument(document: _Document, value: Any) -> Any:
         return {name: _write_argument(document, item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_write_argument(document, item) for item in value]
-    return (
-        repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-    )
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value
 
 
 def _argument(document: _Document, value: Any) -> Any:
@@ -333,7 +341,9 @@ def _argument(document: _Document, value: Any) -> Any:
         return tuple(_argument(document, item) for item in value)
     if type(value) is dict:
         return _form(Pattern).read(document, value)
-    return float(value) if value in _NOT_FINITE else value
+    if value in _NOT_FINITE:
+        return float(value)
+    return value
 
 
 def _options(document: _Document, value: Any) -> dict[str, Any]:
@@ -433,11 +443,11 @@ def trace_to_json(trace: Trace) -> str:
 
 
 def trace_from_json(text: str) -> Trace:
-    """Return the trace that :func:`trace_to_json` wrote.
+    """Return the trace that :func:`trace_to_json` wrote, now or in a version of :data:`READABLE`.
 
     Raises
     ------
-    TraceFormatError : the text is not JSON, has another version, or breaks the format.
+    TraceFormatError : the text is not JSON, has an unreadable version, or breaks the format.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant)
@@ -451,6 +461,8 @@ def trace_from_json(text: str) -> Trace:
 
 def _trace(data: Any) -> Trace:
     _check_version(data)
+    if data["version"] < VERSION:
+        data = {"middle_end": data.get("dialect") == "classic", **data}
     members = ("format", "version", *HEAD, *TABLES)
     _check_members(data, members)
     document = _Document()
@@ -481,9 +493,10 @@ def _check_version(data: Any) -> None:
     if data.get("format") != FORMAT:
         raise _Refused(data.get("format"), json.dumps(FORMAT), "format")
     version = data.get("version")
-    if version != VERSION or type(version) is not int:
+    if version not in READABLE or type(version) is not int:
         again = "record the kernel again with this difftest"
-        raise _Refused(version, f"{VERSION}; {again}", "version")
+        accepted = " or ".join(map(str, READABLE))
+        raise _Refused(version, f"{accepted}; {again}", "version")
 
 
 def _no_constant(name: str) -> NoReturn:

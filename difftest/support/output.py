@@ -54,9 +54,8 @@ def atomic_write(file: Path) -> Iterator[Path]:
     pipe, the path itself is yielded.
     """
     home = type(file)(os.path.realpath(file))
-    aside = home.with_name(
-        f".{os.getpid()}-{home.name[-200:]}"
-    )  # keep the suffix: it is a format
+    # The end of the name stays, because the suffix may select a format.
+    aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")
     try:
         if file.exists() and not file.is_file():
             yield file

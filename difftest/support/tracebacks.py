@@ -34,6 +34,8 @@ def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
             return candidate
         inner = (getattr(candidate, name, None) for name in _INNER)
         candidate = next((value for value in inner if callable(value)), None)
+        if candidate is None:
+            break
     return None
 
 

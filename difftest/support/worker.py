@@ -76,9 +76,8 @@ class Worker(PoolWorker):
                 self._serve, function, dict(environment), os.getpid()
             )
             super().__init__(serve, "fork")
-        atexit.register(
-            self.close
-        )  # else Python waits for the process, which waits for jobs
+        # Otherwise Python waits at exit for the process, which waits for jobs.
+        atexit.register(self.close)
 
     def run(self, *arguments: Any, timeout: float) -> JobResult:
         """Call the function in the child and return the result.
@@ -139,9 +138,7 @@ class Worker(PoolWorker):
         die_with_parent(signal.SIGKILL)
         if os.getppid() != parent:  # the parent ended before the call above
             os._exit(1)
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the parent decides when this ends
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
         os.dup2(self._log.fileno(), 1)
         os.dup2(self._log.fileno(), 2)
         # These bypass pytest's capture, and stay open while this process lives.

@@ -225,7 +225,7 @@ def test_0_5_accumulating_on_what_nothing_wrote_is_refused():
         nisa.nc_matmul(out, x, x, accumulate=True)
 
     with pytest.raises(
-        KernelError, match="nc_matmul was to add to what nothing had written"
+        KernelError, match="nc_matmul was to add to elements that were never written"
     ):
         on_nki_tiles(compute, values(4, 8))
 

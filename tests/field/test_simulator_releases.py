@@ -81,7 +81,9 @@ def test_a_subtraction_from_what_nothing_wrote_is_refused():
         total = nl.ndarray((16, 16), nl.float32)
         total -= nl.load(a)
 
-    with pytest.raises(UnwrittenError, match="reads only what was written before"):
+    with pytest.raises(
+        UnwrittenError, match="reads only elements that were written before"
+    ):
         launch(kernel, [normal(16, 16)])
 
 

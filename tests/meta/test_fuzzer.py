@@ -84,7 +84,7 @@ WHOLE = Program(
 """A kernel whose output has holes."""
 
 
-def test_what_counts_as_written_is_compared(monkeypatch):
+def test_elements_that_count_as_written_are_compared(monkeypatch):
     check(WHOLE)
     monkeypatch.setitem(MODES, "plain", {})
     check(WHOLE)

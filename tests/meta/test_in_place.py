@@ -331,7 +331,7 @@ WORDS = (
 
 
 @every("kernel, changes, said", [row[1:] for row in WORDS])
-def test_what_is_declared_and_what_happens_are_told_apart(kernel, changes, said):
+def test_declarations_and_events_are_distinguished(kernel, changes, said):
     spec = KernelSpec(kernel=kernel, **SUM | changes)
     assert said in " ".join(str(failure_of(spec)).split())
 
@@ -351,7 +351,7 @@ def test_what_is_declared_and_what_happens_are_told_apart(kernel, changes, said)
         ),
     ],
 )
-def test_what_the_words_advise_is_accepted_at_once(kernel, changes):
+def test_the_advised_declaration_is_accepted_at_once(kernel, changes):
     (row,) = checked(KernelSpec(kernel=kernel, **SUM | changes)).tally.rows.values()
     assert row.cases > 10
 

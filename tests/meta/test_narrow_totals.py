@@ -191,7 +191,7 @@ def test_a_total_in_bfloat16_is_found_whatever_the_tiles(family):
         assert not judged(spec_of(kernel_of("float32"), reference, tiles), 0, cases=5)
 
 
-def test_what_is_rounded_once_is_as_coarse_as_an_operand():
+def test_a_value_rounded_once_is_as_coarse_as_an_operand():
     for compute, reference in (
         (product_of_rounded, square_of_scores),
         (normalized, wide(affine)),
@@ -199,6 +199,6 @@ def test_what_is_rounded_once_is_as_coarse_as_an_operand():
         assert not judged(spec_of(classic(compute), reference, 2), 0, cases=10)
 
 
-def test_an_output_of_bfloat16_allows_what_it_can_hold():
+def test_an_output_of_bfloat16_allows_its_rounding():
     spec = spec_of(taps_into_bfloat16, wide(tapped), 1)
     assert not judged(replace(spec, output_dtype="bfloat16"), 0, cases=10)

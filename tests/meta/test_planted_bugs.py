@@ -96,7 +96,7 @@ def bug_on(kernel, bug, line):
 
 
 @pytest.mark.parametrize("row", BUGS, ids=[row[1] for row in BUGS])
-def test_a_bug_is_found_its_case_is_small_and_it_is_said(row):
+def test_a_bug_is_found_with_a_small_case_and_a_report(row):
     spec, bug, line, values, data, found, *said = row
     with apply_mutant(*bug_on(spec.kernel, bug, line)):
         failure = smallest_failure(spec)

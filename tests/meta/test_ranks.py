@@ -127,17 +127,17 @@ def test_a_wrong_group_shrinks_to_the_fewest_ranks_that_show_it():
 @every(
     "kernel, said",
     [
-        (unscaled, "scaled: each wrong element is 2 times what it should be"),
+        (unscaled, "scaled: each wrong element is 2 times the right value"),
         (without_last, "never wrote some elements"),
         (overwriting, "overwrites its input x"),
     ],
 )
-def test_what_is_wrong_on_the_ranks_is_said(kernel, said):
+def test_errors_on_the_ranks_are_reported(kernel, said):
     with pytest.raises(DifferentialFailure, match=said):
         check(spec_of(kernel), CASE)
 
 
-def test_what_runs_no_ranks_says_so():
+def test_a_backend_without_ranks_reports_that():
     class Backend:
         name = description = "sdk"
 

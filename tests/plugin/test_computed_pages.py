@@ -12,6 +12,7 @@ DOCS = ROOT / "docs"
 TUNE = DOCS / "how-to" / "tune.md"
 ORDER = DOCS / "contributing" / "timing-order.md"
 PRODUCTION = DOCS / "explanation" / "production-kernels.md"
+ADVICE = DOCS / "reference" / "advice.md"
 ACCURACY = DOCS / "explanation" / "timing-accuracy.md"
 
 
@@ -33,7 +34,7 @@ def printed_by(*command):
 
 def numbers_of(cells):
     """Return the numbers among the cells of a row, without thousands' commas."""
-    plain = (cell.replace(",", "") for cell in cells)
+    plain = (cell.strip().replace(",", "") for cell in cells)
     return [float(cell) for cell in plain if re.fullmatch(r"\d+(\.\d+)?", cell)]
 
 
@@ -47,6 +48,7 @@ def test_a_search_that_the_page_shows_twice_has_one_result():
 def test_the_rows_of_a_page_are_found():
     assert len(rows_after(TUNE, "| kernel, case |")) == 4
     assert [numbers_of(row)[0] for row in rows_after(ORDER, "| kernel | desc")][1] > 1
+    assert len(rows_after(ADVICE, "| rung | own part")) == 7
     assert len(rows_after(PRODUCTION, "| kernel | shape")) == 7
     assert len(rows_after(ACCURACY, "| measured | shape")) == 11
     assert len(rows_after(ACCURACY, "| document | rung")) == 13
@@ -54,7 +56,7 @@ def test_the_rows_of_a_page_are_found():
 
 if NIGHTLY:
 
-    def test_the_table_of_searches_is_what_the_benchmark_prints():
+    def test_the_table_of_searches_is_the_output_of_the_benchmark():
         printed = [
             [cell.strip() for cell in line.strip("|").split("|")]
             for line in printed_by("benchmarks.tuning")
@@ -62,7 +64,7 @@ if NIGHTLY:
         rows = rows_after(TUNE, "| kernel, case |")
         assert [row for row in rows if row not in printed] == []
 
-    def test_the_tables_of_orders_are_what_the_benchmark_prints():
+    def test_the_tables_of_orders_are_the_output_of_the_benchmark():
         printed = [
             numbers_of(line.split("|")) for line in printed_by("benchmarks.orders")
         ]
@@ -71,14 +73,24 @@ if NIGHTLY:
         ]
         assert rows == [numbers for numbers in printed if numbers]
 
-    def test_the_table_of_production_kernels_is_what_the_benchmark_prints():
+    def test_the_table_of_advice_is_the_output_of_the_benchmark():
+        printed = [line.split(" | ") for line in printed_by("benchmarks.ladder_advice")]
+        shown = [
+            [name.strip("`"), own, finding.strip("`").partition("`")[0], savings]
+            for name, own, finding, savings, _ in rows_after(
+                ADVICE, "| rung | own part"
+            )
+        ]
+        assert shown == [[cell.strip() for cell in row] for row in printed[1:]]
+
+    def test_the_table_of_production_kernels_is_the_output_of_the_benchmark():
         printed = [
             line.split(" | ")[1:] for line in printed_by("benchmarks.production")
         ]
         rows = rows_after(PRODUCTION, "| kernel | shape")
         assert [[row[4], row[6]] for row in rows] == printed[1:]
 
-    def test_the_tables_of_accuracy_are_what_the_command_prints():
+    def test_the_tables_of_accuracy_are_the_output_of_the_command():
         lines = printed_by("difftest", "timing", "validate", "--all", "--rows")
         printed = {
             (float(measured), float(predicted), error)

@@ -118,7 +118,7 @@ def run(project, whole_profiles):
     return run
 
 
-def test_what_no_case_took_is_said(run, project):
+def test_branches_that_no_case_took_are_reported(run, project):
     """A wide domain and a failing kernel have no lines; a shared function has its lines once."""
     assert run(DOMAINS, "-v", "--difftest-report=out.json") == [
         "both_kernels.py:10: never true (both, both_classic)",
@@ -156,7 +156,7 @@ def test_of_several_kernels_the_first_is_named(run):
     ]
 
 
-def test_nothing_is_said_of_a_single_case(run, project):
+def test_a_single_case_has_no_report_of_branches(run, project):
     assert run(["single"]) == SINGLE
     case = {
         "values": {"m": 1, "n": 4},

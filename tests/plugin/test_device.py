@@ -186,7 +186,7 @@ def test_a_device_only_failure_is_not_shrunk(machine, monkeypatch):
     assert len(drawn) == 2, "the drawn and the explicit case, once each"
 
 
-def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machine):
+def test_the_device_runs_a_case_that_a_simulator_shrank_first(machine):
     add_test(machine, "wrong_from_three_rows", "@settings(max_examples=50)")
     for option in ("--simulate=sdk", "--device"):
         result = run(machine, option, "test_add.py::test_add")
@@ -203,7 +203,7 @@ def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machin
         ("crash", "killed by SIGSEGV"),
     ],
 )
-def test_each_way_to_fail_says_what_it_is(machine, monkeypatch, fault, message):
+def test_each_kind_of_failure_has_its_text(machine, monkeypatch, fault, message):
     monkeypatch.setenv("STANDIN_FAULT", fault)
     add_test(machine)
     result = run(machine, "--device")
@@ -284,7 +284,7 @@ def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(
     )
     result = run(machine, "--device", "-v")
     result.assert_outcomes(passed=1, deselected=1)
-    line = f"left out on device: 1 kernel of {other}, with 1 test of no other kernel"
+    line = f"left out on device: 1 kernel of {other}, with 1 test that needs them"
     result.stdout.fnmatch_lines(
         [line, "  found:  *", "  remedy: *", "  kernel: of_the_other*.add"]
     )
@@ -292,6 +292,6 @@ def test_a_device_runs_the_kernels_of_its_dialect_and_counts_the_others(
     result = run(machine, "--device", "test_add.py::test_other")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*device was requested, and runs none of the kernels*"]
+        ["*device was requested, but cannot run any of the tested kernels*"]
     )
     assert len(calls(machine)) == ran, "nothing ran, the known kernel neither"

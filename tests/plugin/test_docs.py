@@ -124,7 +124,7 @@ def test_snippets_need_the_installed_package_alone():
     ] == []
 
 
-def test_what_pages_import_of_the_package_is_there():
+def test_the_imports_on_pages_exist():
     """In each block of code, whether it is run."""
     imports = re.compile(
         r"^ *from (difftest[\w.]*) import (\((?:[^)]*)\)|.+)$", re.MULTILINE
@@ -178,7 +178,7 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
     )
 
 
-def test_the_tutorial_shows_what_init_writes(tmp_path):
+def test_the_tutorial_shows_the_files_of_init(tmp_path):
     assert CliRunner().invoke(main, ["init", str(tmp_path)]).exit_code == 0
     shown = blocks(TUTORIAL / "first-kernel.md")
     assert len(shown) == 3
@@ -248,7 +248,7 @@ class Session(NamedTuple):
         return lambda said: pattern.fullmatch(plain(said))
 
 
-def test_the_green_picture_shows_what_is_printed(pytester, in_process, whole_profiles):
+def test_the_green_picture_shows_the_output(pytester, in_process, whole_profiles):
     said = CliRunner().invoke(main, ["init", "first"]).stdout
     said += str(in_process("--simulate", "first").stdout)
 
@@ -309,7 +309,7 @@ SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else (
 
 
 @pytest.mark.parametrize("block", SESSIONS, ids=lambda block: f"{block[0].page.stem}")
-def test_commands_print_what_their_page_shows(tmp_path, monkeypatch, block):
+def test_commands_print_as_on_their_page(tmp_path, monkeypatch, block):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "104")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
@@ -330,11 +330,11 @@ def test_commands_print_what_their_page_shows(tmp_path, monkeypatch, block):
         ("", "b\na", "a\nb", 1),
     ],
 )
-def test_what_a_page_shows_is_compared(marks, shown, printed, lost):
+def test_the_output_on_a_page_is_compared(marks, shown, printed, lost):
     assert len(Session(INDEX, marks, "", shown).lost(printed)) == lost
 
 
-def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
+def test_the_page_of_editors_shows_the_output_of_mypy(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "editor.md"
     CliRunner().invoke(main, ["stubs", str(tmp_path)])
     for root in ("nki", "neuronxcc"):
@@ -387,7 +387,7 @@ def test_each_line_of_the_next_changelog_has_a_type_and_is_one_line():
     assert "<!-- towncrier release notes start -->\n" in text_of(ROOT / "CHANGELOG.md")
 
 
-def test_the_picture_of_the_folders_shows_what_they_import():
+def test_the_picture_of_the_folders_shows_their_imports():
     picture = text_of(DOCS / "pictures" / "folders.svg")
     graph = grimp.build_graph(
         "difftest", exclude_type_checking_imports=True, cache_dir=None

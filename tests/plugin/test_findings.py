@@ -182,7 +182,7 @@ def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, 
     assert machines.found[id]["state"] == "open"
 
 
-def test_only_what_shows_a_finding_closes_it(machines):
+def test_only_a_case_that_shows_a_finding_closes_it(machines):
     machines.campaign()
     ((id, _),) = machines.found.items()
     machines.write(factor="2.00")
@@ -282,7 +282,9 @@ def test_a_database_that_is_gone_is_one_line(project, left):
 
 if NIGHTLY:
 
-    def test_two_processes_find_what_another_machine_replays(project, monkeypatch):
+    def test_two_processes_find_a_bug_that_another_machine_replays(
+        project, monkeypatch
+    ):
         folder = project.pytester.path
         shared = folder / "shared"
         profile = (

@@ -86,7 +86,7 @@ def test_the_whole_text_of_a_hazard(hazard):
     )
 
 
-def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
+def test_a_possible_hazard_warns_and_fails_where_warnings_count(hazard):
     """So does code that the compiler would reject."""
     project = hazard(SUM)
     test = (
@@ -134,7 +134,7 @@ def test_a_line_of_a_kernel_warns_once_a_session(hazard, workers):
         )
 
 
-def test_a_name_that_has_ended_is_told_once(hazard):
+def test_a_removed_name_is_reported_once(hazard):
     """By lint's rule, which says more; the simulator warns of it in each run."""
     body = "nl.store(result, nl.add(nl.load(a), nl.load(b)))"
     project = hazard({"scratch": "", "body": body, "last": ""})
@@ -198,7 +198,7 @@ def product(a):
 """
 
 
-def test_a_hazard_of_a_line_is_told_once_in_a_session(project):
+def test_a_hazard_of_a_line_is_reported_once_in_a_session(project):
     """By the detector, though the simulator warns of it in a launch that nobody looks at."""
     project.pytester.makepyfile(kernel=FOREIGN)
     project.pytester.makepyfile(test_twice=TWICE)

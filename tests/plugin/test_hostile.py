@@ -169,7 +169,7 @@ TOLD = {
     "own_mutes": "E   kernels.Mute: *",
     "kernel_twice": "* the kernel returned 2 arrays, the reference 1",
     "kernel_nothing": "* the kernel returned no arrays, the reference 1",
-    "kernel_same_input": "* the kernel returns its input a itself, to which it wrote nothing",
+    "kernel_same_input": "* the kernel returns its input a itself, without a write to it",
     "kernel_own_input": "*KernelError: an instruction was to write to a parameter",
     "reference_recurses": DEFECT.format("crashed"),
     "reference_eats": "  remedy:      raise the limit, or let the reference need less",
@@ -185,7 +185,7 @@ TOLD = {
 }
 
 
-def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
+def test_a_hostile_kernel_is_named_and_harms_nothing_else(project, monkeypatch):
     """Modules that end the program, too: the others run."""
     monkeypatch.setenv(
         "HYPOTHESIS_NO_PLUGINS", "1"
@@ -377,7 +377,7 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
     assert threading.active_count() == before
 
 
-def test_what_catches_all_that_stops_it_ends_with_its_process(project):
+def test_a_kernel_that_catches_every_error_ends_with_its_process(project):
     project.pytester.makeconftest(
         "from difftest.testing.contract import limits\nlimits.AGAIN = 0.01"
     )
@@ -449,7 +449,7 @@ def loses():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", [loops, sleeps, loses])
-def test_what_does_not_end_is_stopped_and_named(monkeypatch, function):
+def test_an_endless_kernel_is_stopped_and_named(monkeypatch, function):
     """Also where Python swallows the error that stops it."""
     monkeypatch.setattr(limits, "AGAIN", 0.05)
     monkeypatch.setattr(limits.LIMITS, "seconds", 0.05)

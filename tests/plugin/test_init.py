@@ -27,7 +27,7 @@ def test_the_first_files_run_green_and_a_broken_kernel_is_red(
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg"])
-def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, name):
+def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_printed(tmp_path, name):
     (tmp_path / name).write_text("")
     result = CliRunner().invoke(main, ["init", str(tmp_path / "inner")])
     assert result.exit_code == 0, result.output

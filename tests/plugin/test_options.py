@@ -128,7 +128,7 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(
+def test_requesting_a_backend_by_an_option_of_another_plugin_is_a_usage_error(
     project, no_modules, workers
 ):
     """And not green, with no kernel run."""
@@ -139,9 +139,9 @@ def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (result.stdout if workers else result.stderr).fnmatch_lines(
         [
-            "ERROR: --simulate was given, and a conftest or another plugin that declares it takes "
-            "it: none of the kernel tests in test_add.py would run.",
-            "  remedy: -o difftest_simulate=auto runs them, and -o difftest_simulate=no says that "
+            "ERROR: --simulate was given, but a conftest or another plugin has declared it: the "
+            "kernel tests in test_add.py would not run.",
+            "  remedy: pass -o difftest_simulate=auto to run them, or -o difftest_simulate=no if "
             "the other option is meant; both are ini keys too",
         ]
     )
@@ -174,7 +174,7 @@ def test_help_shows_the_options_that_are_ours(project):
     result.stdout.fnmatch_lines(["*--difftest-report=FILE*", "*difftest_case*"])
 
 
-def test_ini_keys_stand_in_for_the_options_of_a_conftest(project):
+def test_ini_keys_replace_options_that_a_conftest_owns(project):
     """An option overrides its key; the line that runs a case again gives the option by its key."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
@@ -217,7 +217,7 @@ def test_rounded(case):
 """Its reference is off by less than a rounding into float32, which only an exact run shows."""
 
 
-def test_an_exact_run_is_there_in_both_modes_and_one_option_turns_it_off(project):
+def test_both_modes_have_an_exact_run_and_one_option_disables_it(project):
     """The line that runs a case again knows of it."""
     project.pytester.makepyfile(test_rounded=ROUNDED)
     for simulate, name in (("--simulate", "embedded"), ("--simulate=plain", "plain")):
@@ -254,7 +254,7 @@ def add(a, b):
 """
 
 
-def test_kernels_of_todays_dialect_are_of_the_level_named(project):
+def test_kernels_of_the_current_dialect_have_the_named_level(project):
     """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=TODAYS)
     project.add_test()

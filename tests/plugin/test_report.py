@@ -6,7 +6,7 @@ from hypothesis.internal import observability
 
 from difftest.testing.report.replay import replay_lines, rerun_saved
 from difftest.testing.report.saved import read_saved
-from tests.plugin.conftest import KERNEL
+from tests.plugin.conftest import KERNEL, MORE
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def report(project):
     return run
 
 
-def test_what_ran_and_what_was_compared(project, report):
+def test_the_report_has_the_tests_and_their_comparisons(project, report):
     project.add_test()
     result, document = report("--simulate=embedded", "--difftest-save=saved")
     assert result.ret == document["exit_code"] == 0
     assert not (project.pytester.path / "saved").exists(), "what passes is not saved"
-    assert document["format"] == 6
+    assert document["format"] == 7
     assert [one["name"] for one in document["backends"]] == ["embedded"]
     (kernel,) = document["kernels"]
     assert (kernel["kernel"], kernel["backend"]) == ("add", "embedded")
@@ -71,7 +71,7 @@ def test_an_error_before_the_test_is_in_it(project, report):
     assert [one["outcome"] for one in document["tests"]] == ["setup failed"]
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_run(project):
+def test_a_file_that_cannot_be_written_is_reported_before_the_run(project):
     project.add_test()
     project.pytester.makefile("", there="")
     for place in (".", "there/report.json", ""):
@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(project):
         assert "collected" not in result.stdout.str()
 
 
-def test_what_was_not_collected_is_named(project, report):
+def test_uncollected_modules_are_named(project, report):
     project.add_test()
     _, document = report()
     assert document["not_collected"] == ["test_add.py"]
@@ -117,7 +117,7 @@ def test_a_page_and_a_github_summary(project, monkeypatch):
     assert "| ✅ | add | embedded |" in told
 
 
-def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
+def test_a_page_without_jinja_is_an_error_before_the_run(project, monkeypatch):
     monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     project.add_test()
     result = project.run("--difftest-report=page.html", "--simulate=embedded")
@@ -173,7 +173,7 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
     again.assert_outcomes(failed=1)
 
 
-def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
+def test_hypothesis_gets_the_features_of_cases(project, monkeypatch):
     """As Tyche reads it; without observability nothing is written."""
     monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
     monkeypatch.setattr(
@@ -193,3 +193,43 @@ def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
         is_wrong = one.features["verdict on embedded"] == "Mismatch"
         assert is_wrong == (one.status == "failed")
     assert not any(one.features for one in seen[silent:] if one.type == "test_case")
+
+
+def test_github_shows_a_failure_at_the_line_that_wrote_it(project, monkeypatch):
+    """One annotation a bug, with the report; JUnit's file and other systems stay as they are."""
+    project.add_test("subtract", MORE)
+    assert "::error" not in project.run("--simulate=embedded").stdout.str()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.pytester.path))
+    result = project.run("--simulate=embedded")
+    (command,) = [line for line in result.outlines if line.startswith("::error")]
+    line = (
+        KERNEL.strip()
+        .splitlines()
+        .index(
+            "    nisa.dma_copy(src=nisa.tensor_tensor(left, right, op=nl.subtract), dst=result)"
+        )
+    )
+    title = "subtract disagrees with its reference"
+    assert command.startswith(f"::error file=kernel.py,line={line + 1},title={title}::")
+    assert "%0A  first wrong: out[0, 0]: got " in command
+
+
+def test_github_shows_a_hazard_of_another_test_at_its_line(project, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.pytester.path))
+    project.pytester.makepyfile(
+        test_it="""
+        import numpy as np
+        from kernel import add
+
+        def test_on_a_grid():
+            x = np.ones((2, 8), np.float32)
+            add[2](x, x)
+        """
+    )
+    result = project.run("--simulate=embedded", "--difftest-strict")
+    result.assert_outcomes(failed=1)
+    (command,) = [line for line in result.outlines if line.startswith("::error")]
+    assert command.startswith("::error file=kernel.py,line=")
+    assert "program-id-ignored" in command

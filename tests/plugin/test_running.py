@@ -27,7 +27,7 @@ def counts(result):
     }
 
 
-def test_the_summary_counts_what_was_compared(project):
+def test_the_summary_counts_the_comparisons(project):
     project.add_test(more=MORE)
     result = project.run("--simulate", "--hypothesis-profile=ci")  # the same each time
     row = counts(result)["add"]
@@ -150,7 +150,7 @@ SAID = {
     ],
     "nan": [
         "the kernel test compared nothing: no case ran to a comparison, of subtract on embedded",
-        "* NaN beside NaN proves *",
+        "* NaN against NaN proves *",
     ],
     "refused": [
         "the kernel test compared nothing: no case ran to a comparison, of add on embedded"
@@ -166,7 +166,7 @@ SAID = {
 """The output for kernels that fail."""
 
 
-def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
+def test_a_wrong_test_gives_one_clear_error(project):
     """Each in a module of its own, all in one run."""
     modules = {
         f"test_{name}": BODY + body + CHECK.format(name) for name, body in TESTS.items()
@@ -198,7 +198,7 @@ def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
     assert place["case"]["values"] == {"n": 1}
 
 
-def test_a_test_of_which_half_the_cases_decide_nothing_proves_too_little(project):
+def test_a_test_with_half_of_its_cases_inconclusive_proves_too_little(project):
     text = "@seed(1)\n@settings(max_examples=20)\n@kernel_test(kernel=add, edges=False, **SPEC{})\n"
     data = "{'a': 'n 2', 'b': Input('n 2', data=lambda n: Fill(float('nan') if n % 4 else 1.0))}"
     result = run_body(
@@ -344,7 +344,7 @@ def test_later():
         ),
     ],
 )
-def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
+def test_an_error_that_ends_a_session_ends_it(project, kernel, reference, line, said):
     body = QUITS.format(line=line, kernel=kernel, reference=reference)
     if not said:
         with pytest.raises(KeyboardInterrupt):
@@ -357,7 +357,7 @@ def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_of_a_test_that_ctrl_c_stops_what_had_run_is_counted(project, workers):
+def test_the_cases_before_ctrl_c_are_counted(project, workers):
     """pytest makes no report of it, and reports carry the counts."""
     stopped = """
 import os, signal
@@ -417,7 +417,7 @@ def test_add(case):
 )
 
 
-def test_state_that_is_kept_across_calls_is_told(project, fresh_runs):
+def test_state_that_is_kept_across_calls_is_reported(project, fresh_runs):
     project.pytester.makepyfile(test_body=KEEPING)
     result = project.run("--simulate")
     result.assert_outcomes(failed=1)
@@ -448,7 +448,7 @@ def test_add(case):
 """
 
 
-def test_a_case_too_long_for_a_command_is_told_as_such(project, fresh_runs):
+def test_a_case_too_long_for_a_command_is_reported_as_such(project, fresh_runs):
     """Data that are drawn as arrays travel in the case, and a line has its limits."""
     project.pytester.makepyfile(test_body=LARGE)
     result = project.run("--simulate", "-W", "default")

@@ -194,7 +194,7 @@ def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
     )
 
 
-def test_pytest_fail_is_told_as_an_assertion_is(project):
+def test_pytest_fail_is_reported_like_an_assertion(project):
     project.add_test()
     failing = "    import pytest\n    if case.values['n'] == 1: pytest.fail('one')\n"
     failing += "    assert case.values['n'] < 3\n"
@@ -223,7 +223,7 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
         [
             "_* test_add _*",
             "the test of add proves too little on embedded: * of * compared cases are inconclusive",
-            "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; "
+            "  most:   add: the reference is finite nowhere, and NaN against NaN proves nothing; "
             "the data do it: the inputs are finite, and the reference is beyond *; give the inputs "
             "data= whose results it holds",
             "  remedy: give inputs data= whose results are finite and fit their dtype "
@@ -231,7 +231,7 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
             "=* kernels against their references =*",
             "kernel * inconclusive",
             "add *",
-            "inconclusive: * of add: the reference is finite nowhere, and NaN beside NaN proves "
+            "inconclusive: * of add: the reference is finite nowhere, and NaN against NaN proves "
             "nothing; give the inputs data= whose results it holds",
             "=* short test summary info =*",
             "FAILED test_add.py::test_add - the test of add proves too little *",

@@ -45,35 +45,38 @@ def imports(root: Path, file: Path) -> tuple[Import, ...]:
 
 @functools.cache
 def _imports(relative: Path, source: str) -> tuple[Import, ...]:
-
     def visit(node: ast.AST, deferred: bool, typing_only: bool) -> Iterator[Import]:
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = list(relative.parts[: -node.level]) if node.level else []
-            base += [node.module] if node.module else []
-            names = [".".join([*base, alias.name]) for alias in node.names]
-        for name in names:
+        for name in _names(node, relative):
             yield Import(name, relative, node.lineno, deferred, typing_only)
-        in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(
-            node.test
-        )
+        deferred = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        typing_body = node.body if _is_for_types(node) else []
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):  # most of a file, and it holds no statement
-                continue
-            yield from visit(
-                child,
-                deferred or in_function,
-                typing_only or (for_types and child in node.body),
-            )
+            if isinstance(child, ast.expr):
+                continue  # most of a file, and without statements
+            yield from visit(child, deferred, typing_only or child in typing_body)
 
     return tuple(visit(ast.parse(source), False, False))
 
 
+def _names(node: ast.AST, file: Path) -> list[str]:
+    """Return the names that a statement imports; empty for other statements."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = list(file.parts[: -node.level]) if node.level else []
+    if node.module:
+        base.append(node.module)
+    return [".".join([*base, alias.name]) for alias in node.names]
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    """Return whether a statement is ``if TYPE_CHECKING:``."""
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
 def planted(root: Path, file: str, source: str) -> Path:
-    """A tree with one file: each rule must be able to fail."""
+    """Return a tree with one file: each rule must be able to fail."""
     path = root / file
     path.parent.mkdir(parents=True)
     path.write_text(source, encoding="utf-8")

@@ -77,8 +77,12 @@ ORACLE = Rule(
         *(
             f"difftest.simulator.dtypes.{name}"
             for name in (
-                *("FLOAT32", "TFLOAT32", "BOOL", "WIDE_INTEGERS"),
-                *("as_nki_dtype", "is_float"),
+                "FLOAT32",
+                "TFLOAT32",
+                "BOOL",
+                "WIDE_INTEGERS",
+                "as_nki_dtype",
+                "is_float",
             )
         ),
     ),
@@ -87,12 +91,14 @@ ORACLE = Rule(
 TIMING = Rule(
     "difftest/timing/**/*.py",
     (
-        *("numpy", "rich", "matplotlib", "difftest.timing", "difftest.analysis"),
-        *(
-            "difftest.simulator.trace",
-            "difftest.simulator.machine",
-            "difftest.support.choices",
-        ),
+        "numpy",
+        "rich",
+        "matplotlib",
+        "difftest.timing",
+        "difftest.analysis",
+        "difftest.simulator.trace",
+        "difftest.simulator.machine",
+        "difftest.support.choices",
     ),
 )
 # pytest loads the plugin in every run where it is installed, so it must load fast.
@@ -105,23 +111,22 @@ PROBES = Rule("difftest/testing/backends/device/probes_*.py", ("neuronxcc", "nki
 CONFORMANCE = Rule(
     "conformance/**/*.py",
     (
-        *("numpy", "ml_dtypes", "pytest", "conformance"),
-        *(
-            "difftest.testing.host",
-            "difftest.simulator.launch_ranks",
-            "difftest.tools.migration",
-            "difftest.support.output",
-        ),
-        *(
-            "difftest.tools.lint",
-            "difftest.tools.verdict.sources",
-            "difftest.tools.verdict.world",
-            "difftest.simulator.entry.install",
-            "difftest.simulator.frontend.launchable",
-            "difftest.analysis.inspection",
-            "difftest.simulator.launch_listeners",
-            "jsonschema",
-        ),
+        "numpy",
+        "ml_dtypes",
+        "pytest",
+        "conformance",
+        "difftest.testing.host",
+        "difftest.simulator.launch_ranks",
+        "difftest.tools.migration",
+        "difftest.support.output",
+        "difftest.tools.lint",
+        "difftest.tools.verdict.sources",
+        "difftest.tools.verdict.world",
+        "difftest.simulator.entry.install",
+        "difftest.simulator.frontend.launchable",
+        "difftest.analysis.inspection",
+        "difftest.simulator.launch_listeners",
+        "jsonschema",
         *(
             f"difftest.simulator.{name}"
             for name in ("MACHINES", "NkiError", "launch", "strictness")

@@ -225,21 +225,31 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
     for inside in group_by(
         within, lambda touch: touch.event.loops[depth].loop.id
     ).values():
-        if all(map(is_psum_accumulation, inside)) or not any(
-            touch.writes for touch in inside
-        ):
+        if not _may_conflict(inside):
             continue
         turns = group_by(inside, lambda touch: touch.event.loops[depth].number)
         if len(turns) > 1:
-            owned = ((id(touch.event.loops), touch.region) for touch in inside)
-            if are_disjoint(inside[0].region.allocation, owned):
-                continue  # iterations share no element, of this loop and of inner loops
+            if not _share_elements(inside):
+                continue
             run = AffineLoopRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
         for group in turns.values():
             if len(group) > 1:
                 yield from _runs(group, depth + 1)
+
+
+def _may_conflict(accesses: Sequence[OperandAccess]) -> bool:
+    """Return whether some accesses write, and not all of them accumulate."""
+    if all(map(is_psum_accumulation, accesses)):
+        return False
+    return any(touch.writes for touch in accesses)
+
+
+def _share_elements(accesses: Sequence[OperandAccess]) -> bool:
+    """Return whether iterations of a loop, or of inner loops, may share an element."""
+    owned = ((id(touch.event.loops), touch.region) for touch in accesses)
+    return not are_disjoint(accesses[0].region.allocation, owned)
 
 
 def is_psum_accumulation(touch: OperandAccess) -> bool:

@@ -136,7 +136,9 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
         if turn.loop.id != other.loop.id:
             return None
         if turn.number != other.number:
-            return depth if turn.loop.kind is LoopKind.AFFINE else None
+            if turn.loop.kind is LoopKind.AFFINE:
+                return depth
+            return None
     return None
 
 
@@ -299,39 +301,50 @@ def _judged(
     """Yield the findings on one run's conflicts; ``accesses`` are all accesses to the tensor."""
     exact = [conflict for conflict in conflicts if conflict.exact]
     if not exact:
-        yield InconclusiveFinding(
-            _finding(ORDER, loop, conflicts[0]), None, loop.location
-        )
+        yield _unsure(loop, conflicts[0])
         return
-    reads = [
-        clash
-        for kind in ("carried", "overwritten")
-        for clash in exact
-        if clash.kind == kind
-    ]
+    reads = _of_kind("carried", exact) + _of_kind("overwritten", exact)
     if reads:
-        other = next(
-            (c for c in reads if not _both_update(c)), None
-        ) or _used_on_the_way(turns)
-        yield _finding(CARRIED if other else REDUCTION, loop, other or reads[0])
+        yield _read(loop, reads, turns)
         return
+    first = exact[0]
     if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
-        if not all(
-            turn.access.region.whole for turn in (exact[0].earlier, exact[0].later)
-        ):
-            yield InconclusiveFinding(
-                _finding(ORDER, loop, exact[0]), None, loop.location
-            )
-            return  # a row without readers, such as that of dummy indices, may have any value
-        yield _finding(WRITTEN_TWICE, loop, exact[0])
+        # a row without readers, such as that of dummy indices, may have any value
+        whole = first.earlier.access.region.whole and first.later.access.region.whole
+        yield _finding(WRITTEN_TWICE, loop, first) if whole else _unsure(loop, first)
         return
-    in_hbm = exact[0].later.access.region.allocation.space.is_hbm
+    yield _rewritten(loop, first, turns)
+
+
+def _of_kind(kind: str, conflicts: list[Conflict]) -> list[Conflict]:
+    return [conflict for conflict in conflicts if conflict.kind == kind]
+
+
+def _unsure(loop: Loop, conflict: Conflict) -> InconclusiveFinding:
+    """Return a conflict that a run in another order settles."""
+    return InconclusiveFinding(_finding(ORDER, loop, conflict), None, loop.location)
+
+
+def _read(loop: Loop, reads: list[Conflict], turns: list[IterationAccess]) -> Finding:
+    """Return the finding on reads of another iteration's data."""
+    for conflict in reads:
+        if not _both_update(conflict):
+            return _finding(CARRIED, loop, conflict)
+    used = _used_on_the_way(turns)
+    if used is not None:
+        return _finding(CARRIED, loop, used)
+    return _finding(REDUCTION, loop, reads[0])
+
+
+def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> Finding:
+    """Return the finding on a tensor that each iteration writes and reads."""
+    later = conflict.later
+    in_hbm = later.access.region.allocation.space.is_hbm
     # The compiler can privatise a tile for each iteration, but not memory in HBM.
-    finding = _finding(REWRITTEN, loop, exact[0])
-    later = exact[0].later
+    finding = _finding(REWRITTEN, loop, conflict)
     readers = [turn for turn in turns if not turn.access.writes]
     reader = next((turn for turn in readers if turn.number == later.number), readers[0])
-    yield replace(
+    return replace(
         finding,
         severity=ERROR if in_hbm else WARNING,
         happened=f"{finding.happened}; iteration {reader.value} reads it back",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from difftest.analysis.detectors.access_index import (
     access_index,
@@ -91,14 +91,8 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
             total = event.writes[0].allocation
             again = added.get(total.id) == event.stack
             added[total.id] = event.stack
-            for region in event.reads:
-                source = writers.get(region.allocation.id)
-                if (
-                    source is not None
-                    and region.allocation is not total
-                    and source.loops == event.loops
-                    and again
-                ):
+            for source in _sources(event, writers) if again else ():
+                if source.loops == event.loops:
                     fate = f"is added up over iterations in {total}"
                     yield _spoilt(event, source, fate, "reduce with nisa.tensor_reduce")
         for region in event.writes:
@@ -106,6 +100,14 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                 writers[region.allocation.id] = event
             else:
                 writers.pop(region.allocation.id, None)
+
+
+def _sources(event: Event, writers: Mapping[int, Event]) -> Iterator[Event]:
+    """Yield the events that reduced what an event adds to its destination."""
+    total = event.writes[0].allocation
+    for region in event.reads:
+        if region.allocation is not total and region.allocation.id in writers:
+            yield writers[region.allocation.id]
 
 
 def _registers(trace: Trace) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import mul
@@ -32,6 +32,13 @@ MOST = 2**26
 """The most elements of a tensor whose indexed and masked accesses are mapped."""
 
 
+def _size(tensors: Sequence[Allocation], begins: Mapping[int, int]) -> int:
+    """Return the bytes from the lowest address of tensors to the end of the last one."""
+    sizes = {base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors}
+    ends = [begin + sizes[number] for number, begin in begins.items()]
+    return int(max(ends))
+
+
 class ElementMap:
     """The cells of one tensor for the regions of some accesses.
 
@@ -47,10 +54,7 @@ class ElementMap:
         regions = list(regions)
         self._edges: list[list[int]] | None = None
         self._begins = _begins(tensors)
-        sizes = {
-            base.id: math.prod(base.shape) * base.dtype.itemsize for base in tensors
-        }
-        size = max(begin + sizes[number] for number, begin in self._begins.items())
+        size = _size(tensors, self._begins)
         self._unit = tensors[0].dtype.itemsize
         """Bytes of a cell outside box mode."""
         self._has_places = size <= MOST * self._unit and any(
@@ -77,7 +81,9 @@ class ElementMap:
     def read(self, cells: Cells, region: Region) -> Cells:
         """Return the cells of a region: a view, if the region is whole."""
         places = self._places(region)
-        return self._view(cells, region) if places is None else cells[places]
+        if places is None:
+            return self._view(cells, region)
+        return cells[places]
 
     def write(self, cells: Cells, region: Region, values: Cells | int) -> None:
         """Set the cells of a region."""
@@ -95,7 +101,9 @@ class ElementMap:
         places = region.places.elements
         first = self._first(region)
         if finer == 1:
-            return places + first if first else places
+            if first:
+                return places + first
+            return places
         return np.add.outer(places * finer + first, np.arange(finer)).ravel()
 
     def _first(self, region: Region) -> int:
@@ -256,10 +264,7 @@ def _sides(
             continue
         if stride not in steps:
             return None
-        # Axes of size 1 have the stride of the previous axis; the last axis counts.
-        axis = len(steps) - 1 - steps[::-1].index(stride)
-        while axis > 0 and whole[axis] == 1:
-            axis -= 1
+        axis = _axis_of(stride, whole)
         while axis > 0 and size > whole[axis] and size % whole[axis] == 0:
             if sizes[axis] > 1:
                 return None
@@ -272,7 +277,21 @@ def _sides(
     return tuple(sizes)
 
 
+def _axis_of(stride: int, whole: tuple[int, ...]) -> int:
+    """Return the axis of the tensor that a stride walks.
+
+    Axes of size 1 have the stride of the previous axis; the last axis counts.
+    """
+    steps = _steps(whole)
+    axis = len(steps) - 1 - steps[::-1].index(stride)
+    while axis > 0 and whole[axis] == 1:
+        axis -= 1
+    return axis
+
+
 @lru_cache(maxsize=4096)
 def _steps(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the elements between neighbours along each axis."""
-    return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()
+    if shape:
+        return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1]
+    return ()

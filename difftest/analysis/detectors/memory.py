@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -146,11 +148,7 @@ def find_aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def _tensors(trace: Trace) -> Iterator[Finding]:
-    placed = [
-        base
-        for base in trace.allocations
-        if base.address is not None and base.last >= 0
-    ]
+    placed = _used_placed(trace)
     if len(placed) < 2:
         return
     sent = _sent(trace)
@@ -158,32 +156,50 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
     pairs = _overlapping(placed, _read_first(trace), cores)
     if not pairs:
         return
-    writes: dict[int, list[tuple[Event, Region]]] = {}
+    writes: dict[int, list[tuple[Event, Region]]] = defaultdict(list)
     reported: set[tuple[int, int]] = set()
     for event in trace.events:
         for region in event.reads:
-            reader = event
-            if (
-                event.number in sent
-                and cores.get(region.allocation.id) == sent[event.number].program
-            ):
-                reader = sent[event.number]
+            reader = sent.get(event.number, event)
+            if cores.get(region.allocation.id) != reader.program:
+                reader = event
             for other in pairs.get(region.allocation.id, ()):
                 pair = region.allocation.id, other.id
-                if pair in reported:
-                    continue
-                own = _last(writes.get(pair[0], []), region, reader)
-                over = _last(writes.get(pair[1], []), region, reader)
-                if over is None or (own is not None and over.number < own.number):
-                    continue
-                reported.add(pair)
-                if own is None:
-                    yield _through(region.allocation, other, over, event)
-                else:
-                    yield _overwritten(region.allocation, other, over, event)
+                if pair not in reported:
+                    found = _alias(event, region, other, reader, writes)
+                    if found is not None:
+                        reported.add(pair)
+                        yield found
         for region in event.writes:
-            if region.allocation.id in pairs:
-                writes.setdefault(region.allocation.id, []).append((event, region))
+            writes[region.allocation.id].append((event, region))
+
+
+def _used_placed(trace: Trace) -> list[Allocation]:
+    """Return the tensors with an address that an instruction uses."""
+    placed = [base for base in trace.allocations if base.address is not None]
+    return [base for base in placed if base.last >= 0]
+
+
+def _alias(
+    event: Event,
+    read: Region,
+    other: Allocation,
+    reader: Event,
+    writes: Mapping[int, list[tuple[Event, Region]]],
+) -> Finding | None:
+    """Return the finding on a read whose bytes another tensor wrote last; None if none did.
+
+    ``reader`` is the event that reads, or the other core's call that sends the data.
+    """
+    own = _last(writes[read.allocation.id], read, reader)
+    over = _last(writes[other.id], read, reader)
+    if over is None:
+        return None
+    if own is None:
+        return _through(read.allocation, other, over, event)
+    if over.number < own.number:
+        return None
+    return _overwritten(read.allocation, other, over, event)
 
 
 def _sent(trace: Trace) -> dict[int, Event]:
@@ -245,23 +261,22 @@ def _overlapping(
     for tensor in sorted(placed, key=lambda tensor: begins[tensor.id]):
         live = [other for other in live if other.last > begins[tensor.id]]
         for other in before if tensor.id in readers else live:
-            shared = (
-                tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
-            )
-            area = tensor.area
-            over = other.area
-            if (
-                other.space is tensor.space
-                and shared
-                and area
-                and over
-                and area.overlaps(over)
+            is_shared = tensor.space is Space.SHARED_HBM
+            if (is_shared or cores[tensor.id] == cores[other.id]) and _share_bytes(
+                tensor, other
             ):
                 overlaps.setdefault(tensor.id, []).append(other)
                 overlaps.setdefault(other.id, []).append(tensor)
         live.append(tensor)
         before.append(tensor)
     return overlaps
+
+
+def _share_bytes(tensor: Allocation, other: Allocation) -> bool:
+    """Return whether two placed tensors have bytes of one memory in common."""
+    if other.space is not tensor.space or not tensor.area or not other.area:
+        return False
+    return tensor.area.overlaps(other.area)
 
 
 def _last(
@@ -293,11 +308,13 @@ class _Block(NamedTuple):
         return Area(first, first + self.tensor.partitions, low, low + size)
 
     def __str__(self) -> str:
-        return (
-            f"block {self.number} of {self.tensor}"
-            if self.tensor.places
-            else str(self.tensor)
-        )
+        if self.tensor.places:
+            return f"block {self.number} of {self.tensor}"
+        return str(self.tensor)
+
+
+_Place = tuple[tuple[int, ...], Space, Area]
+"""A program, one of its memories, and bytes there."""
 
 
 def _blocks(trace: Trace) -> Iterator[Finding]:
@@ -305,29 +322,44 @@ def _blocks(trace: Trace) -> Iterator[Finding]:
     if not any(tensor.places for tensor in trace.allocations):
         return
     written: dict[_Block, Event] = {}
-    latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
-    """(program, memory, place) -> the last block written there, and its event."""
+    latest: dict[_Place, tuple[_Block, Event]] = {}
+    """The last block written at each place, and its event."""
     reported: set[tuple[int, int]] = set()
     for event in trace.events:
-        for block in (block for region in event.reads for block in _blocks_of(region)):
-            own_write = written.get(block)
-            if own_write is None:
-                continue
-            for (program, space, area), (other, over) in latest.items():
+        for block in itertools.chain.from_iterable(map(_blocks_of, event.reads)):
+            for other, over in _writers_over(block, event, written, latest):
                 pair = block.tensor.id, other.tensor.id
-                if (
-                    over.number > own_write.number
-                    and other != block
-                    and (program, space) == (event.program, block.tensor.space)
-                    and (block.tensor.places or other.tensor.places)
-                    and pair not in reported
-                    and area.overlaps(block.area)
-                ):
+                if pair not in reported:
                     reported.add(pair)
                     yield _overwritten(block, other, over, event)
-        for block in (block for region in event.writes for block in _blocks_of(region)):
+        for block in itertools.chain.from_iterable(map(_blocks_of, event.writes)):
             written[block] = event
             latest[event.program, block.tensor.space, block.area] = block, event
+
+
+def _writers_over(
+    block: _Block,
+    reader: Event,
+    written: Mapping[_Block, Event],
+    latest: Mapping[_Place, tuple[_Block, Event]],
+) -> Iterator[tuple[_Block, Event]]:
+    """Yield the blocks that were written over a block after its last write, and the writers."""
+    if block not in written:
+        return
+    place = reader.program, block.tensor.space, block.area
+    for at, (other, over) in latest.items():
+        is_later = over.number > written[block].number
+        if is_later and _is_alias(block, other) and _share_place(at, place):
+            yield other, over
+
+
+def _share_place(place: _Place, other: _Place) -> bool:
+    return place[:2] == other[:2] and place[2].overlaps(other[2])
+
+
+def _is_alias(block: _Block, other: _Block) -> bool:
+    """Return whether two blocks differ, and the kernel placed the blocks of a tensor of them."""
+    return other != block and bool(block.tensor.places or other.tensor.places)
 
 
 def _blocks_of(region: Region) -> Iterator[_Block]:

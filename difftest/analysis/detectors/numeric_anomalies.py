@@ -67,29 +67,20 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
     if not noted:
         return
     nans = noted.get(AnomalyKind.NAN_MADE, [])
-    infinities = noted.get(AnomalyKind.INFINITY_MADE, [])
-    compared = noted.get(AnomalyKind.NAN_COMPARED, [])
+    seen = noted.get(AnomalyKind.NAN_STORED, [])
     yield from _made(
-        NAN_MADE, "NaN", nans, noted.get(AnomalyKind.NAN_STORED, []) + compared
+        NAN_MADE, "NaN", nans, seen + noted.get(AnomalyKind.NAN_COMPARED, [])
     )
+    infinities = noted.get(AnomalyKind.INFINITY_MADE, [])
     stored = noted.get(AnomalyKind.INFINITY_STORED, [])
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
-        constants = Purpose.FILL, Purpose.SELECT  # a minimum may be an infinity
-        made = [pair for pair in infinities if pair[0].purpose not in constants]
-        lost = [pair for pair in made if pair[1].value is not None]
-        yield from map(_lost, anomalies_by_line(_that_count(lost, trace)))
+        yield from map(_lost, anomalies_by_line(_that_count(infinities, trace)))
     yield from map(
         _out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, []))
     )
-    if AnomalyKind.INTEGER_ROUNDED in noted:
-        harmless = _random(trace) | _products_of_floats(trace)
-        counted = [
-            pair
-            for pair in noted[AnomalyKind.INTEGER_ROUNDED]
-            if pair[0].number not in harmless
-        ]
-        yield from map(_rounded, anomalies_by_line(counted))
+    counted = _counted(noted.get(AnomalyKind.INTEGER_ROUNDED, []), trace)
+    yield from map(_rounded, anomalies_by_line(counted))
     for events in anomalies_by_line(noted.get(AnomalyKind.FLOAT8_CODE, [])):
         yield _float8(events, machine)
     for events in anomalies_by_line(noted.get(AnomalyKind.NAN_SEARCHED, [])):
@@ -114,26 +105,24 @@ def is_output(event: Event) -> bool:
 
 def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
     """Yield a finding on the first NaN or infinity if one reaches an output afterwards."""
-    outputs = [
-        pair
-        for pair in stores
-        if is_output(pair[0]) or pair[1].what is AnomalyKind.NAN_COMPARED
-    ]
-    if not makers or not outputs:
+    output = _first_output(stores)
+    if not makers or output is None:
         return
     maker, sight = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
-    operands = "operands that have none" if hazard is NAN_MADE else "finite operands"
-    store, stored = next((pair for pair in outputs if is_output(pair[0])), outputs[0])
+    operands = "finite operands"
+    severity = WARNING
+    if hazard is NAN_MADE:
+        operands = "operands that have none"
+    elif sight.value is None or _is_fill(maker, sight):
+        severity = (
+            NOTE  # exp of a large number is intended; a cast that loses one is not
+        )
+    store, stored = output
+    end = f"{stored.elements} elements that are {what} were stored to "
+    end += str(store.writes[0].allocation)
     if stored.what is AnomalyKind.NAN_COMPARED:
         end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
-    else:
-        end = f"{stored.elements} elements that are {what} were stored to "
-        end += str(store.writes[0].allocation)
     origin = "" if sight.value is None else f", of {sight.value:g}"
-    # exp of a large number is intended; a number that a cast loses is not
-    expected = hazard is INFINITY_MADE and (
-        sight.value is None or _is_fill(maker, sight)
-    )
     yield hazard.finding(
         f"{_named(maker)} made the first {what} of {operands} "
         f"({describe_share(sight)}{origin}), and {end}",
@@ -143,23 +132,63 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
         "the row's maximum before exp, scale before a cast to a narrow dtype",
         maker,
         store,
-        severity=NOTE if expected else WARNING,
+        severity=severity,
     )
 
 
-def _that_count(lost: Noted, trace: Trace) -> Noted:
-    """Drop infinities that only ``tensor_reduce`` reads and ignores: rounded extreme values."""
-    tensors = [event.writes[0].allocation.id for event, _ in lost]
+def _first_output(stores: Noted) -> tuple[Event, Anomaly] | None:
+    """Return the first store to an output, else the first comparison; None without either."""
+    for event, sight in stores:
+        if is_output(event):
+            return event, sight
+    for event, sight in stores:
+        if sight.what is AnomalyKind.NAN_COMPARED:
+            return event, sight
+    return None
+
+
+def _counted(rounded: Noted, trace: Trace) -> Noted:
+    """Drop rounded integers that may have any value, or are floats that are whole by chance."""
+    if not rounded:
+        return []
+    harmless = _random(trace) | _products_of_floats(trace)
+    return [pair for pair in rounded if pair[0].number not in harmless]
+
+
+def _that_count(infinities: Noted, trace: Trace) -> Noted:
+    """Return the infinities that a cast made of numbers, and that count.
+
+    A minimum may be an infinity. Rounded extreme values do not count if only ``tensor_reduce``
+    reads and ignores them.
+    """
+    constants = Purpose.FILL, Purpose.SELECT
+    made = [pair for pair in infinities if pair[0].purpose not in constants]
+    lost = [pair for pair in made if pair[1].value is not None]
+    ends = _reductions_of({event.writes[0].allocation.id for event, _ in lost}, trace)
+    return [
+        (event, sight)
+        for event, sight in lost
+        if ends[event.writes[0].allocation.id] != {_ignored_by(sight)}
+    ]
+
+
+def _ignored_by(sight: Anomaly) -> str:
+    """Return the reduction that ignores an infinity."""
+    if (sight.value or 0) < 0:
+        return "max"
+    return "min"
+
+
+def _reductions_of(tensors: set[int], trace: Trace) -> dict[int, set[str]]:
+    """Return the reductions that read each tensor, by three letters; "" for other readers."""
     ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
     for event in trace.events if ends else ():
-        reduces = (
-            str(event.attributes.op)[:3] if event.opcode == "tensor_reduce" else ""
-        )
+        reduces = event.opcode == "tensor_reduce"
+        name = str(event.attributes.op)[:3] if reduces else ""
         for region in event.reads:
             if region.allocation.id in ends:
-                ends[region.allocation.id].add(reduces)
-    passed = [{"max" if (sight.value or 0) < 0 else "min"} for _, sight in lost]
-    return [lost[n] for n, tensor in enumerate(tensors) if ends[tensor] != passed[n]]
+                ends[region.allocation.id].add(name)
+    return ends
 
 
 def _lost(noted: Noted) -> Finding:
@@ -298,7 +327,9 @@ def _addressed(search: Event, trace: Trace) -> Event | None:
 
 def _named(event: Event) -> str:
     op = event.attributes.op
-    return f"{event.opcode}({op})" if op else event.opcode
+    if op:
+        return f"{event.opcode}({op})"
+    return event.opcode
 
 
 NARROW = Hazard(
@@ -322,11 +353,7 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 @deduplicated
 def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
     """Yield findings on chains of additions with a running sum in a narrow dtype."""
-    narrow = {
-        base.id: longest
-        for base in trace.allocations
-        if (longest := _longest(base.dtype))
-    }
+    narrow = _narrow_tensors(trace)
     if not narrow:
         return
     sums: dict[Part, int] = {}
@@ -344,6 +371,12 @@ def find_narrow_accumulation(trace: Trace, machine: Machine) -> Found:
             sums.pop(_part(region), None)
         if length == longest:
             yield _narrow_sum(event, region, length)
+
+
+def _narrow_tensors(trace: Trace) -> dict[int, int]:
+    """Return the longest chain of additions for each tensor of a narrow dtype, by id."""
+    longest = {base.id: _longest(base.dtype) for base in trace.allocations}
+    return {number: most for number, most in longest.items() if most}
 
 
 def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
@@ -370,7 +403,9 @@ def _adds(event: Event) -> bool:
     does = event.purpose
     if does is Purpose.COMBINE:
         return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
-    return len(event.reads) > 1 if does is Purpose.SUM else is_accumulating_dma(event)
+    if does is Purpose.SUM:
+        return len(event.reads) > 1
+    return is_accumulating_dma(event)
 
 
 def _part(region: Region) -> Part:

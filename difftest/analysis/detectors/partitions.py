@@ -99,7 +99,9 @@ def _reach(first: int, step: int) -> int:
     quadrant, inside = divmod(first, step)
     if inside:
         return 0
-    return step * (quadrant & -quadrant) if quadrant else 4 * step
+    if quadrant:
+        return step * (quadrant & -quadrant)
+    return 4 * step
 
 
 def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Finding:

@@ -7,7 +7,7 @@ records whether a matmul adds, and whether the kernel or the compiler decided th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from difftest.analysis.detectors.access_index import OperandAccess, access_index
@@ -69,9 +69,25 @@ class _Chain:
     steps: int = 1
     is_read: bool = False
 
+    def disturbs(self, other: _Chain) -> bool:
+        """Return whether another chain in this bank is unread and has several steps."""
+        mine = self.place
+        apart = other.place.high <= mine.low or mine.high <= other.place.low
+        is_open = other.steps > 1 and not other.is_read
+        return apart and other.bank == self.bank and is_open
+
 
 def _is_product(touch: OperandAccess) -> bool:
     return touch.event.purpose is Purpose.PRODUCT and touch.region.role == "dst"
+
+
+def _writes_product(touch: OperandAccess) -> bool:
+    return touch.writes and _is_product(touch)
+
+
+def _is_read(touch: OperandAccess) -> bool:
+    """Return whether an access reads a product: a matmul's own read of ``dst`` does not count."""
+    return not touch.writes and not _is_product(touch)
 
 
 def _blocks(touches: list[OperandAccess]) -> Iterable[list[OperandAccess]]:
@@ -92,12 +108,11 @@ def _chains(
     size = touches[0].region.allocation.dtype.itemsize
     for touch in touches:
         place = footprint(touch.region)
-        if not _is_product(touch):
-            if not touch.writes:
-                for chain in chains.values():
-                    chain.is_read |= chain.place.overlaps(place)
+        if _is_read(touch):
+            for chain in chains.values():
+                chain.is_read |= chain.place.overlaps(place)
             continue
-        if not touch.writes:
+        if not _writes_product(touch):
             continue
         mine = chains.get(place)
         if mine is None or not touch.event.attributes.accumulate:
@@ -106,13 +121,7 @@ def _chains(
             continue
         mine.steps += 1
         for other in chains.values():
-            apart = other.place.high <= place.low or place.high <= other.place.low
-            if (
-                apart
-                and other.bank == mine.bank
-                and other.steps > 1
-                and not other.is_read
-            ):
+            if mine.disturbs(other):
                 yield CHAINS.finding(
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
@@ -131,12 +140,10 @@ def _starts(touches: list[OperandAccess]) -> Iterator[Finding]:
     """Place of each product -> whether it was read since."""
     for touch in touches:
         place = footprint(touch.region)
-        if not _is_product(touch):
-            if not touch.writes:
-                unread = [product for product in done if not done[product]]
-                done |= {product: True for product in unread if product.overlaps(place)}
-            continue
-        if not touch.writes:
+        if _is_read(touch):
+            for product in done:
+                done[product] = done[product] or product.overlaps(place)
+        if not _writes_product(touch):
             continue
         if touch.event.attributes.inferred and done.get(place):
             yield START.finding(
@@ -154,42 +161,60 @@ def _foreign(
     touches: list[OperandAccess], machine: Machine, *, modern: bool
 ) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
-    others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
-    if not modern:  # the classic compiler supports tiles that are cleared and added to
-        others = [touch for touch in others if not touch.event.clears]
-    if not others or (modern and machine.nc_version >= 4):
+    writes = [touch for touch in touches if touch.writes]
+    foreign = _foreign_events(writes, modern)
+    if not foreign or (modern and machine.nc_version >= 4):
         return
     canvas = ElementMap(
         [touches[0].region.allocation], [touch.region for touch in touches]
     )
     cells = canvas.filled(0)  # position of the last write, from 1, if it is foreign
-    foreign = {touch.event for touch in others}
-    for number, touch in enumerate(touches, 1):
-        if not touch.writes:
+    for number, touch in enumerate(writes, 1):
+        if touch.event in foreign:
+            canvas.write(cells, touch.region, number)
             continue
-        if not _is_product(touch):
-            canvas.write(
-                cells, touch.region, 0 if touch.event not in foreign else number
-            )
-            continue
-        view = canvas.read(cells, touch.region)
-        if touch.event.attributes.accumulate and not touch.event.attributes.inferred:
-            wrong = view > 0
-            if wrong.any():
-                other = touches[int(view[first_true(wrong)]) - 1]
-                yield FOREIGN.finding(
-                    f"{touch.event.opcode} adds to element "
-                    f"{list(canvas.element(touch.region, wrong))} of "
-                    f"{touch.region.allocation}, which {other.event.opcode} wrote",
-                    "a matmul adds to what matmuls wrote: on NeuronCore-v2 and v3 to add to what "
-                    "another instruction wrote is undefined",
-                    "use accumulate=False for the first matmul, and add the rest afterwards"
-                    if modern
-                    else "start from nl.zeros in PSUM, and add the rest afterwards",
-                    touch.event,
-                    other.event,
-                )
+        wrong = canvas.read(cells, touch.region) > 0
+        if wrong.any() and _adds_surely(touch):
+            place = canvas.read(cells, touch.region)[first_true(wrong)]
+            element = canvas.element(touch.region, wrong)
+            other = writes[int(place) - 1].event
+            yield _added_to_foreign(touch, element, other, modern=modern)
         canvas.write(cells, touch.region, 0)
+
+
+def _foreign_events(writes: list[OperandAccess], modern: bool) -> set[Event]:
+    """Return the events to whose results no matmul may add.
+
+    The classic compiler supports tiles that are cleared and added to.
+    """
+    events = {touch.event for touch in writes}
+    others = [event for event in events if event.purpose is not Purpose.PRODUCT]
+    return {event for event in others if modern or not event.clears}
+
+
+def _adds_surely(touch: OperandAccess) -> bool:
+    """Return whether the kernel says that a matmul adds."""
+    attributes = touch.event.attributes
+    return _is_product(touch) and attributes.accumulate and not attributes.inferred
+
+
+def _added_to_foreign(
+    touch: OperandAccess, element: Sequence[int], other: Event, *, modern: bool
+) -> Finding:
+    remedy = "start from nl.zeros in PSUM, and add the rest afterwards"
+    if modern:
+        remedy = (
+            "use accumulate=False for the first matmul, and add the rest afterwards"
+        )
+    return FOREIGN.finding(
+        f"{touch.event.opcode} adds to element {list(element)} of "
+        f"{touch.region.allocation}, which {other.opcode} wrote",
+        "a matmul adds to what matmuls wrote: on NeuronCore-v2 and v3 to add to what "
+        "another instruction wrote is undefined",
+        remedy,
+        touch.event,
+        other,
+    )
 
 
 def _additions(touches: list[OperandAccess]) -> Iterator[Finding]:

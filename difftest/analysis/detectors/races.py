@@ -138,7 +138,9 @@ def _without_barriers(
     """Return the race with a remedy that exists in the classic dialect."""
     if isinstance(race, InconclusiveFinding):
         return race._replace(differs=replace(race.differs, remedy=_PARTS))
-    return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
+    if race.remedy is _BARRIER:
+        return replace(race, remedy=_PARTS)
+    return race
 
 
 def _told_once(results: Found) -> Found:
@@ -148,14 +150,8 @@ def _told_once(results: Found) -> Found:
     write the same data in any order, and no run is necessary.
     """
     races = list(results)
-    agreements = [
-        race.agrees for race in races if isinstance(race, InconclusiveFinding)
-    ]
-    ignored = [
-        finding
-        for finding in agreements
-        if finding is not None and finding.id == IGNORED_ID.id
-    ]
+    agreements = (getattr(race, "agrees", None) for race in races)
+    ignored = [each for each in agreements if each and each.id == IGNORED_ID.id]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
         return
@@ -281,26 +277,30 @@ def _behind_other_barriers(
 
     ``said`` are the pairs of lines that already have a finding.
     """
-    for write in (
-        touch for touch in touches if touch.writes and canvas.is_exact(touch.region)
-    ):
+    exact = [touch for touch in touches if canvas.is_exact(touch.region)]
+    for write in exact:
+        if not write.writes:
+            continue
         cells = canvas.filled(0)
         canvas.write(cells, write.region, 1)
-        for touch in touches:
+        for touch in exact:
             lines = write.event.location, touch.event.location
-            is_known = (
-                lines in said
-                or lines[::-1] in said
-                or not canvas.is_exact(touch.region)
-            )
-            if is_known or touch.event.program == write.event.program:
+            if not said.isdisjoint((lines, lines[::-1])):
+                continue
+            if touch.event.program == write.event.program:
                 continue
             common = canvas.read(cells, touch.region) == 1
             if common.any() and not chains.precedes(write.event, touch.event):
                 said.add(lines)
-                kind = "written" if touch.writes else "read"
                 element = canvas.element(touch.region, common)
-                yield _finding(OTHER_BARRIER, Race(kind, write, touch, element))
+                race = Race(_kind_of(touch), write, touch, element)
+                yield _finding(OTHER_BARRIER, race)
+
+
+def _kind_of(touch: OperandAccess) -> str:
+    if touch.writes:
+        return "written"
+    return "read"
 
 
 def _grouped(
@@ -407,18 +407,24 @@ def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
         return InconclusiveFinding(_finding(ORDER, race))
-    if race.kind == "read":
-        finding = _finding(RACE, race)
-        # If each program does all of the work, its own write and the other one's are equal. The
-        # writes are reported in any case.
-        return InconclusiveFinding(finding) if race.own else finding
+    finding = _finding(RACE, race)
+    if race.kind == "written":
+        return InconclusiveFinding(finding, _agreement(race, facts))
+    # If each program does all of the work, its own write and the other one's are equal. The
+    # writes are reported in any case.
+    if race.own:
+        return InconclusiveFinding(finding)
+    return finding
+
+
+def _agreement(race: Race, facts: _RaceFacts) -> Finding:
+    """Return the finding on two programs that write the same data to an element."""
     if not facts.divided:  # all programs do the same
-        agrees = _finding(IGNORED_ID, race)
-    else:  # programs that read their id and write the same have nothing to divide
-        replicated = _statement(race.first) == _statement(race.second)
-        mild = NOTE if replicated else WARNING
-        agrees = replace(_finding(WRITTEN_TWICE, race), severity=mild)
-    return InconclusiveFinding(_finding(RACE, race), agrees)
+        return _finding(IGNORED_ID, race)
+    # programs that read their id and write the same have nothing to divide
+    replicated = _statement(race.first) == _statement(race.second)
+    mild = NOTE if replicated else WARNING
+    return replace(_finding(WRITTEN_TWICE, race), severity=mild)
 
 
 _REMEDIES = {
@@ -471,26 +477,31 @@ def _trip_counts(trace: Trace) -> Found:
     for loop, by_program in _iteration_counts(trace).items():
         counts = {program: tuple(runs.values()) for program, runs in by_program.items()}
         on_device = loop.kind is LoopKind.DYNAMIC
-        if len(set(counts.values())) == 1 and (
-            len(counts) == len(programs) or not on_device
-        ):
+        differs = len(set(counts.values())) > 1
+        if on_device:
+            differs = differs or len(counts) < len(programs)
+        elif differs:
+            differs = not noted
+            noted = True
+        if not differs:
             continue
-        if not on_device and noted:
-            continue
-        noted |= not on_device
-        shown = "; ".join(
-            f"program {', '.join(map(str, program))}: {', '.join(map(str, counts[program]))}"
-            for program in sorted(counts)
-        )
         where = "on the device" if on_device else "that is unrolled"
         yield TRIP_COUNTS.finding(
-            f"a loop {where} turns differently often in two programs: {shown}",
+            f"a loop {where} turns differently often in two programs: {_shown(counts)}",
             "the cores of a logical NeuronCore run the same control flow: loops on the device "
             "with other trip counts hang, and with other blocks the kernel does not compile",
             "give every program the same trip counts, and mask what one has not to do",
             severity=ERROR if on_device else NOTE,
             lines=(loop.location,),
         )
+
+
+def _shown(counts: Mapping[tuple[int, ...], tuple[int, ...]]) -> str:
+    """Return the trip counts of each program in words."""
+    return "; ".join(
+        f"program {', '.join(map(str, program))}: {', '.join(map(str, counts[program]))}"
+        for program in sorted(counts)
+    )
 
 
 def _iteration_counts(
@@ -511,26 +522,29 @@ def _addresses(trace: Trace) -> Found:
     """Yield findings on tensors that two programs exchange and that have different addresses."""
     reported: set[tuple[object, ...]] = set()
     for pair in collective_calls(trace):
+        lines = unique_locations(*(event.location for event in pair))
         for role in ("src", "dst"):
-            regions = [event.operand(role) for event in pair]
-            placed = {
-                region.allocation.address for region in regions if region is not None
-            }
-            lines = unique_locations(*(event.location for event in pair))
-            if None in placed or len(placed) == 1 or (*lines, role) in reported:
+            places = _places(pair, role)
+            addresses = {address for _, address in places}
+            if None in addresses or len(addresses) == 1 or (*lines, role) in reported:
                 continue
             reported.add((*lines, role))
+            shown = [f"program {_named(event)} at {at}" for event, at in places]
             yield ADDRESSES.finding(
                 f"the programs of a sendrecv have its {role} at other addresses: "
-                + "; ".join(
-                    f"program {_named(event)} at {region.allocation.address}"
-                    for event, region in zip(pair, regions, strict=True)
-                    if region is not None
-                ),
+                + "; ".join(shown),
                 "what two cores exchange lies at equal addresses on both (trn2)",
                 "place the tensor at one address in all programs",
                 *pair,
             )
+
+
+def _places(
+    pair: Iterable[Event], role: str
+) -> list[tuple[Event, tuple[int, int] | None]]:
+    """Return the address of the tensor at a role of each event that has one."""
+    used = [(event, event.operand(role)) for event in pair]
+    return [(event, r.allocation.address) for event, r in used if r is not None]
 
 
 def _names(trace: Trace) -> Found:

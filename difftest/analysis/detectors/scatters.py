@@ -7,7 +7,8 @@ add to one row. The data decide which rows meet, and the simulator records it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from difftest.analysis.detectors.access_index import (
     loses_additions,
 )
 from difftest.analysis.detectors.element_map import (
+    Cells,
     ElementMap,
     element_index,
     first_true,
@@ -183,7 +185,7 @@ def _of_tensor(
     canvas = ElementMap([allocation], [touch.region for touch in writes])
     plain = canvas.filled(_NOBODY)
     """The place in ``writes`` of the last plain write of each cell."""
-    added = {touch.event.program: canvas.filled(_NOBODY) for touch in writes}
+    added: dict[tuple[int, ...], Cells] = defaultdict(lambda: canvas.filled(_NOBODY))
     """Program -> the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event = touch.event
@@ -192,26 +194,36 @@ def _of_tensor(
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
         elif not is_psum_accumulation(touch):
-            if canvas.is_exact(
-                region
-            ):  # a plain scatter takes the same queue as an adding one
-                scattered = event.purpose is Purpose.SCATTER
-                canvas.write(plain, region, _NOBODY if scattered else place)
+            if canvas.is_exact(region):
+                # a plain scatter takes the same queue as an adding one
+                is_scatter = event.purpose is Purpose.SCATTER
+                canvas.write(plain, region, _NOBODY if is_scatter else place)
         elif loses_additions(touch):
             yield from _twice(event, region)
             own = added[event.program]
-            for cells in (own, plain):
-                before = canvas.read(cells, region)
-                wrong = before != _NOBODY
-                if wrong.any() and (cells is plain or canvas.is_exact(region)):
-                    other = writes[int(before[first_true(wrong)])].event
-                    at = f"element {list(canvas.element(region, wrong))}"
-                    yield (
-                        _again(event, other, at)
-                        if cells is own
-                        else _after(event, other, at)
-                    )
+            if canvas.is_exact(region):
+                yield from _conflict(_again, touch, writes, canvas, own)
+            yield from _conflict(_after, touch, writes, canvas, plain)
             canvas.write(own, region, place)
+
+
+def _conflict(
+    finding: Callable[[Event, Event, str], Finding],
+    touch: OperandAccess,
+    writes: list[OperandAccess],
+    canvas: ElementMap,
+    cells: Cells,
+) -> Iterator[Finding]:
+    """Yield a finding if an addition goes to cells that an earlier write has.
+
+    ``cells`` are the places in ``writes`` of each cell's last write.
+    """
+    before = canvas.read(cells, touch.region)
+    wrong = before != _NOBODY
+    if wrong.any():
+        other = writes[int(before[first_true(wrong)])].event
+        at = f"element {list(canvas.element(touch.region, wrong))}"
+        yield finding(touch.event, other, at)
 
 
 def _twice(event: Event, region: Region) -> Iterator[Finding]:

@@ -30,16 +30,16 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import AnomalyKind, Origin, Trace
 
 OUTPUT = Hazard(
-    "uninitialised-output", ERROR, "an output depends on what nothing wrote"
+    "uninitialised-output", ERROR, "an output depends on unwritten elements"
 )
-INDEX = Hazard("uninitialised-index", ERROR, "an index depends on what nothing wrote")
+INDEX = Hazard("uninitialised-index", ERROR, "an index depends on unwritten elements")
 UNWRITTEN = Hazard(
     "output-unwritten", WARNING, "the kernel returns a tensor of which it wrote a part"
 )
 REGISTER = Hazard(
     "uninitialised-register",
     ERROR,
-    "a reduction goes on in registers that nothing has reset",
+    "a reduction continues in registers that were not reset",
 )
 HAZARDS = (OUTPUT, INDEX)
 
@@ -54,37 +54,45 @@ def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding
                 stored.append((event, sight))
             elif sight.what is AnomalyKind.UNDEFINED_INDEX:
                 indices.append((event, sight))
-    for noted in anomalies_by_line(stored):
-        event, sight = next(
-            (pair for pair in noted if pair[1].value is not None), noted[0]
-        )
-        hidden = (
-            ""
-            if sight.value is None
-            else f"; as {sight.value:g} it looks like a result"
-        )
-        finding = OUTPUT.finding(
-            f"an output depends on elements that nothing wrote: {describe_share(sight)}, of what "
-            f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
-            "what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
-            "it, a product or a comparison with it can be anything",
-            "mask the instruction that reads it too, fill the tile first (nl.zeros), or "
-            "select the valid part before it is reduced",
-            *(event for event, _ in noted),
-            severity=WARNING if sight.value is None else ERROR,
-        )
-        yield _from_origin(finding, sight.origin)
-    for noted in anomalies_by_line(indices):
-        event, sight = noted[0]
-        finding = INDEX.finding(
-            f"{event.opcode} takes indices that depend on what nothing wrote: "
-            f"{describe_share(sight)}",
-            "an index that nothing wrote names any element, or none: a device then reads or "
-            "writes elsewhere, or faults",
-            "mask the access as the load of the indices was masked, or fill them first",
-            *(event for event, _ in noted),
-        )
-        yield _from_origin(finding, sight.origin)
+    yield from map(_stored, anomalies_by_line(stored))
+    yield from map(_index, anomalies_by_line(indices))
+
+
+def _stored(noted: Noted) -> Finding:
+    """Return a finding on an output; rather on elements that look like a result."""
+    event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
+    happened = (
+        f"an output depends on unwritten elements: {describe_share(sight)} that "
+        f"{event.opcode} stored to {event.writes[0].allocation}"
+    )
+    severity = WARNING
+    if sight.value is not None:
+        happened += f"; as {sight.value:g} it looks like a result"
+        severity = ERROR
+    finding = OUTPUT.finding(
+        happened,
+        "elements that a mask leaves out of a tile have arbitrary values on a device: so has "
+        "a reduction over them, a product or a comparison with them",
+        "mask the instruction that reads them too, fill the tile first (nl.zeros), or "
+        "select the valid part before it is reduced",
+        *(event for event, _ in noted),
+        severity=severity,
+    )
+    return _from_origin(finding, sight.origin)
+
+
+def _index(noted: Noted) -> Finding:
+    """Return a finding on indices that depend on unwritten elements."""
+    event, sight = noted[0]
+    finding = INDEX.finding(
+        f"{event.opcode} takes indices that depend on unwritten elements: "
+        f"{describe_share(sight)}",
+        "an unwritten index has an arbitrary value on a device: the access then reads or "
+        "writes elsewhere, or faults",
+        "mask the access as the load of the indices was masked, or fill them first",
+        *(event for event, _ in noted),
+    )
+    return _from_origin(finding, sight.origin)
 
 
 def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -96,7 +104,7 @@ def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
             yield UNWRITTEN.finding(
                 f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",
-                "what a kernel does not write of its outputs is whatever lay in the memory",
+                "the elements of an output that a kernel does not write have arbitrary values",
                 "write the rest: the tail of a dimension that is no multiple of a tile, or "
                 "a default; or return a tensor of the size that is written",
                 lines=(tensor.location,),
@@ -112,9 +120,9 @@ def find_uninitialised_registers(trace: Trace, machine: Machine) -> Found:
             reset.add(key)
         elif key not in reset and event.operand("reduce_res"):
             yield REGISTER.finding(
-                f"{event.opcode} takes its reduction on from the registers of the "
-                f"{event.engine.value} engine, which nothing has reset",
-                "the reduction registers of an engine hold whatever the last kernel left there",
+                f"{event.opcode} continues a reduction in the registers of the "
+                f"{event.engine.value} engine, which were not reset",
+                "the reduction registers of an engine hold the values of the last kernel",
                 "use reduce_cmd.reset_reduce for the first instruction of a reduction",
                 event,
             )

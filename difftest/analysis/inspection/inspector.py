@@ -76,7 +76,9 @@ def informative_orders(
         *[SHUFFLED] * (len(programs) > 2),
         *[SERIAL] * (trace.dialect == "nki"),
     ]
-    return [*latest_writes, *plain] if late else plain
+    if late:
+        return [*latest_writes, *plain]
+    return plain
 
 
 def _adds_up(event: Event, loop: Location | None) -> bool:

@@ -133,7 +133,9 @@ class _Chart:
 
     def _row(self, size: str, chart: str, label: str) -> str:
         row = f"{size:>{_SIZE}} {chart:<{self.columns}} {label}".rstrip()
-        return row if len(row) <= self.width else row[: self.width - 1] + "…"
+        if len(row) <= self.width:
+            return row
+        return row[: self.width - 1] + "…"
 
     def _groups(self) -> list[_AllocationGroup]:
         """Group the tensors by line, sorted by their bytes at the peak, then by size."""

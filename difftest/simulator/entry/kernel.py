@@ -78,7 +78,9 @@ class Kernel(Launchable):
 
 def as_kernel(kernel: Any) -> Kernel:
     """Return ``kernel`` itself, or a plain function as a kernel with writable parameters."""
-    return kernel if isinstance(kernel, Kernel) else Kernel(need_function(kernel))
+    if isinstance(kernel, Kernel):
+        return kernel
+    return Kernel(need_function(kernel))
 
 
 def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -102,8 +104,11 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
             not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy)
         )
     elif not isinstance(mode, str) or mode not in MODES:
-        remedy = f"use one of {', '.join((*MODES, *FRAMEWORKS))}"
-        raise not_modelled(f"nki.jit(mode={mode!r})", f"mode={mode!r}", remedy)
+        raise not_modelled(
+            f"nki.jit(mode={mode!r})",
+            f"mode={mode!r}",
+            f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
+        )
     as_choice(target, MACHINES, "platform_target")
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
@@ -117,7 +122,9 @@ def trace(func: Any = None, **kwargs: Any) -> Any:
     """Make a kernel with writable parameters, as before SDK 2.21: ``@nki.trace``."""
     for name, value in kwargs.items():
         raise not_modelled(f"nki.trace's argument {name!r}", f"{name}={value!r}")
-    return trace if func is None else Kernel(as_kernel(func).function)
+    if func is None:
+        return trace
+    return Kernel(as_kernel(func).function)
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -188,11 +195,13 @@ class Artifacts(NamedTuple):
                 for path in self.profiles:
                     path.write_text(document, encoding="utf-8")
         except OSError as error:
-            got = f"{error.filename}: {error.strerror}"
-            remedy = "make its folder, or name another"
             received = str(error.filename)
             raise not_taken(
-                "a decorator", "files to write", got, received, remedy=remedy
+                "a decorator",
+                "files to write",
+                f"{error.filename}: {error.strerror}",
+                received,
+                remedy="make its folder, or name another",
             ) from None
 
 
@@ -283,7 +292,7 @@ def _say(
     kept = f"; not written: {', '.join(map(str, left))}" if left else ""
     error = KernelError(
         f"a compiler writes a NEFF and a device a profile; here it is {written}, as JSON",
-        happened=f"files were asked for that only a compiler and a device can write ({where})",
+        happened=f"only a compiler and a device can write the requested files ({where})",
         received=", ".join(f"{name}={str(value)!r}" for name, value in named.items())
         + kept,
         remedy="name files that are not there yet; difftest trace and difftest profile write the "
@@ -449,9 +458,10 @@ class Benchmark(RunAs):
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.predictor is None:
-            remedy = "use difftest run, or embedded(predictor=...); a Trainium instance measures"
             raise not_modelled(
-                "nki.benchmark without a timing model", "a latency", remedy
+                "nki.benchmark without a timing model",
+                "a latency",
+                "use difftest run, or embedded(predictor=...); a Trainium instance measures",
             )
         artifacts = artifacts_of(self.where, self.options, predicts=True)
         result = launch_call(self, args, kwargs, record=True)

@@ -57,10 +57,14 @@ class NkiKernel(NkiLaunchable):
     def __getitem__(self, key: Any) -> NkiKernel:
         grid = as_integers(key, "a launch grid with")
         if len(grid) != 1 or not 1 <= grid[0] <= MOST_CORES:
-            remedy = "write a loop over larger grids inside the kernel"
             got = f"the grid [{', '.join(map(str, grid))}]"
-            takes = "the cores of one logical NeuronCore, 1 or 2"
-            raise not_taken("kernel[n]", takes, got, got, remedy=remedy)
+            raise not_taken(
+                "kernel[n]",
+                "the cores of one logical NeuronCore, 1 or 2",
+                got,
+                got,
+                remedy="write a loop over larger grids inside the kernel",
+            )
         return self.on(grid)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:
@@ -113,7 +117,9 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
             if name == "mode":
                 warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=2)
         decorator = functools.partial(as_nki_kernel, level=level, target=target)
-        return decorator if fn is None else decorator(fn)
+        if fn is None:
+            return decorator
+        return decorator(fn)
 
     def simulate(kernel: Any) -> Simulation:
         """Simulate a kernel: ``nki.simulate(kernel)(*arrays)``; written arrays are updated.

@@ -120,12 +120,16 @@ def with_ids(ids: Any, change: Callable[[Any], Any]) -> Any:
     """Return changed ids. If ``ids`` is a function, return a function: the change is deferred."""
     if ids is None:
         return None
-    return (lambda: change(ids())) if callable(ids) else change(ids)
+    if callable(ids):
+        return lambda: change(ids())
+    return change(ids)
 
 
 def made_ids(ids: Any) -> Any:
     """Return ids as an array."""
-    return ids() if callable(ids) else ids
+    if callable(ids):
+        return ids()
+    return ids
 
 
 def element_bounds(x: Bounded) -> Any:
@@ -222,7 +226,9 @@ def defined(value: Float64, error: Float64) -> Float64:
 def sum_bounds(left: Float64 | None, right: Float64 | None) -> Float64 | None:
     """Return the sum of two bounds."""
     if left is None or right is None:
-        return right if left is None else left
+        if left is None:
+            return right
+        return left
     return left + right
 
 
@@ -309,9 +315,13 @@ def added_at(
 def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
     """Return the sum in the shape of ``held``; where ``missing`` is true, ``added`` alone."""
     added = added.shaped(lambda array: array.reshape(held.value.shape))
-    total = add(held, added)
     if missing is None:
-        return total
+        return add(held, added)
+    # what is held there is not added, so it must not decide whether the sums are exact
+    held = held.shaped(lambda array: np.where(missing, 0, array))
+    if held.error is not None and not held.error.any():
+        held.error = None
+    total = add(held, added)
     fresh, other = (
         np.zeros(()) if part.error is None else part.error for part in (added, total)
     )
@@ -418,11 +428,9 @@ def power(base: Bounded, exponent: Bounded) -> Bounded:
 
 def ends(x: Bounded) -> tuple[Float64, Float64]:
     """Return the smallest and the largest value that a correct machine may have."""
-    return (
-        (x.value, x.value)
-        if x.error is None
-        else (x.value - x.error, x.value + x.error)
-    )
+    if x.error is None:
+        return (x.value, x.value)
+    return (x.value - x.error, x.value + x.error)
 
 
 def gamma(n: int, elements: int, *, random: bool, unit: float = UNIT) -> float:
@@ -476,7 +484,9 @@ def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
     else:
         value = np.where(np.isnan(value), 0.0, value)  # as the machine converts it
         error = defined(value, high - low)  # between any two of them
-    return Bounded(value, error, dtype) if error.any() else None
+    if error.any():
+        return Bounded(value, error, dtype)
+    return None
 
 
 def low_bits(value: Array, about: Bounded | None) -> Bounded:

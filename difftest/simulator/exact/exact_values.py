@@ -253,4 +253,6 @@ def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
 def raw_values(tile: Tile) -> Array:
     """Return the values of a tensor, unwritten elements included."""
     held = tile._elements()
-    return from_bits(held, tile.dtype) if tile._holds_bits else held
+    if tile._holds_bits:
+        return from_bits(held, tile.dtype)
+    return held

@@ -86,9 +86,9 @@ class Losses:
             operand.value for operand in operands if operand.value.size > 1
         ]
 
-    def read(self, machine: Array, exact: Bounded) -> None:
-        """Note the errors of an operand."""
-        bound, error, _ = _relative(machine, exact, None)
+    def read(self, machine: Array, exact: Bounded, where: Array | None = None) -> None:
+        """Note the errors of an operand, or of the elements that ``where`` chooses."""
+        bound, error, _ = _relative(machine, exact, where)
         self._bound = max(self._bound, bound)
         self._error = max(self._error, error)
 

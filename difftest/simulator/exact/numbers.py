@@ -251,7 +251,9 @@ class Filled(Numbers):
         """True if an array filled at once has errors; None if it was filled piece by piece."""
 
     def _whole(self) -> Filled:
-        return self if self._array is None else self._array
+        if self._array is None:
+            return self
+        return self._array
 
     @property
     def held(self) -> Bounded:  # type: ignore[override]
@@ -259,7 +261,8 @@ class Filled(Numbers):
         array = self._whole()
         about = array._part
         rounded = array._rounded
-        rounded = part.error.any() if rounded is None else rounded
+        if rounded is None:
+            rounded = part.error.any()
         error = part.error if rounded else None
         return Bounded(
             part.value, error, about.dtype, about.sums, about.adds, about.partial
@@ -312,7 +315,9 @@ def compared(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bo
 
 def doubtful_truth(x: Bounded) -> Any:
     """Return where a number may be 0 without being exactly 0; None if this is so nowhere."""
-    return None if x.error is None else (np.abs(x.value) <= x.error) & (x.error > 0)
+    if x.error is None:
+        return None
+    return (np.abs(x.value) <= x.error) & (x.error > 0)
 
 
 def _logic(run: ExactContext, ufunc: Any, *operands: Bounded) -> Bounded:
@@ -404,11 +409,9 @@ def _extreme(
         )
     ids = ids_of_extremes(ufunc, x, axes) if needs_ids(x) else None
     extreme = Bounded(np.asarray(value), error, x.dtype, x.sums, ids=ids)
-    return (
-        extreme.shaped(lambda array: np.expand_dims(array, axes))
-        if keepdims
-        else extreme
-    )
+    if keepdims:
+        return extreme.shaped(lambda array: np.expand_dims(array, axes))
+    return extreme
 
 
 WORTH_IDS = 2.0**-10

@@ -193,7 +193,9 @@ def _starts(low: Float64, high: Float64) -> Array:
 def _dtype(call: CheckedCall, role: str) -> DType:
     """Return the dtype of a destination."""
     dst = call.destinations.get(role)
-    return call.result.dtype if dst is None else dst.dtype
+    if dst is None:
+        return call.result.dtype
+    return dst.dtype
 
 
 def _places(

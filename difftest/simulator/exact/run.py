@@ -293,7 +293,7 @@ class Shadow(Follower):
             missing = None if dst._storage.products is None else ~dst._in_product()
             if missing is None or missing.all():
                 return numbers
-        return added_or_put(self.stored(dst), numbers, missing)
+        return added_or_put(self.stored(dst, unread=missing), numbers, missing)
 
     def _read(
         self, plan: Plan, call: CheckedCall, operand: Any, where: Array | None
@@ -345,7 +345,9 @@ class Shadow(Follower):
         """Return a tile's numbers for another core; None if the machine's values are exact."""
         held = self.held(src)
         self.contract.excused |= narrowed_of([src])  # the other core may multiply them
-        return None if held is None else held.shaped(np.copy)
+        if held is None:
+            return None
+        return held.shaped(np.copy)
 
     def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
         """Note that an effect will write ``numbers``, which another core :meth:`sent`.
@@ -396,14 +398,22 @@ class Shadow(Follower):
         shape = tile._tile_shape()
         return held.shaped(lambda array: array.reshape(shape))
 
-    def stored(self, tile: Tile, *, computed: bool = False) -> Bounded:
-        """Return a tile's numbers in its own shape, whether or not all of them were written."""
-        return self.held(tile) or as_bounded(
+    def stored(
+        self, tile: Tile, *, computed: bool = False, unread: Array | None = None
+    ) -> Bounded:
+        """Return a tile's numbers in its own shape, whether or not all of them were written.
+
+        ``unread`` is as in :meth:`held`.
+        """
+        return self.held(tile, unread=unread) or as_bounded(
             raw_values(tile), tile.dtype, computed=computed
         )
 
-    def held(self, tile: Tile) -> Bounded | None:
-        """Return a tile's numbers in its own shape; None if the machine's values are exact."""
+    def held(self, tile: Tile, *, unread: Array | None = None) -> Bounded | None:
+        """Return a tile's numbers in its own shape; None if the machine's values are exact.
+
+        ``unread`` chooses elements, in that shape, that do not count as losses of the operand.
+        """
         storage = tile._storage
         if tile._axes is not None:
             tile._check_bounds()
@@ -426,7 +436,8 @@ class Shadow(Follower):
             return None
         result = numbers_of(tile, exact, own)
         if self.losses is not None:
-            self.losses.read(raw_values(tile), result)
+            read = None if unread is None else ~unread
+            self.losses.read(raw_values(tile), result, read)
         return result
 
     # -- writing ----------------------------------------------------------------------------------
@@ -495,7 +506,9 @@ class Shadow(Follower):
             or dtype not in (*INTEGERS, BOOL)
             or numbers.dtype == dtype
         ):
-            return None if numbers.error is None or numbers.dtype != dtype else numbers
+            if numbers.error is None or numbers.dtype != dtype:
+                return None
+            return numbers
         whole = into_integers(numbers, dtype)
         if whole is not None:
             self.doubt(

@@ -258,7 +258,9 @@ _COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_c
 
 def as_name(name: object) -> str:
     """Return a tensor's name for traces and errors; it changes no value."""
-    return "" if name is None else f"{name}"
+    if name is None:
+        return ""
+    return f"{name}"
 
 
 def as_engine(value: object, where: str) -> Engine:
@@ -281,10 +283,11 @@ def as_flag(value: object, name: str) -> bool:
     try:
         return bool(value)
     except (TypeError, ValueError):
-        happened = f"{name} is neither true nor false"
-        received = f"{name}={value!r:.60}"
-        rule = f"{name} is True or False"
-        raise KernelError(rule, happened=happened, received=received) from None
+        raise KernelError(
+            f"{name} is True or False",
+            happened=f"{name} is neither true nor false",
+            received=f"{name}={value!r:.60}",
+        ) from None
 
 
 def same_dtype(dtype: object, dst: Any, where: str) -> None:
@@ -295,11 +298,14 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     DtypeError : the dtypes differ.
     """
     if dtype is not None and as_nki_dtype(dtype) != getattr(dst, "dtype", dtype):
-        takes = "dst's dtype or none"
-        remedy = "leave dtype out, or give dst that dtype"
-        got = "another dtype than dst's"
-        received = f"dtype={dtype!r}, dst = {dst!r}"
-        raise not_taken(where, takes, got, received, error=DtypeError, remedy=remedy)
+        raise not_taken(
+            where,
+            "dst's dtype or none",
+            "another dtype than dst's",
+            f"dtype={dtype!r}, dst = {dst!r}",
+            error=DtypeError,
+            remedy="leave dtype out, or give dst that dtype",
+        )
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
@@ -375,11 +381,14 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
     free = all(0 < axis < ndim for axis in axes)
     if not free or axes == tuple(range(ndim - len(axes), ndim)):
         return None
-    takes = "the last consecutive axes of the tile"
-    got = f"the axes {list(axes)} of {ndim} dimensions"
-    remedy = "index the tile so that the axes to reduce come last"
-    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
-    return not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
+    return not_taken(
+        where,
+        "the last consecutive axes of the tile",
+        f"the axes {list(axes)} of {ndim} dimensions",
+        f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}",
+        error=ShapeError,
+        remedy="index the tile so that the axes to reduce come last",
+    )
 
 
 def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
@@ -403,17 +412,25 @@ def as_pairs(
             for stride, other in pattern
         ]
     except (TypeError, ValueError):
-        takes = f"pattern as a list of [{first}, {second}]"
-        got = "a pattern that is not a list of pairs"
-        raise not_taken(where, takes, got, f"pattern={pattern!r:.80}") from None
+        raise not_taken(
+            where,
+            f"pattern as a list of [{first}, {second}]",
+            "a pattern that is not a list of pairs",
+            f"pattern={pattern!r:.80}",
+        ) from None
 
 
 def need_two(tile: Tile, where: str) -> None:
     """Raise :class:`ShapeError` unless a tile, or a tensor in HBM, has two dimensions."""
     ndim = tile.ndim if tile._in_hbm else len(tile._tile_shape())
     if ndim != 2:
-        got = f"a tensor of {ndim} dimensions"
-        raise not_taken(where, "two dimensions", got, f"{tile!r}", error=ShapeError)
+        raise not_taken(
+            where,
+            "two dimensions",
+            f"a tensor of {ndim} dimensions",
+            f"{tile!r}",
+            error=ShapeError,
+        )
 
 
 def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
@@ -424,9 +441,12 @@ def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> A
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
     """Return the error for a value that is no member of an enumeration, or none of ``names``."""
     name = kind.__name__
-    limit = ", ".join(
-        f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind)
+    return not_taken(
+        where,
+        f"{name} as a member of nki.isa.{name}",
+        f"{value!r:.40} as {name}",
+        f"{name}={value!r}",
+        limit=", ".join(
+            f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind)
+        ),
     )
-    takes = f"{name} as a member of nki.isa.{name}"
-    got = f"{value!r:.40} as {name}"
-    return not_taken(where, takes, got, f"{name}={value!r}", limit=limit)

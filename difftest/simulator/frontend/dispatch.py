@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.errors import SignatureError
+from difftest.simulator.errors import SignatureError, frame_at
 from difftest.simulator.frontend.arguments import (
     HINTS,
     as_flag,
@@ -32,7 +31,6 @@ from difftest.simulator.strictness import report_violation
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
 _running = RUNNING.get
-_frame = sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: undocumented argument names that kernels use -> the names that AWS documents."""
 _CURRENT_ONLY = frozenset({"dst", "offset", "channel_multiplier"})
@@ -83,7 +81,7 @@ def entering(
                 )
             lines = core.lines
             outer = lines.caller
-            lines.caller = _frame(1)
+            lines.caller = frame_at(1)
             if lines.tracer is not None:
                 lines.watch(kernel=False)
         try:
@@ -146,9 +144,12 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
             )
         arguments = _by_name(name, signature, args, kwargs)
         if arguments is None:
-            got = "arguments that do not fit it"
             raise not_taken(
-                name, f"{signature}", got, f"{error}", error=SignatureError
+                name,
+                f"{signature}",
+                "arguments that do not fit it",
+                f"{error}",
+                error=SignatureError,
             ) from None
         return arguments
 
@@ -307,7 +308,9 @@ class Binder:
         """Return the expression of an operand or a destination, unconverted."""
         if name in self.given:
             return f"given[{name!r}]"
-        return name if name in self.parameters else f"_{name}"
+        if name in self.parameters:
+            return name
+        return f"_{name}"
 
     def value(self, name: str) -> str:
         """Return the expression of an option, with its conversion, if any."""

@@ -131,7 +131,9 @@ def as_launchable(kernel: Any) -> Launchable:
     if isinstance(kernel, Launchable):
         return kernel
     need_function(kernel)
-    return NkiLaunchable(kernel) if is_nki(kernel) else Launchable(kernel)
+    if is_nki(kernel):
+        return NkiLaunchable(kernel)
+    return Launchable(kernel)
 
 
 def machine_of(
@@ -215,7 +217,9 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
     used = _used_by(function)
     kinds = {_is_named_nki(item) for item in used} - {None}
     kinds = kinds or {_is_nki(item, seen) for item in used} - {None}
-    return True in kinds if kinds else None
+    if kinds:
+        return True in kinds
+    return None
 
 
 def _used_by(function: FunctionType) -> list[Any]:
@@ -236,14 +240,18 @@ def _is_named_nki(value: Any) -> bool | None:
         if isinstance(value, ModuleType)
         else getattr(value, "__module__", None)
     )
-    return _is_home_of_nki(home) if isinstance(home, str) else None
+    if isinstance(home, str):
+        return _is_home_of_nki(home)
+    return None
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_home_of_nki(module: str) -> bool | None:
     if f"{module}.".startswith((f"{_OURS}.nki.", "nki.")):
         return True
-    return False if f"{module}.".startswith((f"{_OURS}.", "neuronxcc.")) else None
+    if f"{module}.".startswith((f"{_OURS}.", "neuronxcc.")):
+        return False
+    return None
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -270,9 +278,10 @@ class GridDim(int):
     def __new__(cls, *parts: tuple[int, bool]) -> GridDim:
         size = math.prod(size for size, _ in parts)
         if size < 1:
-            happened = f"a grid has a dimension of {size}"
             raise KernelError(
-                "a grid dimension is positive", happened=happened, received=f"{size}"
+                "a grid dimension is positive",
+                happened=f"a grid has a dimension of {size}",
+                received=f"{size}",
             )
         dim = super().__new__(cls, size)
         dim.parts = parts
@@ -307,8 +316,9 @@ def grid_dim(dim: Any) -> GridDim:
     try:
         size = dim.__index__()
     except (AttributeError, TypeError):
-        takes = "dimensions that are integers, nl.nc or nl.spmd_dim"
-        raise wrong_kind(dim, takes, "a launch grid") from None
+        raise wrong_kind(
+            dim, "dimensions that are integers, nl.nc or nl.spmd_dim", "a launch grid"
+        ) from None
     return GridDim((int(size), False))
 
 
@@ -326,6 +336,7 @@ def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:
     for instance in itertools.product(*(range(size) for size, _ in parts)):
         core = 0
         for index, (size, spread) in zip(instance, parts, strict=True):
-            core = core * size + index if spread else core
+            if spread:
+                core = core * size + index
         cores.append(core)
     return tuple(cores)

@@ -276,14 +276,18 @@ def ending(name: str) -> str:
     if name in GONE:
         return ": {}; {}".format(*GONE[name])
     row = LIFETIMES.get(name)
-    return "" if row is None else f": it ended with NKI {row.ended}; {_remedy(name)}"
+    if row is None:
+        return ""
+    return f": it ended with NKI {row.ended}; {_remedy(name)}"
 
 
 def _remedy(name: str) -> str:
     """Return the remedy, as an imperative."""
     instead = LIFETIMES[name].instead
     verbs = ("write ", "leave ", "pass ")
-    return instead if instead.startswith(verbs) else f"use {instead}"
+    if instead.startswith(verbs):
+        return instead
+    return f"use {instead}"
 
 
 def known_level(level: str | None) -> str | None:
@@ -293,7 +297,9 @@ def known_level(level: str | None) -> str | None:
     ------
     KernelError : there is no such level.
     """
-    return None if level is None else as_choice(level, LEVELS, "a level of NKI")
+    if level is None:
+        return None
+    return as_choice(level, LEVELS, "a level of NKI")
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -349,7 +355,9 @@ READ_AS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
 def _part_of(module: str) -> str:
     """Return the part of the dialect that a module is in: ``isa``, or its own name."""
     inside = module.removeprefix(f"{_PACKAGE}.")
-    return module.rpartition(".")[2] if inside == module else inside.partition(".")[0]
+    if inside == module:
+        return module.rpartition(".")[2]
+    return inside.partition(".")[0]
 
 
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:

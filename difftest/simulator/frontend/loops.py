@@ -11,7 +11,6 @@ import dis
 import inspect
 import operator
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -24,6 +23,7 @@ from difftest.simulator.errors import (
     BufferError,
     ShapeError,
     call_error,
+    frame_at,
     is_inside,
     kernel_location,
 )
@@ -39,7 +39,7 @@ _FILLERS = ("EXTENDED_ARG", "NOP", "CACHE", "NOT_TAKEN")
 
 def kernel_frame() -> FrameType:
     """Return the innermost frame outside the simulator."""
-    frame = sys._getframe(1)
+    frame = frame_at(1)
     while is_inside(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -174,9 +174,13 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
     except _CallsSomethingError:
         received = "a left side that is found by more than names, integers and indices"
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
-    rule = "reduces into the tile on the left of its assignment"
-    did = "is not assigned to one"
-    raise call_error(where, rule, did, received, remedy=remedy)
+    raise call_error(
+        where,
+        "reduces into the tile on the left of its assignment",
+        "is not assigned to one",
+        received,
+        remedy=remedy,
+    )
 
 
 def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
@@ -190,7 +194,9 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
         if step.opname == "STORE_SUBSCR":
             key = stack.pop()
             container = stack.pop()
-            return None if stack else _item(container, key)
+            if stack:
+                return None
+            return _item(container, key)
         _step(step, stack, frame)
         if isinstance(stack[0], kind):
             return AwaitsTarget
@@ -322,7 +328,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
         ]
     if kind is FunctionType:
         own = value.__closure__ and not is_inside(value.__code__)
-        return inspect.getclosurevars(value).nonlocals.items() if own else []
+        if own:
+            return inspect.getclosurevars(value).nonlocals.items()
+        return []
     return [
         (f"{k} of {place}", v)
         for k, v in (value if kind is dict else vars(value)).items()
@@ -331,7 +339,9 @@ def _held(place: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 def _names(step: dis.Instruction) -> tuple[str, ...]:
     """Return the names that an instruction loads or stores; since Python 3.13 there may be two."""
-    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    if isinstance(step.argval, tuple):
+        return step.argval
+    return (step.argval,)
 
 
 _make = (
@@ -346,16 +356,19 @@ class LoopRange:
 
     def __init__(self, kind: LoopKind, args: tuple[Any, ...]) -> None:
         fits = 1 <= len(args) <= 3 and all(map(is_index_integer, args))
-        where = f"nl.{kind._value_}_range"
+        where = f"nl.{kind.value}_range"
         numbers = [as_integer(a, f"{where} of") for a in args] if fits else []
         if not fits or numbers[2:] == [0]:
-            takes = "integers: ([start,] stop[, step])"
-            got = "a step of 0, or what is not an integer"
             received = (
                 ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
             )
-            remedy = "use // instead of / for a trip count"
-            raise not_taken(where, takes, got, received, remedy=remedy)
+            raise not_taken(
+                where,
+                "integers: ([start,] stop[, step])",
+                "a step of 0, or a value that is not an integer",
+                received,
+                remedy="use // instead of / for a trip count",
+            )
         self.kind = kind
         self.numbers = range(*numbers)
 
@@ -456,7 +469,9 @@ def explained() -> Iterator[None]:
     except (BufferError, ShapeError) as error:
         words = re.findall(r"\w+", error.location.text if error.location else "")
         for name in [word for word in words if word in current().loops.carried][:1]:
-            bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
+            bound = (
+                f"{name}, which the loop's body rebinds, is of the previous iteration"
+            )
             error.happened = f"{bound}, and {error.happened}"
             tile = f"a tile that was made before the loop: {name}[...] = ..."
             error.remedy = (

@@ -83,21 +83,28 @@ def _bias(call: CheckedCall) -> None:
     """
     bias = call["bias"]
     if bias is not None and call["op"] == "reciprocal" and call.machine.nc_version < 3:
-        rule = "takes no bias of reciprocal on NeuronCore-v2"
-        did = "got a bias of reciprocal"
-        raise call.refused(rule, did, f"bias = {bias!r} on {call.machine.name}")
+        raise call.refused(
+            "takes no bias of reciprocal on NeuronCore-v2",
+            "got a bias of reciprocal",
+            f"bias = {bias!r} on {call.machine.name}",
+        )
     if isinstance(bias, type):
         if not call.into_existing or call.machine.nc_version < 3:
-            rule = "takes bias as a vector with one element in each partition"
-            did = f"got a number as bias on {call.machine.name}"
-            received = f"bias of type {bias.__name__} on {call.machine.name}"
-            raise call.refused(rule, did, received, remedy="fill a [P, 1] tile with it")
+            raise call.refused(
+                "takes bias as a vector with one element in each partition",
+                f"got a number as bias on {call.machine.name}",
+                f"bias of type {bias.__name__} on {call.machine.name}",
+                remedy="fill a [P, 1] tile with it",
+            )
         return
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
-        rule = "takes bias of certain dtypes"
-        did = f"got bias of {dtype_name(bias.dtype)}"
-        limit = "float32, float16, bfloat16"
-        raise call.refused(rule, did, f"bias = {bias!r}", error=DtypeError, limit=limit)
+        raise call.refused(
+            "takes bias of certain dtypes",
+            f"got bias of {dtype_name(bias.dtype)}",
+            f"bias = {bias!r}",
+            error=DtypeError,
+            limit="float32, float16, bfloat16",
+        )
 
 
 def scaled(values: Array, scale: Any, bias: Any) -> Array:
@@ -115,7 +122,9 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
     if not is_array(bias):
         bias = np.broadcast_to(as_constant(bias), (len(values), 1))
     shift = as_float(column(bias, values.ndim))
-    return values + shift if factor is None else multiply_add(values, factor, shift)
+    if factor is None:
+        return values + shift
+    return multiply_add(values, factor, shift)
 
 
 _ADDS = one_of(
@@ -130,10 +139,10 @@ _ADDS = one_of(
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="scale", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("data", by_offsets=True),
+        Role("scale", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
-            name="bias",
+            "bias",
             takes=OperandKind.VECTOR_OR_NUMBER,
             dtypes=tuple(dtype for dtype in DTYPES if dtype != TFLOAT32),
             optional=True,
@@ -168,17 +177,19 @@ def _first_stage(call: CheckedCall) -> None:
     names = tuple(op and op.name for op in ops)
     if names not in _PAIRS:
         shown = [f"{a or 'bypass'} and {b or 'bypass'}" for a, b in (names, *_PAIRS)]
-        rule = "takes operators that are one of six pairs"
         limit = "; ".join(shown[1:])
         raise call.refused(
-            rule, f"got {shown[0]}", f"op0 and op1: {shown[0]}", limit=limit
+            "takes operators that are one of six pairs",
+            f"got {shown[0]}",
+            f"op0 and op1: {shown[0]}",
+            limit=limit,
         )
     for number, op in enumerate(ops):
         if op is None and call[f"reverse{number}"]:
-            rule = f"takes reverse{number} with an op{number}"
-            did = f"got reverse{number} without"
             raise call.refused(
-                rule, did, f"reverse{number}=True with op{number}=bypass"
+                f"takes reverse{number} with an op{number}",
+                f"got reverse{number} without",
+                f"reverse{number}=True with op{number}=bypass",
             )
 
 
@@ -186,21 +197,21 @@ def _reduces(call: CheckedCall) -> None:
     op = call["reduce_op"]
     used = call["reduce_cmd"] is not Accumulate.IDLE
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
-        rule = "reduces with few operators"
-        did = f"was to reduce with {op.name if op else 'no operator'}"
-        received = (
-            f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
+        raise call.refused(
+            "reduces with few operators",
+            f"was to reduce with {op.name if op else 'no operator'}",
+            f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
+            limit=", ".join(_REDUCTIONS),
         )
-        raise call.refused(rule, did, received, limit=", ".join(_REDUCTIONS))
 
 
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="imm1", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="relu_param", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data", by_offsets=True),
+        Role("imm0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("imm1", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("relu_param", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op", "op0", "op1", "reverse0", "reverse1", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
@@ -265,14 +276,14 @@ def _dimensions(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
-        Role(name="max_value", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
+        Role("max_value", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         REDUCE_INIT,
     ),
     options=("reduce_cmd",),
     destinations=(
-        Role(name="dst", dtypes=EXPONENTIAL_RESULTS),
-        Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
+        Role("dst", dtypes=EXPONENTIAL_RESULTS),
+        Role("reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
     ),
     rules=(
         needs_generation(4),
@@ -310,25 +321,27 @@ def exponential(
 
 def _loads_imm1(call: CheckedCall) -> None:
     if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
-        rule = "loads its registers from imm1"
-        did = "got load_reduce without imm1"
-        raise call.refused(rule, did, "imm1=None, reduce_cmd.load_reduce")
+        raise call.refused(
+            "loads its registers from imm1",
+            "got load_reduce without imm1",
+            "imm1=None, reduce_cmd.load_reduce",
+        )
 
 
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", by_offsets=True, dtypes=CUMULATED),
-        Role(name="imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("src", by_offsets=True, dtypes=CUMULATED),
+        Role("imm0", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
-            name="imm1",
+            "imm1",
             takes=OperandKind.VECTOR_OR_NUMBER,
             dtypes=(FLOAT32,),
             optional=True,
         ),
     ),
     options=("op0", "op1", "reduce_cmd"),
-    destinations=(Role(name="dst", dtypes=CUMULATED),),
+    destinations=(Role("dst", dtypes=CUMULATED),),
     rules=(
         arithmetic("op0"),
         one_of(

@@ -144,7 +144,9 @@ def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
 
     Return values of other operators unchanged: they are rounded when they are written.
     """
-    return values.astype(dtype) if op.bitvec and dtype != BOOL else values
+    if op.bitvec and dtype != BOOL:
+        return values.astype(dtype)
+    return values
 
 
 def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
@@ -157,10 +159,13 @@ def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
 def _unknown_operator(ops: Iterable[str], op: Any, where: str, what: str) -> NkiError:
     """Return the error for an operator, with its name instead of its address."""
     name = getattr(op, "nki_name", None) or getattr(op, "__name__", repr(op))
-    rule = f"takes an {what} of nki.language (or its NumPy equivalent)"
-    did = f"got {name:.40} as its {what.split()[-1]}"
-    limit = ", ".join(sorted(ops))
-    return call_error(where, rule, did, f"op={name}", limit=limit)
+    return call_error(
+        where,
+        f"takes an {what} of nki.language (or its NumPy equivalent)",
+        f"got {name:.40} as its {what.split()[-1]}",
+        f"op={name}",
+        limit=", ".join(sorted(ops)),
+    )
 
 
 def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:

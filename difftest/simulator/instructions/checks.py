@@ -40,7 +40,7 @@ from difftest.simulator.instructions.record import (
     Role,
 )
 from difftest.simulator.instructions.registers import Accumulate
-from difftest.simulator.pattern import Pattern
+from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import report_undefined
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, EventKind, Space
@@ -90,9 +90,12 @@ def need_tile(
     BufferError : it is in another memory.
     """
     if not isinstance(value, Tile):
-        rule = f"takes a tile as {name}"
-        did = f"got {name} that is no tile"
-        raise call_error(where, rule, did, f"{type(value).__name__} {value!r:.80}")
+        raise call_error(
+            where,
+            f"takes a tile as {name}",
+            f"got {name} that is no tile",
+            f"{type(value).__name__} {value!r:.80}",
+        )
     if value._space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
     return value
@@ -101,10 +104,14 @@ def need_tile(
 def check_indices(tile: Tile, what: str) -> None:
     """Raise :class:`DtypeError` unless a tile holds integers; ``what`` names it."""
     if tile.dtype.kind not in "iu":
-        rule = "holds integers"
-        did = f"holds {dtype_name(tile.dtype)}"
-        limit = "int32, uint32 and smaller integers"
-        raise call_error(what, rule, did, repr(tile), error=DtypeError, limit=limit)
+        raise call_error(
+            what,
+            "holds integers",
+            f"holds {dtype_name(tile.dtype)}",
+            repr(tile),
+            error=DtypeError,
+            limit="int32, uint32 and smaller integers",
+        )
 
 
 def wrong_buffer(
@@ -305,11 +312,9 @@ def _number_getter(
         return lambda values: tuple([plain_value(values[place]) for place in places])
     if not places:
         return None
-    return (
-        itemgetter(*places)
-        if places[1:]
-        else itemgetter(slice(places[0], places[0] + 1))
-    )
+    if places[1:]:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1))
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,24 +361,29 @@ def _check_operand(instruction: Instruction, role: Role, operand: Any) -> None:
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
-        rule = f"takes {name} of certain dtypes"
-        did = f"got {name} of {dtype_name(operand.dtype)}"
-        limit = ", ".join(map(dtype_name, role.dtypes))
-        remedy = "cast it by nisa.tensor_copy"
-        received = f"{name} = {operand!r}"
         raise call_error(
-            where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy
+            where,
+            f"takes {name} of certain dtypes",
+            f"got {name} of {dtype_name(operand.dtype)}",
+            f"{name} = {operand!r}",
+            error=DtypeError,
+            limit=", ".join(map(dtype_name, role.dtypes)),
+            remedy="cast it by nisa.tensor_copy",
         )
 
 
 def _wrong_operand(where: str, role: Role, operand: object) -> NkiError:
     """Return the error for an operand of another kind than the role's."""
     name = role.name
-    rule = f"takes {role.takes.value} as {name}"
-    did = f"got a {type(operand).__name__} as {name}"
-    remedy = "make it first, with nl.ndarray(shape, dtype)" if name == "dst" else None
-    received = f"{type(operand).__name__} {operand!r:.80}"
-    return call_error(where, rule, did, received, remedy=remedy)
+    return call_error(
+        where,
+        f"takes {role.takes.value} as {name}",
+        f"got a {type(operand).__name__} as {name}",
+        f"{type(operand).__name__} {operand!r:.80}",
+        remedy="make it first, with nl.ndarray(shape, dtype)"
+        if name == "dst"
+        else None,
+    )
 
 
 def _descriptors(accesses: Sequence[tuple[Role, Any]]) -> dict[str, Any]:
@@ -385,7 +395,9 @@ def _descriptor_of(role: Role, operand: Any) -> Any:
     """Return a descriptor for a tile, the type for a number, None for an absent operand."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand._descriptor(role.name, blocks=role.blocks)
-    return operand if operand is None or isinstance(operand, Index) else type(operand)
+    if operand is None or isinstance(operand, Index):
+        return operand
+    return type(operand)
 
 
 def _check_vectors(call: CheckedCall) -> None:
@@ -400,13 +412,13 @@ def _check_vectors(call: CheckedCall) -> None:
             call.destinations["dst"] if roles[0].takes in _VECTORS else first
         )
         if vector.partitions != data.partitions or vector.size != data.partitions:
-            rule = f"takes {role.name} as {role.takes.value}"
-            did = f"got {role.name} of the shape {list(vector.shape)}"
-            received = f"{role.name} {list(vector.shape)} for data {list(data.shape)}"
-            remedy = "use nisa.tensor_tensor for operands of the data's own shape"
-            limit = f"a number, or shape {[data.partitions, 1]}"
             raise call.refused(
-                rule, did, received, error=ShapeError, limit=limit, remedy=remedy
+                f"takes {role.name} as {role.takes.value}",
+                f"got {role.name} of the shape {list(vector.shape)}",
+                f"{role.name} {list(vector.shape)} for data {list(data.shape)}",
+                error=ShapeError,
+                limit=f"a number, or shape {[data.partitions, 1]}",
+                remedy="use nisa.tensor_tensor for operands of the data's own shape",
             )
 
 
@@ -415,13 +427,13 @@ def _check_result(call: CheckedCall) -> None:
     dtype = call.result.dtype
     allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
-        rule = "takes the result of certain dtypes"
-        did = f"was to make a result of {dtype_name(dtype)}"
-        remedy = "cast it afterwards by nisa.tensor_copy"
-        received = f"the result of {dtype_name(dtype)}"
-        limit = ", ".join(map(dtype_name, allowed))
         raise call.refused(
-            rule, did, received, error=DtypeError, limit=limit, remedy=remedy
+            "takes the result of certain dtypes",
+            f"was to make a result of {dtype_name(dtype)}",
+            f"the result of {dtype_name(dtype)}",
+            error=DtypeError,
+            limit=", ".join(map(dtype_name, allowed)),
+            remedy="cast it afterwards by nisa.tensor_copy",
         )
 
 
@@ -445,7 +457,7 @@ def _check_shape(
         )
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], fit: DestinationFit) -> bool:
+def _fits(shape: Shape, wanted: Shape, fit: DestinationFit) -> bool:
     if shape == wanted or fit is DestinationFit.EXACT:
         return shape == wanted
     if fit is DestinationFit.ELEMENTS and shape[:1] != wanted[:1]:

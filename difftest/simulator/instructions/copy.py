@@ -15,6 +15,7 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     INTEGERS,
     Array,
+    DType,
     from_bits,
     is_float,
     round_to,
@@ -50,10 +51,10 @@ from difftest.simulator.trace import Engine, Purpose
 
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses the engine, unless the kernel names one."""
-PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("uint8", "uint16", "uint32", "bool")))
+PREDICATE_DTYPES = tuple(map(DType, ("uint8", "uint16", "uint32", "bool")))
 
 
-def through_engine(call: CheckedCall, values: Array, dtype: np.dtype[Any]) -> Array:
+def through_engine(call: CheckedCall, values: Array, dtype: DType) -> Array:
     """Return the values after an engine's copy: bit exact if no cast is needed.
 
     The Scalar Engine always converts through float32; the others only if the dtypes differ.
@@ -75,7 +76,7 @@ def _no_scalar_engine_of_v2(call: CheckedCall) -> None:
 
 @instruction(
     *COPY_ENGINES,
-    operands=(Role(name="src", by_offsets=True),),
+    operands=(Role("src", by_offsets=True),),
     rules=(no_gpsimd_in_psum,),
     only={"nki": (_no_scalar_engine_of_v2,)},
     result=result_like("src"),
@@ -89,7 +90,7 @@ def tensor_copy(call: CheckedCall, src: Array) -> Array:
 
 @instruction(
     *COPY_ENGINES,
-    operands=(Role(name="src", takes=OperandKind.INDIRECT),),
+    operands=(Role("src", takes=OperandKind.INDIRECT),),
     rules=(no_gpsimd_in_psum,),
     result=result_like("src"),
     in_place=True,
@@ -106,8 +107,8 @@ def tensor_copy_dynamic_src(
 
 @instruction(
     *COPY_ENGINES,
-    operands=(Role(name="src"),),
-    destinations=(Role(name="dst", takes=OperandKind.INDIRECT),),
+    operands=(Role("src"),),
+    destinations=(Role("dst", takes=OperandKind.INDIRECT),),
     result=result_like("src"),
     rules=(same_shape("src", "dst"), no_gpsimd_in_psum),
     in_place=True,
@@ -134,7 +135,7 @@ def holds(call: CheckedCall, predicate: Array) -> Array:
     return chosen
 
 
-def constant(value: Any, dtype: np.dtype[Any]) -> Array:
+def constant(value: Any, dtype: DType) -> Array:
     """Return a number to be rounded into ``dtype``; an integer for integers stays exact.
 
     An integer of more than 64 bits is clipped to 64 bits: it saturates anyway.
@@ -152,8 +153,8 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", takes=OperandKind.TILE_OR_NUMBER),
-        Role(name="predicate", by_offsets=True, dtypes=PREDICATE_DTYPES),
+        Role("src", takes=OperandKind.TILE_OR_NUMBER),
+        Role("predicate", by_offsets=True, dtypes=PREDICATE_DTYPES),
     ),
     options=("reverse_pred",),
     rules=(
@@ -190,10 +191,10 @@ def _of_shape(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
-    operands=(Role(name="value", takes=OperandKind.NUMBER),),
+    operands=(Role("value", takes=OperandKind.NUMBER),),
     options=("shape",),
     defaults={"shape": None},
-    destinations=(Role(name="dst", blocks=True),),
+    destinations=(Role("dst", blocks=True),),
     rules=(no_gpsimd_in_psum,),
     result=_of_shape,
     purpose=Purpose.FILL,
@@ -206,18 +207,19 @@ def memset(call: CheckedCall, value: Any) -> Array:
 def _two_dimensions(call: CheckedCall) -> None:
     expr: Index = call["expr"]
     if expr.ndim < 2:
-        rule = "takes an expression of at least two dimensions, partition and free"
-        did = f"got an expression of {expr.ndim} dimensions"
-        remedy = (
-            "give the index of partitions the shape [P, 1], and the free ones [1, F]"
+        raise call.refused(
+            "takes an expression of at least two dimensions, partition and free",
+            f"got an expression of {expr.ndim} dimensions",
+            f"{expr!r}",
+            error=ShapeError,
+            remedy="give the index of partitions the shape [P, 1], and the free ones [1, F]",
         )
-        raise call.refused(rule, did, f"{expr!r}", error=ShapeError, remedy=remedy)
 
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="expr", takes=OperandKind.INDEX),),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    operands=(Role("expr", takes=OperandKind.INDEX),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     rules=(_two_dimensions,),
     result=lambda call: Result(call["expr"].shape, call.wanted_dtype(FLOAT32)),
 )
@@ -226,10 +228,12 @@ def iota(call: CheckedCall, expr: Index) -> Array:
     values = expr.array()
     info = np.iinfo(np.int32)
     if values.min() < info.min or values.max() > info.max:
-        rule = "computes in 32-bit integers"
-        did = f"was to make numbers from {values.min()} to {values.max()}"
-        received = f"values from {values.min()} to {values.max()}"
-        raise call.refused(rule, did, received, limit=f"{info.min} to {info.max}")
+        raise call.refused(
+            "computes in 32-bit integers",
+            f"was to make numbers from {values.min()} to {values.max()}",
+            f"values from {values.min()} to {values.max()}",
+            limit=f"{info.min} to {info.max}",
+        )
     if call.result.dtype in INTEGERS:
         return values
     rounded_integers(values.astype(np.int32))
@@ -241,7 +245,7 @@ def iota(call: CheckedCall, expr: Index) -> Array:
     operands=(),
     options=("shape",),
     defaults={"shape": None},
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     result=_of_shape,
     pages=("nki/api/generated/nki.language.rand",),
     purpose=Purpose.DRAW,

@@ -126,7 +126,9 @@ class UndefinedOperands:
         kept = missing & operand_mask(role, access._tile_shape(), inner).reshape(
             missing.shape
         )
-        return kept if kept.any() else None
+        if kept.any():
+            return kept
+        return None
 
     def _add_masked(
         self, place: int, left: Array | None, *tiles: Tile | IndirectTile
@@ -168,7 +170,9 @@ class UndefinedOperands:
             if self._are_written():
                 computed = self._marked_results(compute, values)
                 if computed is not None:
-                    return computed if len(computed) > 1 else computed[0]
+                    if len(computed) > 1:
+                        return computed
+                    return computed[0]
             values = self._all_values()  # unwritten elements count as written now
         return compute(self.call, *values)
 
@@ -367,9 +371,8 @@ class UndefinedOperands:
         held: dict[str, Any] = self.core.registers.accumulators
         for engine in [name for name in held if not name.endswith(_MARKS_SUFFIX)]:
             plane = held.pop(engine + _MARKS_SUFFIX, None)
-            plane = (
-                np.zeros(held[engine].shape, TAINT_DTYPE) if plane is None else plane
-            )
+            if plane is None:
+                plane = np.zeros(held[engine].shape, TAINT_DTYPE)
             held[engine] = TaintedArray(self, held[engine], plane)
 
     def _unmark_registers(self) -> None:
@@ -531,7 +534,8 @@ def resolve(access: IndirectTile, call: CheckedCall, where: Array | None) -> Non
     ------
     OutOfBoundsError : an index is out of bounds, and such indices are not skipped.
     """
-    where = where if call.instruction.walk is None else None
+    if call.instruction.walk is not None:
+        where = None
     try:
         access._resolve(skip=call.options.get("oob_mode") == "skip", where=where)
     except OutOfBoundsError as error:

@@ -68,8 +68,8 @@ TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 """Dtypes that NumPy itself converts to float32 and back during a copy."""
 
-DST = Role(name="dst", buffers=DMA_SPACES)
-EITHER = Role(name="src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
+DST = Role("dst", buffers=DMA_SPACES)
+EITHER = Role("src", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
 def loaded_shape(shape: Shape) -> Shape:
@@ -86,21 +86,23 @@ def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> 
     if src.dtype == dst.dtype:
         if src.dtype in _CAST_BY_ASSIGNMENT or src._holds_bits == dst._holds_bits:
             return values
-        return (
-            from_bits(values, src.dtype)
-            if src._holds_bits
-            else to_bits(values, dst.dtype)
-        )
+        if src._holds_bits:
+            return from_bits(values, src.dtype)
+        return to_bits(values, dst.dtype)
     plain = as_float(_plain(values, src))
     rounded = round_to(plain, dst.dtype)
     if dst.dtype in NARROW and np.isinf(rounded).any():
         overflowed(plain, rounded)
-    return to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
+    if dst._holds_bits:
+        return to_bits(rounded, dst.dtype)
+    return rounded
 
 
 def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     """Convert elements from the storage form of ``src``'s memory to an engine's values."""
-    return from_bits(values, src.dtype) if src._holds_bits else values
+    if src._holds_bits:
+        return from_bits(values, src.dtype)
+    return values
 
 
 def _hardware_descriptors(call: CheckedCall) -> None:
@@ -118,11 +120,12 @@ def _hardware_casts_nothing(call: CheckedCall) -> None:
     src = call["src"]
     dst = call.destinations["dst"]
     if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
-        rule = "with dge_mode.hwdge does not cast"
-        did = "with dge_mode.hwdge got two dtypes"
-        remedy = "give both one dtype, or leave dge_mode out"
         raise call.refused(
-            rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy
+            "with dge_mode.hwdge does not cast",
+            "with dge_mode.hwdge got two dtypes",
+            f"src {src!r}, dst {dst!r}",
+            error=DtypeError,
+            remedy="give both one dtype, or leave dge_mode out",
         )
 
 
@@ -155,24 +158,25 @@ def _one_thing(call: CheckedCall) -> None:
     gathers = call["src"].indirect
     adds = call["dst_rmw_op"] is not None
     if adds and _skips(call):
-        rule = "with dst_rmw_op takes oob_mode.error only"
-        did = "with dst_rmw_op got oob_mode.skip"
-        raise call.refused(rule, did, "oob_mode.skip")
+        raise call.refused(
+            "with dst_rmw_op takes oob_mode.error only",
+            "with dst_rmw_op got oob_mode.skip",
+            "oob_mode.skip",
+        )
     dst = call.destinations.get("dst")
     if gathers and (adds or (dst is not None and dst.indirect)):
-        sides = f"{call['src']!r}, {dst!r}"
-        raise not_modelled("a dma_copy that gathers and scatters or adds", sides)
+        raise not_modelled(
+            "a dma_copy that gathers and scatters or adds", f"{call['src']!r}, {dst!r}"
+        )
 
 
 def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     """Return the event's name and purpose, by the side that has indices."""
     if call.destinations and call.destinations["dst"].indirect:
         return "dma_scatter", Purpose.SCATTER
-    return (
-        ("dma_gather", Purpose.GATHER)
-        if call["src"].indirect
-        else (call.name, Purpose.COPY)
-    )
+    if call["src"].indirect:
+        return ("dma_gather", Purpose.GATHER)
+    return (call.name, Purpose.COPY)
 
 
 @instruction(
@@ -180,9 +184,7 @@ def _gathers_or_scatters(call: CheckedCall) -> tuple[str, Purpose]:
     operands=(EITHER,),
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
-    destinations=(
-        Role(name="dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),
-    ),
+    destinations=(Role("dst", takes=OperandKind.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(
         same_size("src", "dst"),
         one_of("dst_rmw_op", "add", says="adds", do="compute"),
@@ -282,16 +284,21 @@ def _permutation(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
-        rule = "takes 2 to 4 dimensions"
-        did = f"got a src of {rank} dimensions"
-        raise call.refused(rule, did, f"{src!r}", error=ShapeError, limit="2, 3, 4")
+        raise call.refused(
+            "takes 2 to 4 dimensions",
+            f"got a src of {rank} dimensions",
+            f"{src!r}",
+            error=ShapeError,
+            limit="2, 3, 4",
+        )
     axes: Sequence[int] | None = call["axes"]
     if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
-        rule = "makes one permutation for each number of dimensions"
-        did = f"was to permute {rank} dimensions by {tuple(axes)}"
-        limit = f"{TRANSPOSE_AXES[rank]} for {rank} dimensions"
         raise call.refused(
-            rule, did, f"axes={axes}", error=NotModelledError, limit=limit
+            "makes one permutation for each number of dimensions",
+            f"was to permute {rank} dimensions by {tuple(axes)}",
+            f"axes={axes}",
+            error=NotModelledError,
+            limit=f"{TRANSPOSE_AXES[rank]} for {rank} dimensions",
         )
     partitions = call.machine.partitions
     size = src.shape[TRANSPOSE_AXES[rank][0]]
@@ -364,9 +371,11 @@ def _descriptors_transpose(call: CheckedCall) -> None:
         rules = {"it is for a src with an offset for each row": mode != "swdge"}
     broken = next((rule for rule, holds in rules.items() if not holds), None)
     if broken:
-        rule = f"with {with_what}: {broken}"
-        did = f"with {with_what} got a src that it does not take"
-        raise call.refused(rule, did, f"src = {src!r}, dge_mode.{mode}")
+        raise call.refused(
+            f"with {with_what}: {broken}",
+            f"with {with_what} got a src that it does not take",
+            f"src = {src!r}, dge_mode.{mode}",
+        )
 
 
 def _into_sbuf(call: CheckedCall) -> None:
@@ -441,7 +450,7 @@ def dma_transpose(
 
 MOST_SOURCES = 16
 SOURCES = tuple(
-    Role(name=f"src{number}", buffers=DMA_SPACES, optional=number > 0)
+    Role(f"src{number}", buffers=DMA_SPACES, optional=number > 0)
     for number in range(MOST_SOURCES)
 )
 
@@ -452,11 +461,11 @@ def _scales(call: CheckedCall) -> None:
     if scales is not None and (
         len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales)
     ):
-        rule = "scales each source by 1.0"
-        did = f"got the scales {list(scales)}"
-        received = f"scales={list(scales)} for {len(call.tiles)} sources"
         raise call.refused(
-            rule, did, received, limit=f"None, or {[1.0] * len(call.tiles)}"
+            "scales each source by 1.0",
+            f"got the scales {list(scales)}",
+            f"scales={list(scales)} for {len(call.tiles)} sources",
+            limit=f"None, or {[1.0] * len(call.tiles)}",
         )
 
 

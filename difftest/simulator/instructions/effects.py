@@ -147,7 +147,8 @@ class EffectUse:
 
     def take(self, result: Message, dst: Any = None) -> None:
         """Write a received or computed message to a tile, by default to ``dst``."""
-        dst = self.writes["dst"] if dst is None else dst
+        if dst is None:
+            dst = self.writes["dst"]
         shadow = current().followers.shadow
         if shadow is not None:
             shadow.foresee_effect(self.call.name, dst, result.exact)
@@ -191,7 +192,9 @@ class Exchange(NamedTuple):
 def of_dst(call: CheckedCall) -> Result:
     """Return the result for ``dst``; an empty result for an effect without ``dst``."""
     dst = call.destinations.get("dst")
-    return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
+    if dst is None:
+        return Result((), INT32)
+    return Result(dst.shape, dst.dtype)
 
 
 def effect(
@@ -326,15 +329,17 @@ def one_element(call: CheckedCall, role: str) -> None:
     """Require one element in the tensor at a role."""
     tile = {**call.operands, **call.destinations}[role]
     if tile.size != 1:
-        rule = f"takes {role} of one element"
-        did = f"got {role} of {tile.size} elements"
         raise call.refused(
-            rule, did, repr(tile), error=ShapeError, limit="[1] or [1, 1]"
+            f"takes {role} of one element",
+            f"got {role} of {tile.size} elements",
+            repr(tile),
+            error=ShapeError,
+            limit="[1] or [1, 1]",
         )
 
 
 def _integer(role: str) -> tuple[Role, ...]:
-    return (Role(name=role, buffers=DMA_SPACES, dtypes=INTEGERS),)
+    return (Role(role, buffers=DMA_SPACES, dtypes=INTEGERS),)
 
 
 _LOADS = effect(
@@ -346,7 +351,7 @@ _LOADS = effect(
 )
 _STORES = effect(
     Engine.UNKNOWN,
-    operands=(Role(name="value", takes=OperandKind.NUMBER),),
+    operands=(Role("value", takes=OperandKind.NUMBER),),
     destinations=_integer("dst"),
     options=("src",),
     rules=(one_element("dst"),),
@@ -396,7 +401,7 @@ def _rng_engine(call: CheckedCall, wanted: Engine) -> Engine:
     Engine.VECTOR,
     Engine.GPSIMD,
     operands=(),
-    destinations=(Role(name="dst", dtypes=INTEGERS),),
+    destinations=(Role("dst", dtypes=INTEGERS),),
     rules=(no_gpsimd_in_psum,),
     engine=_rng_engine,
     result=of_dst,
@@ -418,10 +423,10 @@ def rng(call: CheckedCall) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
-        Role(name="max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
+        Role("max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
     ),
-    destinations=(Role(name="dst", dtypes=(*FLOATS, *INTEGERS)),),
+    destinations=(Role("dst", dtypes=(*FLOATS, *INTEGERS)),),
     rules=(needs_generation(4),),
     carries=False,
     result=of_dst,
@@ -436,10 +441,10 @@ def rand2(call: CheckedCall, low: Any, high: Any) -> Array:
         for bound in (low, high)
     )
     if not np.all(bottom < top):
-        rule = "takes a min below its max"
-        did = f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}"
         raise call.refused(
-            rule, did, f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}"
+            "takes a min below its max",
+            f"got a min of {np.max(bottom)!s} and a max of {np.min(top)!s}",
+            f"min up to {np.max(bottom)!s}, max from {np.min(top)!s}",
         )
     share = current().numbers().random(shape, dtype=np.float32)
     between: Array = bottom + share * (top - bottom)
@@ -455,7 +460,7 @@ def _begin(words: Array) -> None:
     current().draws.random = np.random.default_rng(bits.reshape(-1).tolist())
 
 
-_SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
+_SEED = Role("src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
@@ -481,7 +486,7 @@ def _lanes(call: CheckedCall) -> Shape:
     Engine.VECTOR,
     operands=(
         Role(
-            name="src_seeds",
+            "src_seeds",
             buffers=SBUF_ONLY,
             dtypes=(WIDE_INTEGERS[1],),
             shape=_lanes,
@@ -498,7 +503,7 @@ def rand_set_state(act: EffectUse) -> None:
 @effect(
     Engine.GPSIMD,
     Engine.VECTOR,
-    destinations=(Role(name="dst", dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
+    destinations=(Role("dst", dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
     rules=(needs_generation(3), no_gpsimd_in_psum),
     engine=_lanes_engine,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array, DType
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp, kept_bits
@@ -136,7 +136,7 @@ def tensor_tensor_result(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
-    operands=(Role(name="data1", by_offsets=True), Role(name="data2")),
+    operands=(Role("data1", by_offsets=True), Role("data2")),
     options=("op",),
     rules=(
         binary("op"),
@@ -163,7 +163,7 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 
 
 @step
-def in_integers(left: Array, right: Array, op: AluOp, dtype: np.dtype[Any]) -> Array:
+def in_integers(left: Array, right: Array, op: AluOp, dtype: DType) -> Array:
     """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
@@ -193,10 +193,12 @@ def _tensor_scalar_engine(call: CheckedCall, wanted: Engine) -> Engine:
     """Choose the Vector Engine for bitvec operators; another one for rsqrt and power."""
     names = [op.name for op in _steps(call)]
     if wanted is Engine.GPSIMD and names != ["rsqrt"]:
-        rule = "runs on the GpSimd Engine for rsqrt only"
-        did = f"was to run {names[0]} on the GpSimd Engine"
-        received = f"engine=gpsimd with op0={names[0]}"
-        raise call.refused(rule, did, received, remedy="leave engine out")
+        raise call.refused(
+            "runs on the GpSimd Engine for rsqrt only",
+            f"was to run {names[0]} on the GpSimd Engine",
+            f"engine=gpsimd with op0={names[0]}",
+            remedy="leave engine out",
+        )
     if any(op.bitvec for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
@@ -209,9 +211,11 @@ def _second_step(call: CheckedCall) -> None:
     op = call["op1"]
     operand = call["operand1"]
     if (op is None) != (operand is None):
-        rule = "takes op1 and operand1 together"
-        did = f"got {'operand1' if op is None else 'op1'} alone"
-        raise call.refused(rule, did, f"op1={op and op.name}, operand1={operand!r}")
+        raise call.refused(
+            "takes op1 and operand1 together",
+            f"got {'operand1' if op is None else 'op1'} alone",
+            f"op1={op and op.name}, operand1={operand!r}",
+        )
 
 
 def _scalar_engine_pairs(call: CheckedCall) -> None:
@@ -231,9 +235,9 @@ def _scalar_engine_pairs(call: CheckedCall) -> None:
     Engine.SCALAR,
     Engine.GPSIMD,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="operand1", takes=OperandKind.VECTOR_OR_NUMBER, optional=True),
+        Role("data", by_offsets=True),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("operand1", takes=OperandKind.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(
@@ -277,7 +281,7 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
     return apply_operator(op, values, other)
 
 
-def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
+def _bit_pattern(op: AluOp, number: Any, dtype: DType) -> Array:
     """Return a bitvec operator's number as bits; it may be signed or unsigned. For a bool, uint8.
 
     Raises
@@ -296,7 +300,9 @@ def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
             limit=f"{-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
     pattern = np.array(int(value) % (1 << bits), dtype=f"u{dtype.itemsize}")
-    return pattern if dtype == BOOL else pattern.view(dtype)
+    if dtype == BOOL:
+        return pattern
+    return pattern.view(dtype)
 
 
 # -- scalar_tensor_tensor --------------------------------------------------------------------------
@@ -310,9 +316,9 @@ def _one_shape(call: CheckedCall) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
-        Role(name="operand1"),
+        Role("data"),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("operand1"),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(
@@ -337,7 +343,7 @@ def scalar_tensor_tensor(
     return kept_bits(call["op1"], result, call.result.dtype)
 
 
-@instruction(Engine.VECTOR, operands=(Role(name="data"),), result=result_like("data"))
+@instruction(Engine.VECTOR, operands=(Role("data"),), result=result_like("data"))
 def reciprocal(call: CheckedCall, data: Array) -> Array:
     """``dst = 1 / data`` on the Vector Engine."""
     result: Array = np.reciprocal(as_float(data))

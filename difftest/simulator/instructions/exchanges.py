@@ -76,11 +76,14 @@ def _pair(name: str, point: Any, call: str) -> Rendezvous:
     core = current()
     seat = core.seat
     if seat.scheduler is None or core.grid != (len(CORES),):
-        rule = "is for two programs side by side"
-        did = "was called by a program that has no other beside it"
-        received = f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}"
-        remedy = "launch kernel[2](...), or call it only if nl.num_programs() is 2"
-        raise call_error(name, rule, did, received, limit="kernel[2]", remedy=remedy)
+        raise call_error(
+            name,
+            "is for two programs side by side",
+            "was called by a program that has no other beside it",
+            f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}",
+            limit="kernel[2]",
+            remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
+        )
     return Rendezvous(
         seat.scheduler, seat.number, CORES, (name, point), call, "core", seat.steps
     )
@@ -102,7 +105,7 @@ def _at_barrier(acts: Sequence[EffectUse]) -> Rendezvous:
 
 @effect(
     Engine.GPSIMD,
-    operands=(Role(name="data", buffers=(Space.SHARED_HBM, Space.SBUF)),),
+    operands=(Role("data", buffers=(Space.SHARED_HBM, Space.SBUF)),),
     options=("cores",),
     rules=(needs_generation(3), one_of("cores", CORES, says="synchronizes both cores")),
     engine=lambda call, wanted: wanted,
@@ -134,8 +137,8 @@ def _in_pipe(acts: Sequence[EffectUse]) -> Rendezvous:
 @effect(
     Engine.DMA,
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY),),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    operands=(Role("src", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     options=("send_to_rank", "recv_from_rank", "pipe_id", "dma_engine"),
     limits=("gpsimd_dma_elements",),
     rules=(
@@ -195,11 +198,12 @@ def rank_of(where: str) -> Rank:
     """
     seat = current().seat
     if seat.rank is None:
-        rule = "is between ranks"
-        did = "was called with no other ranks"
-        remedy = "difftest.simulator.launch_ranks(kernel, [arguments of each rank])"
         raise call_error(
-            where, rule, did, "a kernel that was launched alone", remedy=remedy
+            where,
+            "is between ranks",
+            "was called with no other ranks",
+            "a kernel that was launched alone",
+            remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
         )
     if seat.scheduler is not None:
         seat.scheduler.check()
@@ -220,10 +224,11 @@ def _among_ranks(acts: Sequence[EffectUse]) -> Rendezvous:
     shapes = [act.reads["src"].shape for act in acts]
     assert rank is not None
     if not all(0 <= member < rank.ranks for member in members):
-        rule = "names ranks of the launch"
-        did = "names a rank that was not launched"
         raise call.refused(
-            rule, did, f"ranks {list(members)}", limit=f"0 to {rank.ranks - 1}"
+            "names ranks of the launch",
+            "names a rank that was not launched",
+            f"ranks {list(members)}",
+            limit=f"0 to {rank.ranks - 1}",
         )
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
@@ -265,11 +270,12 @@ def _divides(call: CheckedCall) -> None:
     ranks = len(call["replica_group"])
     size = call["src"].shape[0]
     if size % ranks:
-        rule = "splits src evenly among the ranks of a group"
-        did = f"was to split {size} among {ranks} ranks"
-        received = f"{size} in dimension 0 of {call['src']!r}"
         raise call.refused(
-            rule, did, received, error=ShapeError, limit=f"a multiple of {ranks}"
+            "splits src evenly among the ranks of a group",
+            f"was to split {size} among {ranks} ranks",
+            f"{size} in dimension 0 of {call['src']!r}",
+            error=ShapeError,
+            limit=f"a multiple of {ranks}",
         )
 
 
@@ -306,8 +312,8 @@ def _collective(
     if buffers is DMA_SPACES:
         memories = (one_memory(*sides), _two_dimensions_on_chip)
     fields = {
-        "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
-        "destinations": (Role(name="dst", buffers=buffers, shape=shape),),
+        "operands": tuple(Role(name, buffers=buffers) for name in srcs),
+        "destinations": (Role("dst", buffers=buffers, shape=shape),),
         "options": (*options, "replica_group"),
         "rules": (*memories, one_dtype(*sides), *rules),
         "exchange": Exchange(_among_ranks),
@@ -403,6 +409,29 @@ _NEVER, _ON_A_SWITCH = (
 )
 
 
+_INTRA_CHIP = 4
+"""The ranks of a chip with two cores a rank (stub ``all_gather_v`` at v2.32.0)."""
+
+
+def _of_one_chip(call: CheckedCall) -> None:
+    """Require the ranks of one chip."""
+    ranks = len(call["replica_group"])
+    rule = (
+        f"each list of a replica group has {_INTRA_CHIP} ranks, those of a chip "
+        "(AWS: current limitations)"
+    )
+    limits(call, (ranks != _INTRA_CHIP, rule, f"a list of {ranks} ranks"))
+
+
+def _within_chip(acts: Sequence[EffectUse]) -> Rendezvous:
+    """Return the meeting point of ranks that each have both cores of their NeuronCore."""
+    grid = current().grid
+    rule = "runs on logical NeuronCores of two cores (AWS: only LNC=2 is supported)"
+    wrong = grid != (len(CORES),)
+    limits(acts[0].call, (wrong, rule, f"grid {grid}" if grid else "no grid"))
+    return _among_ranks(acts)
+
+
 def _may_displace(call: CheckedCall) -> None:
     if call.machine.nc_version < 4:
         _ON_A_SWITCH(call)
@@ -411,12 +440,16 @@ def _may_displace(call: CheckedCall) -> None:
 def _table(call: CheckedCall) -> Shape:
     """Return the metadata's shape: counts, places, received counts, destinations, by rank."""
     shape = (4 if call["has_rdispls"] else 3, len(call["replica_group"]))
-    return shape if call["metadata_tensor"].space.is_hbm else (1, *shape)
+    if call["metadata_tensor"].space.is_hbm:
+        return shape
+    return (1, *shape)
 
 
 def _row(table: Any, number: int) -> Any:
     rows = slice(number, number + 1)
-    return table[rows, :] if table._in_hbm else table[:, rows, :]
+    if table._in_hbm:
+        return table[rows, :]
+    return table[:, rows, :]
 
 
 def _numbers(act: EffectUse, row: int) -> list[int]:
@@ -465,7 +498,9 @@ def _give_chunks(act: EffectUse) -> list[Message]:
     chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
     nothing = Message(np.empty(0, act.reads["src"].dtype))
     messages = [nothing if chunk is None else act.send(chunk) for chunk in chunks]
-    return messages * ranks if some else messages
+    if some:
+        return messages * ranks
+    return messages
 
 
 def _receive(act: EffectUse) -> None:
@@ -492,9 +527,9 @@ def _receive(act: EffectUse) -> None:
 
 _BY_TABLE: dict[str, Any] = {
     "operands": (
-        Role(name="src", buffers=HBM),
+        Role("src", buffers=HBM),
         Role(
-            name="metadata_tensor",
+            "metadata_tensor",
             buffers=DMA_SPACES,
             dtypes=(np.dtype(np.uint32),),
             shape=_table,
@@ -502,11 +537,16 @@ _BY_TABLE: dict[str, Any] = {
     ),
     "buffers": HBM,
     "shape": None,
-    "exchange": Exchange(_among_ranks, _give_chunks),
 }
 
 
-@_collective("recv_counts_known", "has_rdispls", rules=(_NEVER,), **_BY_TABLE)
+@_collective(
+    "recv_counts_known",
+    "has_rdispls",
+    rules=(_NEVER, _of_one_chip),
+    exchange=Exchange(_within_chip, _give_chunks),
+    **_BY_TABLE,
+)
 def all_gather_v(act: EffectUse) -> None:
     """``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
     _receive(act)
@@ -516,6 +556,7 @@ def all_gather_v(act: EffectUse) -> None:
     "recv_counts_known",
     "has_rdispls",
     rules=(_may_displace,),
+    exchange=Exchange(_among_ranks, _give_chunks),
     **_BY_TABLE,
     purpose=Purpose.EXCHANGE,
 )

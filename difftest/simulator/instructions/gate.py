@@ -414,7 +414,9 @@ def _signature(operand: Any) -> Any:
         return kind
     if isinstance(operand, (Tile, IndirectTile)):
         return operand._signature()
-    return operand.shape if isinstance(operand, Index) else kind
+    if isinstance(operand, Index):
+        return operand.shape
+    return kind
 
 
 def new_tile(core: Core, call: CheckedCall) -> Any:

@@ -41,10 +41,10 @@ from difftest.simulator.trace import Engine
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="data", buffers=SBUF_ONLY, whole_rows=True),
-        Role(name="indices", buffers=SBUF_ONLY, dtypes=(UINT32,)),
+        Role("data", buffers=SBUF_ONLY, whole_rows=True),
+        Role("indices", buffers=SBUF_ONLY, dtypes=(UINT32,)),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
     result=lambda call: Result(
         call["indices"].shape, call.wanted_dtype(call["data"].dtype)
@@ -65,11 +65,13 @@ def _one_more(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     dst = call.destinations["dst"]
     if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
-        rule = "writes one element a partition more than it reads"
-        did = f"got src {list(src.shape)} for dst {list(dst.shape)}"
-        limit = f"{src.partitions} partitions, {src.free_size + 1} elements each"
-        received = f"src {list(src.shape)}, dst {list(dst.shape)}"
-        raise call.refused(rule, did, received, error=ShapeError, limit=limit)
+        raise call.refused(
+            "writes one element a partition more than it reads",
+            f"got src {list(src.shape)} for dst {list(dst.shape)}",
+            f"src {list(src.shape)}, dst {list(dst.shape)}",
+            error=ShapeError,
+            limit=f"{src.partitions} partitions, {src.free_size + 1} elements each",
+        )
 
 
 def _int32_options(call: CheckedCall) -> None:
@@ -77,16 +79,18 @@ def _int32_options(call: CheckedCall) -> None:
     for name in ("index_offset", "padding_val"):
         value = call[name]
         if not isinstance(value, int) or not info.min <= value <= info.max:
-            rule = f"takes {name} as an int32"
-            did = f"got {name}={value!r:.40}"
-            raise call.refused(rule, did, f"{name}={value!r}")
+            raise call.refused(
+                f"takes {name} as an int32",
+                f"got {name}={value!r:.40}",
+                f"{name}={value!r}",
+            )
 
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT32, INT32)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(FLOAT32, INT32)),),
     options=("index_offset", "padding_val"),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=(INT32,)),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=(INT32,)),),
     rules=(needs_generation(3), _one_more, _int32_options),
     result=lambda call: Result(call.destinations["dst"].shape, INT32),
     in_place=True,
@@ -200,12 +204,12 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),),
     options=("n",),
     destinations=(
-        Role(name="dst", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),
+        Role("dst", buffers=SBUF_ONLY, dtypes=(BFLOAT16,)),
         Role(
-            name="idx_dst",
+            "idx_dst",
             buffers=SBUF_ONLY,
             dtypes=(UINT32,),
             shape=lambda call: call.destinations["dst"].shape,
@@ -217,7 +221,7 @@ def laid(call: CheckedCall, row: Array) -> MaskedValues:
     classic=False,
 )
 def topk(call: CheckedCall, src: Array) -> tuple[MaskedValues, MaskedValues]:
-    """The k largest of the n elements in each 16 partitions, and their numbers.
+    """Find the k largest of the n elements in each 16 partitions, and their numbers.
 
     Element i of a group is in partition i % 16 at place i // 16, and so is result i. Here results
     are in ascending order. Of equal elements the first ones are taken.

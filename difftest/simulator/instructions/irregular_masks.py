@@ -109,8 +109,10 @@ def by_axes(call: CheckedCall, values: list[Any], inner: Array) -> Any:
     """Run a reduction with masked-out elements replaced by the operator's identity."""
     op: AluOp = call["op"]
     data: Array = values[0]
-    data = data.astype(np.uint8) if data.dtype == np.bool_ and op.bitvec else data
-    data = data if op.bitvec else as_float(data)
+    if data.dtype == np.bool_ and op.bitvec:
+        data = data.astype(np.uint8)
+    if not op.bitvec:
+        data = as_float(data)
     return call.instruction.meaning(call, left_by_mask(call, data, inner))
 
 
@@ -176,7 +178,9 @@ def by_row(call: CheckedCall, values: list[Any], inner: Array) -> Any:
             outputs = (outputs,)
         _gather(results, outputs, rows, places, wide)
     finished = [_shaped(array, at, call, flat) for at, array in enumerate(results)]
-    return tuple(finished) if len(finished) > 1 else finished[0]
+    if len(finished) > 1:
+        return tuple(finished)
+    return finished[0]
 
 
 def _short_rows(

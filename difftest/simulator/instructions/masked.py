@@ -136,12 +136,13 @@ def _issue_inside(
 def _need_box(call: CheckedCall, part: MaskedPart) -> None:
     """Require a box if the mask ranges over the axes of several instructions."""
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
-        rule = "takes a mask that is a box over its axes"
-        did = "got a mask that is no box"
-        received = f"a mask over {list(part.walk.walked)} that is none"
-        remedy = "issue the instruction once for each part"
-        limit = "comparisons that each limit one axis"
-        raise call.refused(rule, did, received, limit=limit, remedy=remedy)
+        raise call.refused(
+            "takes a mask that is a box over its axes",
+            "got a mask that is no box",
+            f"a mask over {list(part.walk.walked)} that is none",
+            limit="comparisons that each limit one axis",
+            remedy="issue the instruction once for each part",
+        )
 
 
 # -- the range of a mask ---------------------------------------------------------------------------
@@ -355,4 +356,6 @@ def _restricted(tile: T, shape: Shape, box: Box, full: Shape) -> T:
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:
     """Return the instruction's axes of an operand: the partitions first, the others last."""
-    return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
+    if ndim <= of:
+        return (0, *range(of - ndim + 1, of))[:ndim]
+    return tuple(range(of))

@@ -83,7 +83,9 @@ def one_contraction(call: CheckedCall) -> None:
 
 def _pairs(call: CheckedCall) -> int:
     """Return the rows of the contraction a partition: 2 in the mode double_row."""
-    return 2 if call["perf_mode"] == "double_row" else 1
+    if call["perf_mode"] == "double_row":
+        return 2
+    return 1
 
 
 def _float8(call: CheckedCall) -> None:
@@ -93,14 +95,20 @@ def _float8(call: CheckedCall) -> None:
         return
     shown = f"stationary {dtype_name(dtypes[0])}, moving {dtype_name(dtypes[1])}"
     if call.machine.nc_version < 4:
-        rule = "takes float8_e4m3fn on NeuronCore-v4 and later"
-        did = f"got float8_e4m3fn on {call.machine.name}"
-        remedy = "use float8_e4m3, whose largest value is 240"
-        raise call.refused(rule, did, shown, error=DtypeError, remedy=remedy)
+        raise call.refused(
+            "takes float8_e4m3fn on NeuronCore-v4 and later",
+            f"got float8_e4m3fn on {call.machine.name}",
+            shown,
+            error=DtypeError,
+            remedy="use float8_e4m3, whose largest value is 240",
+        )
     if FLOAT8_E4M3 in dtypes:
-        rule = "does not mix float8_e4m3 with float8_e4m3fn"
-        did = "got float8_e4m3 with float8_e4m3fn"
-        raise call.refused(rule, did, shown, error=DtypeError)
+        raise call.refused(
+            "does not mix float8_e4m3 with float8_e4m3fn",
+            "got float8_e4m3 with float8_e4m3fn",
+            shown,
+            error=DtypeError,
+        )
 
 
 def _double_row(call: CheckedCall) -> None:
@@ -357,9 +365,12 @@ def accumulation_mode(core: Core, issued: InstructionUse) -> None:
         if adds and core.trace.dialect == "nki":
             _check_start(core, dst)
     else:
-        rule = "takes accumulate as True, False or None"
-        did = f"got accumulate={accumulate!r:.40}"
-        raise call_error("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
+        raise call_error(
+            "nc_matmul",
+            "takes accumulate as True, False or None",
+            f"got accumulate={accumulate!r:.40}",
+            f"accumulate={accumulate!r:.60}",
+        )
     issued.options = (adds, *issued.options[1:])
 
 
@@ -367,7 +378,9 @@ def _products(dst: Any) -> Any:
     """Return where a matmul was the last to write; never for elements named by indices."""
     products = dst._storage.products if isinstance(dst, Tile) else None
     if products is None or (dst._strided and dst._pattern is dst._storage.whole):
-        return np.False_ if products is None else products
+        if products is None:
+            return np.False_
+        return products
     return dst._in_product()
 
 
@@ -401,13 +414,11 @@ multiplying = functools.partial(
 
 @multiplying(
     operands=(
-        Role(
-            name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES
-        ),
-        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role("stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role("moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
-    destinations=(Role(name="dst", buffers=PSUM_ONLY),),
+    destinations=(Role("dst", buffers=PSUM_ONLY),),
     limits=(
         "partitions",
         "psum_partition_bytes",
@@ -508,7 +519,8 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to a PSUM tile, in float32."""
     held = dst._values(unwritten=True)
-    held = held if held.dtype == FLOAT32 else as_float(held)
+    if held.dtype != FLOAT32:
+        held = as_float(held)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
     in_place = where is None and dst.dtype == FLOAT32 and dst._strided
@@ -541,7 +553,7 @@ def _add(call: CheckedCall, dst: Tile, product: Tile, *, where: Array | None) ->
 
 added_product = replace(
     nc_matmul,
-    operands=(Role(name="product", buffers=PSUM_ONLY),),
+    operands=(Role("product", buffers=PSUM_ONLY),),
     rules=(one_bank,),
     only={},
     result=lambda call: Result(
@@ -624,7 +636,7 @@ def _data_iterations(call: CheckedCall) -> IterationSpace:
 @instruction(
     Engine.TENSOR,
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     limits=("partitions", "vector_transpose_max"),
     rules=(_transposable, _tensor_engine_writes_psum),
     engine=_transpose_engine,

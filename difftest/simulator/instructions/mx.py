@@ -116,13 +116,15 @@ def _whole_quadrants(call: CheckedCall, *roles: str) -> None:
     for role in roles:
         tile: Descriptor = call[role]
         if tile.partitions % QUADRANT:
-            rule = f"takes {role} with a multiple of {QUADRANT} partitions"
-            did = f"got {role} of {tile.partitions} partitions"
-            limit = ", ".join(
-                map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))
+            raise call.refused(
+                f"takes {role} with a multiple of {QUADRANT} partitions",
+                f"got {role} of {tile.partitions} partitions",
+                f"{role} {list(tile.shape)}",
+                error=ShapeError,
+                limit=", ".join(
+                    map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))
+                ),
             )
-            received = f"{role} {list(tile.shape)}"
-            raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
 
 def _check_scale(
@@ -147,10 +149,11 @@ def _check_scale(
 def _fours(call: CheckedCall) -> None:
     src: Descriptor = call["src"]
     if src.free_size % GROUP_ELEMENTS:
-        rule = f"takes a multiple of {GROUP_ELEMENTS} elements a partition"
-        did = f"got {src.free_size} elements a partition"
         raise call.refused(
-            rule, did, f"src {list(src.shape)}: {src.free_size}", error=ShapeError
+            f"takes a multiple of {GROUP_ELEMENTS} elements a partition",
+            f"got {src.free_size} elements a partition",
+            f"src {list(src.shape)}: {src.free_size}",
+            error=ShapeError,
         )
 
 
@@ -170,11 +173,11 @@ def _packed(call: CheckedCall) -> Result:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
+    operands=(Role("src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
     destinations=(
-        Role(name="dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
+        Role("dst", buffers=SBUF_ONLY, dtypes=tuple(FLOAT8)),
         Role(
-            name="dst_scale",
+            "dst_scale",
             buffers=SBUF_ONLY,
             dtypes=SCALES,
             shape=lambda call: call.destinations["dst_scale"].shape,
@@ -213,11 +216,12 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
     """Return groups [G, 8, F, 4] as packed elements [G, 8, F], and the scales' exponents [G, F]."""
     largest = np.abs(groups).max(axis=(1, 3))
     if not np.isfinite(largest).all():
-        rule = "is documented for finite values"
-        did = "got an infinity or NaN"
-        remedy = "clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum"
         raise call_error(
-            "quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy
+            "quantize_mx",
+            "is documented for finite values",
+            "got an infinity or NaN",
+            "an infinity or NaN in src",
+            remedy="clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum",
         )
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
     exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
@@ -284,15 +288,13 @@ def _multiplied(call: CheckedCall, left: Any, right: Any, *scales: Any) -> Any:
 
 @multiplying(
     operands=(
-        Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(
-            name="stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES
-        ),
-        Role(name="moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role("stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role("moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role("stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role("moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
     ),
     options=("accumulate", "tile_position", "tile_size"),
-    destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
+    destinations=(Role("dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),
     limits=(
         "partitions",
         "psum_partition_bytes",

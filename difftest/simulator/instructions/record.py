@@ -10,7 +10,7 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -51,11 +51,12 @@ class OperandKind(Enum):
     INDEX = "an index expression"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Role:
     """An operand or destination: its name, and the values allowed for it."""
 
     name: str
+    _: KW_ONLY
     takes: OperandKind = OperandKind.TILE
     buffers: tuple[Space, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
@@ -174,7 +175,9 @@ class CheckedCall:
 
     def __getitem__(self, name: str) -> Any:
         """Return an operand's descriptor (or type, or None) or an option, by name."""
-        return self.operands[name] if name in self.operands else self.options[name]
+        if name in self.operands:
+            return self.operands[name]
+        return self.options[name]
 
     @property
     def name(self) -> str:
@@ -186,7 +189,9 @@ class CheckedCall:
         """The name, with the operator if the instruction takes one."""
         op: Any = self.options.get("op")
         name = op if isinstance(op, str) else getattr(op, "name", None)
-        return f"{self.name}({name})" if name else self.name
+        if name:
+            return f"{self.name}({name})"
+        return self.name
 
     @property
     def tiles(self) -> dict[str, Descriptor]:
@@ -226,7 +231,9 @@ class CheckedCall:
         dst = self.destinations.get("dst")
         if dst is not None:
             return dst.dtype
-        return default if self.dtype is None else self.dtype
+        if self.dtype is None:
+            return default
+        return self.dtype
 
 
 class DestinationFit(Enum):
@@ -240,7 +247,7 @@ class DestinationFit(Enum):
 Rule = Callable[[CheckedCall], None]
 """A rule raises an NkiError if the call breaks it."""
 
-DST = Role(name="dst")
+DST = Role("dst")
 
 
 def moved(call: CheckedCall, values: Any, *others: Any) -> Any:
@@ -261,11 +268,11 @@ def choose_engine(
     if wanted is Engine.UNKNOWN:
         return engines[0]
     if wanted not in engines:
-        rule = "runs on the engines that implement it"
-        did = f"was to run on the engine {wanted.value}"
-        received = f"engine={wanted.value}"
         raise call.refused(
-            rule, did, received, limit=", ".join(engine.value for engine in engines)
+            "runs on the engines that implement it",
+            f"was to run on the engine {wanted.value}",
+            f"engine={wanted.value}",
+            limit=", ".join(engine.value for engine in engines),
         )
     return wanted
 

@@ -132,14 +132,13 @@ def _axes(call: CheckedCall) -> None:
     asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
     received = f"{asked} of {data!r}"
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
-        rule = "reduces free axes"
-        did = f"got {asked} for {ndim} dimensions"
-        remedy = (
-            "across partitions use nisa.tensor_partition_reduce, or transpose first"
-        )
-        limit = f"axes 1 to {ndim - 1}"
         raise call.refused(
-            rule, did, received, error=ShapeError, limit=limit, remedy=remedy
+            "reduces free axes",
+            f"got {asked} for {ndim} dimensions",
+            received,
+            error=ShapeError,
+            limit=f"axes 1 to {ndim - 1}",
+            remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
         )
 
 
@@ -170,7 +169,7 @@ def _reduced(call: CheckedCall) -> Result:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data", by_offsets=True),),
+    operands=(Role("data", by_offsets=True),),
     options=("op", "axis", "negate", "keepdims"),
     rules=(can_reduce("op"), _axes, of_integers("op"), _not_negated),
     result=_reduced,
@@ -186,7 +185,9 @@ def tensor_reduce(call: CheckedCall, data: Array) -> Array:
     """
     result = reduce_array(call["op"], data, call["axis"]).reshape(call.result.shape)
     result = kept_bits(call["op"], result, call.result.dtype)
-    return -as_float(result) if call["negate"] else result
+    if call["negate"]:
+        return -as_float(result)
+    return result
 
 
 # -- tensor_partition_reduce -----------------------------------------------------------------------
@@ -194,9 +195,9 @@ def tensor_reduce(call: CheckedCall, data: Array) -> Array:
 
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="data", buffers=SBUF_ONLY),),
+    operands=(Role("data", buffers=SBUF_ONLY),),
     options=("op",),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     rules=(
         one_of("op", *_ACROSS_PARTITIONS, says="takes few operators", do="reduce with"),
         of_integers("op"),
@@ -239,8 +240,8 @@ def _reductions(*names: str) -> Rule:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data", by_offsets=True),
-        Role(name="operand0", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data", by_offsets=True),
+        Role("operand0", takes=OperandKind.VECTOR_OR_NUMBER),
         REDUCE_INIT,
     ),
     options=("op0", "reduce_op", "reduce_cmd", "reduce_res_negate"),
@@ -294,9 +295,9 @@ def _scanned(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data0"),
-        Role(name="data1"),
-        Role(name="initial", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("data0"),
+        Role("data1"),
+        Role("initial", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("op0", "op1", "reverse0", "reverse1"),
     rules=(
@@ -344,13 +345,13 @@ def _bn_length(call: CheckedCall) -> None:
     most = call.machine.bn_stats_fmax
     data = call["data"]
     if data.free_size > most:
-        rule = f"takes at most {most} elements a partition"
-        did = f"got {data.free_size} elements a partition"
-        remedy = "call it on slices and aggregate with bn_aggr"
-        limit = f"{most} (nl.tile_size.bn_stats_fmax)"
-        received = f"{data!r}: {data.free_size}"
         raise call.refused(
-            rule, did, received, error=LimitError, limit=limit, remedy=remedy
+            f"takes at most {most} elements a partition",
+            f"got {data.free_size} elements a partition",
+            f"{data!r}: {data.free_size}",
+            error=LimitError,
+            limit=f"{most} (nl.tile_size.bn_stats_fmax)",
+            remedy="call it on slices and aggregate with bn_aggr",
         )
 
 
@@ -375,7 +376,7 @@ def _moments(values: Array) -> list[Array]:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     limits=("bn_stats_fmax",),
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
@@ -393,17 +394,18 @@ def bn_stats(call: CheckedCall, data: Array) -> Array:
 def _bn_tuples(call: CheckedCall) -> None:
     data: Descriptor = call["data"]
     if data.free_size % BN_TUPLE:
-        rule = "takes (count, mean, variance * count) tuples"
-        did = f"got {data.free_size} elements a partition"
-        received = f"{data!r}: {data.free_size} elements a partition"
         raise call.refused(
-            rule, did, received, error=ShapeError, limit=f"a multiple of {BN_TUPLE}"
+            "takes (count, mean, variance * count) tuples",
+            f"got {data.free_size} elements a partition",
+            f"{data!r}: {data.free_size} elements a partition",
+            error=ShapeError,
+            limit=f"a multiple of {BN_TUPLE}",
         )
 
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role("data"),),
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
     reduced=all_free_axes,
@@ -428,9 +430,12 @@ def _keeps_integers(call: CheckedCall) -> None:
     data: Descriptor = call["data"]
     wanted = call.wanted_dtype(data.dtype)
     if is_integer(data.dtype) and wanted != data.dtype:
-        rule = "of integers keeps their dtype"
-        did = f"was to cast {dtype_name(data.dtype)} to {dtype_name(wanted)}"
-        raise call.refused(rule, did, f"dtype={wanted} for {data!r}", error=DtypeError)
+        raise call.refused(
+            "of integers keeps their dtype",
+            f"was to cast {dtype_name(data.dtype)} to {dtype_name(wanted)}",
+            f"dtype={wanted} for {data!r}",
+            error=DtypeError,
+        )
 
 
 def _probability_of_integers(call: CheckedCall) -> None:
@@ -441,20 +446,21 @@ def _probability_of_integers(call: CheckedCall) -> None:
         and isinstance(prob, Descriptor)
         and prob.dtype != FLOAT32
     ):
-        rule = "of integers takes prob as a number or a float32 vector"
-        did = f"of integers got prob in {dtype_name(prob.dtype)}"
-        received = f"prob = {prob!r} for {data!r}"
-        remedy = "cast it to float32 by nisa.tensor_copy"
         raise call.refused(
-            rule, did, received, error=DtypeError, limit="float32", remedy=remedy
+            "of integers takes prob as a number or a float32 vector",
+            f"of integers got prob in {dtype_name(prob.dtype)}",
+            f"prob = {prob!r} for {data!r}",
+            error=DtypeError,
+            limit="float32",
+            remedy="cast it to float32 by nisa.tensor_copy",
         )
 
 
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="prob", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=FLOATS),
+        Role("data"),
+        Role("prob", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=FLOATS),
     ),
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (one_dtype("data", "dst"),)},

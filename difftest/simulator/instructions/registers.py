@@ -63,16 +63,14 @@ def one_a_partition(call: CheckedCall) -> Shape:
 
 def reach_of_registers(call: CheckedCall) -> DependenceClass:
     """Return how results depend on operands: on a whole row if the registers take part."""
-    return (
-        DependenceClass.ELEMENT
-        if call["reduce_cmd"] is Accumulate.IDLE
-        else DependenceClass.ROW
-    )
+    if call["reduce_cmd"] is Accumulate.IDLE:
+        return DependenceClass.ELEMENT
+    return DependenceClass.ROW
 
 
-REDUCE_RES = Role(name="reduce_res", optional=True, shape=one_a_partition)
+REDUCE_RES = Role("reduce_res", optional=True, shape=one_a_partition)
 REDUCE_INIT = Role(
-    name="reduce_init",
+    "reduce_init",
     takes=OperandKind.VECTOR_OR_NUMBER,
     dtypes=(FLOAT32,),
     optional=True,
@@ -88,13 +86,13 @@ def commands(*allowed: Accumulate) -> Rule:
 
     def rule(call: CheckedCall) -> None:
         if call["reduce_cmd"] not in allowed:
-            rule = "knows only some commands for its registers"
-            did = f"got reduce_cmd.{_shown(call['reduce_cmd'])}"
-            limit = ", ".join(
-                _shown(cmd) for cmd in allowed if cmd is not Accumulate.READ
-            )
             raise call.refused(
-                rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit
+                "knows only some commands for its registers",
+                f"got reduce_cmd.{_shown(call['reduce_cmd'])}",
+                f"reduce_cmd.{_shown(call['reduce_cmd'])}",
+                limit=", ".join(
+                    _shown(cmd) for cmd in allowed if cmd is not Accumulate.READ
+                ),
             )
 
     return name_rule(rule, "commands", tuple(_shown(cmd) for cmd in allowed))
@@ -115,21 +113,22 @@ def loads(call: CheckedCall, role: str) -> None:
         shown = (
             repr(operand) if isinstance(operand, Descriptor) else operand and "a number"
         )
-        rule = f"takes {role} with reduce_cmd.load_reduce, and only with it"
-        did = f"got {role} = {shown} with {_shown(command)}"
-        raise call.refused(rule, did, f"{role} = {shown}, reduce_cmd.{_shown(command)}")
+        raise call.refused(
+            f"takes {role} with reduce_cmd.load_reduce, and only with it",
+            f"got {role} = {shown} with {_shown(command)}",
+            f"{role} = {shown}, reduce_cmd.{_shown(command)}",
+        )
 
 
 def read_if_used(call: CheckedCall) -> None:
     """Reject a read of the registers by an instruction that does not use them."""
     if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
-        rule = "reads the reduction registers only if it uses them"
-        did = "was to read registers that it does not use"
-        received = (
-            f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle"
+        raise call.refused(
+            "reads the reduction registers only if it uses them",
+            "was to read registers that it does not use",
+            f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle",
+            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
         )
-        remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
-        raise call.refused(rule, did, received, remedy=remedy)
 
 
 def reduce_into_register(

@@ -75,10 +75,12 @@ _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 def needs_generation(call: CheckedCall, version: int) -> None:
     """Require a generation of the NeuronCore."""
     if call.machine.nc_version < version:
-        rule = f"needs NeuronCore-v{version}"
-        did = f"was called on {call.machine.name}"
-        received = f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})"
-        raise call.refused(rule, did, received, limit=_PRODUCTS[version])
+        raise call.refused(
+            f"needs NeuronCore-v{version}",
+            f"was called on {call.machine.name}",
+            f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
+            limit=_PRODUCTS[version],
+        )
 
 
 def _partition_remedy(tiles: Mapping[str, Any]) -> str:
@@ -253,10 +255,13 @@ def one_of(
     def rule(call: CheckedCall) -> None:
         value = getattr(call[option], "name", call[option])
         if value is not None and value not in allowed:
-            did = f"was to {do} {value}" if do else f"got {option}={value}"
             limit = map(str, allowed)
             raise call.refused(
-                says, did, f"{option}={value}", error=error, limit=", ".join(limit)
+                says,
+                f"was to {do} {value}" if do else f"got {option}={value}",
+                f"{option}={value}",
+                error=error,
+                limit=", ".join(limit),
             )
 
     return name_rule(rule, "one_of", (option,))
@@ -267,13 +272,13 @@ def not_both_in_psum(call: CheckedCall, *roles: str) -> None:
     """Allow at most one of two inputs in PSUM, which has one read port for them."""
     tiles = _tiles(call, roles)
     if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
-        rule = "takes two inputs that are not both in PSUM"
-        did = "got both inputs in PSUM"
-        received = ", ".join(f"{role} = {tile!r}" for role, tile in tiles.items())
-        remedy = "copy one of them to SBUF first (nisa.tensor_copy)"
-        limit = "at most one of them in psum"
         raise call.refused(
-            rule, did, received, error=BufferError, limit=limit, remedy=remedy
+            "takes two inputs that are not both in PSUM",
+            "got both inputs in PSUM",
+            ", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
+            error=BufferError,
+            limit="at most one of them in psum",
+            remedy="copy one of them to SBUF first (nisa.tensor_copy)",
         )
 
 
@@ -318,10 +323,12 @@ def binary(call: CheckedCall, *options: str) -> None:
     """Require operators with two operands."""
     for name in options:
         if call[name].unary:
-            rule = "takes a binary operator"
-            did = f"got {call[name].name}, which takes one operand"
-            remedy = "use nisa.tensor_scalar or nisa.activation"
-            raise call.refused(rule, did, f"{name}={call[name].name}", remedy=remedy)
+            raise call.refused(
+                "takes a binary operator",
+                f"got {call[name].name}, which takes one operand",
+                f"{name}={call[name].name}",
+                remedy="use nisa.tensor_scalar or nisa.activation",
+            )
 
 
 def can_reduce(option: str) -> Rule:
@@ -336,9 +343,10 @@ def limits(call: CheckedCall, *cases: tuple[object, str, str]) -> None:
     """Raise LimitError for the first true case, with its rule and the received value."""
     for wrong, text, received in cases:
         if wrong:
-            happened = f"{call.name} got {received}"
             raise LimitError(
-                f"{call.name}: {text}", happened=happened, received=received
+                f"{call.name}: {text}",
+                happened=f"{call.name} got {received}",
+                received=received,
             )
 
 
@@ -349,9 +357,11 @@ def arithmetic(call: CheckedCall, *options: str) -> None:
     for name in options:
         op: AluOp | None = call[name]
         if op is not None and op.bitvec:
-            rule = f"takes {takes}"
-            did = f"got the bitvec operator {op.name}"
-            raise call.refused(rule, did, f"{name}={op.name}")
+            raise call.refused(
+                f"takes {takes}",
+                f"got the bitvec operator {op.name}",
+                f"{name}={op.name}",
+            )
 
 
 @rule_factory
@@ -359,13 +369,13 @@ def vector_ops(call: CheckedCall, *options: str) -> None:
     """Require operators of the Vector Engine."""
     for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
-            rule = "runs on the Vector Engine"
-            did = f"got the operator {op.name}"
-            limit = (
-                f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}"
+            raise call.refused(
+                "runs on the Vector Engine",
+                f"got the operator {op.name}",
+                f"op={op.name}",
+                limit=f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}",
+                remedy="use nisa.tensor_scalar or nisa.activation for it",
             )
-            remedy = "use nisa.tensor_scalar or nisa.activation for it"
-            raise call.refused(rule, did, f"op={op.name}", limit=limit, remedy=remedy)
 
 
 @rule_factory
@@ -373,8 +383,10 @@ def one_kind(call: CheckedCall, *options: str) -> None:
     """Require that the operators of one instruction are all bitvec, or all arithmetic."""
     ops = [call[name] for name in options if call[name] is not None]
     if len({op.bitvec for op in ops}) > 1:
-        rule = "takes operators both bitvec or both arithmetic"
         names = [op.name for op in ops]
-        did = f"got the operators {' and '.join(names)}"
-        remedy = "use two instructions"
-        raise call.refused(rule, did, " and ".join(names), remedy=remedy)
+        raise call.refused(
+            "takes operators both bitvec or both arithmetic",
+            f"got the operators {' and '.join(names)}",
+            " and ".join(names),
+            remedy="use two instructions",
+        )

@@ -69,11 +69,12 @@ def length(call: CheckedCall, role: str, *, at_least_eight: bool) -> None:
 def _eight_values(call: CheckedCall) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT or len(vals.shape) > 3:
-        rule = f"takes {EIGHT} values a partition, in up to 3 dimensions"
-        did = (
-            f"got {vals.free_size} values a partition, in {len(vals.shape)} dimensions"
+        raise call.refused(
+            f"takes {EIGHT} values a partition, in up to 3 dimensions",
+            f"got {vals.free_size} values a partition, in {len(vals.shape)} dimensions",
+            f"vals {vals!r}",
+            error=ShapeError,
         )
-        raise call.refused(rule, did, f"vals {vals!r}", error=ShapeError)
 
 
 # -- max8, nc_find_index8, nc_match_replace8 -------------------------------------------------------
@@ -81,7 +82,7 @@ def _eight_values(call: CheckedCall) -> None:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src"),),
+    operands=(Role("src"),),
     limits=("max8_range",),
     rules=(length("src", at_least_eight=True),),
     result=lambda call: Result(
@@ -92,7 +93,7 @@ def _eight_values(call: CheckedCall) -> None:
     reach=DependenceClass.ROW,
 )
 def max8(call: CheckedCall, src: Array) -> Array:
-    """The 8 largest values of each partition, descending."""
+    """Find the 8 largest values of each partition, descending."""
     return -np.sort(-_candidates(as_float(rows(src))), axis=1)[:, :EIGHT]
 
 
@@ -158,18 +159,18 @@ def matches(
         places[absent] = missing
     elif absent.any():
         partition, k = np.argwhere(absent)[0]
-        rule = "is undefined for a value that is not in the data"
-        did = "was to find a value that is not in the data"
-        received = f"vals {float(wanted[partition, k])!r} in partition {partition}"
         raise call.refused(
-            rule, did, received, remedy="take vals from nisa.max8 of the same data"
+            "is undefined for a value that is not in the data",
+            "was to find a value that is not in the data",
+            f"vals {float(wanted[partition, k])!r} in partition {partition}",
+            remedy="take vals from nisa.max8 of the same data",
         )
     return places
 
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
+    operands=(Role("data"), Role("vals", whole_rows=True)),
     options=("all_ones",),
     limits=("max8_range",),
     rules=(
@@ -177,7 +178,7 @@ def matches(
         _eight_values,
         same_partitions("data", "vals"),
     ),
-    destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
+    destinations=(Role("dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result(
         (call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)
     ),
@@ -186,7 +187,7 @@ def matches(
     reach=DependenceClass.ROW,
 )
 def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
-    """The index of each of 8 values in its partition; duplicates take successive places.
+    """Find the index of each of 8 values in its partition; duplicates take successive places.
 
     For a missing value all bits are set if ``all_ones`` (as v2.32.0 spells it); else the index is
     undefined.
@@ -198,15 +199,15 @@ def nc_find_index8(call: CheckedCall, data: Array, vals: Array) -> Array:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
-        Role(name="vals", whole_rows=True),
-        Role(name="imm", takes=OperandKind.NUMBER),
+        Role("data"),
+        Role("vals", whole_rows=True),
+        Role("imm", takes=OperandKind.NUMBER),
     ),
     options=("backwards",),
     destinations=(
         DST,
         Role(
-            name="dst_idx",
+            "dst_idx",
             dtypes=INDEX_DTYPES,
             optional=True,
             shape=lambda call: (call["data"].partitions, EIGHT),
@@ -241,7 +242,9 @@ def nc_match_replace8(
 def _used(call: CheckedCall) -> int:
     """Return the number of indices that each GpSimd core uses."""
     count: int | None = call["num_valid_indices"]
-    return _available(call) if count is None else count
+    if count is None:
+        return _available(call)
+    return count
 
 
 def _available(call: CheckedCall) -> int:
@@ -284,10 +287,10 @@ def _gatherable(call: CheckedCall) -> None:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="src_buffer", buffers=SBUF_ONLY),
-        Role(name="index", buffers=SBUF_ONLY, dtypes=(UINT16,)),
+        Role("src_buffer", buffers=SBUF_ONLY),
+        Role("index", buffers=SBUF_ONLY, dtypes=(UINT16,)),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    destinations=(Role("dst", buffers=SBUF_ONLY),),
     options=("num_elem_per_idx", "num_valid_indices"),
     limits=("gpsimd_core_partitions", "gather_indices_max"),
     rules=(
@@ -313,11 +316,13 @@ def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
         order = index[group].reshape(lanes, -1).T.reshape(-1)[:used].astype(np.int64)
         columns = order[:, None] + np.arange(width)
         if columns.max() >= lines.shape[1]:
-            rule = "is undefined for indices beyond src_buffer"
-            did = f"got an index of {int(columns.max())} in {lines.shape[1]}"
-            received = f"element {int(columns.max())} of {call['src_buffer']!r}"
-            limit = f"0 to {lines.shape[1] - 1}"
-            raise call.refused(rule, did, received, error=OutOfBoundsError, limit=limit)
+            raise call.refused(
+                "is undefined for indices beyond src_buffer",
+                f"got an index of {int(columns.max())} in {lines.shape[1]}",
+                f"element {int(columns.max())} of {call['src_buffer']!r}",
+                error=OutOfBoundsError,
+                limit=f"0 to {lines.shape[1] - 1}",
+            )
         result[group] = np.take(lines[group], columns, axis=1)
     return result
 
@@ -325,8 +330,8 @@ def local_gather(call: CheckedCall, src_buffer: Array, index: Array) -> Array:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="indices", dtypes=(UINT32,)),
-        Role(name="data", whole_rows=True),
+        Role("indices", dtypes=(UINT32,)),
+        Role("data", whole_rows=True),
     ),
     rules=(same_partitions("data", "indices"),),
     result=lambda call: Result(
@@ -370,10 +375,12 @@ def _shuffle_mask(call: CheckedCall) -> None:
     if len(order) != quadrant or any(
         not (0 <= k < quadrant or k == KEEP) for k in order
     ):
-        rule = f"takes a list of {quadrant} partitions"
-        did = f"got a shuffle_mask of {len(order)} numbers"
-        limit = f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone"
-        raise call.refused(rule, did, f"shuffle_mask={order}", limit=limit)
+        raise call.refused(
+            f"takes a list of {quadrant} partitions",
+            f"got a shuffle_mask of {len(order)} numbers",
+            f"shuffle_mask={order}",
+            limit=f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone",
+        )
 
 
 def _shuffle_starts(call: CheckedCall) -> None:
@@ -384,16 +391,18 @@ def _shuffle_starts(call: CheckedCall) -> None:
     step = {1: quadrant, 2: 2 * quadrant}.get(quadrants, call.machine.partitions)
     for name, side in sides.items():
         if side.start % step:
-            rule = f"of {quadrants * quadrant} active partitions begins at certain partitions"
-            did = f"got {name} that begins at partition {side.start}"
-            received = f"{name} = {side!r}, which begins at partition {side.start}"
-            limit = ", ".join(map(str, range(0, call.machine.partitions, step)))
-            raise call.refused(rule, did, received, error=LimitError, limit=limit)
+            raise call.refused(
+                f"of {quadrants * quadrant} active partitions begins at certain partitions",
+                f"got {name} that begins at partition {side.start}",
+                f"{name} = {side!r}, which begins at partition {side.start}",
+                error=LimitError,
+                limit=", ".join(map(str, range(0, call.machine.partitions, step))),
+            )
 
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="src"),),
+    operands=(Role("src"),),
     options=("shuffle_mask",),
     limits=("partitions", "shuffle_quadrant"),
     rules=(
@@ -430,13 +439,13 @@ def nc_stream_shuffle(call: CheckedCall, src: Array) -> MaskedValues:
     Engine.GPSIMD,
     operands=(
         Role(
-            name="segment_ids",
+            "segment_ids",
             buffers=SBUF_ONLY,
             dtypes=SEQUENCE_DTYPES,
             shape=lambda call: (1, *call["segment_ids"].shape[1:]),
         ),
     ),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     carries=False,
     result=lambda call: Result(
         (1, 2, *call["segment_ids"].shape[1:]),
@@ -448,12 +457,11 @@ def sequence_bounds(call: CheckedCall, segment_ids: Array) -> Array:
     ids = settled(segment_ids.reshape(-1))
     wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
     if wrong.any():
-        rule = "takes integers of at least 0 as segment_ids"
-        did = f"got the segment {float(ids[wrong][0]):g}"
-        received = (
-            f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}"
+        raise call.refused(
+            "takes integers of at least 0 as segment_ids",
+            f"got the segment {float(ids[wrong][0]):g}",
+            f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}",
         )
-        raise call.refused(rule, did, received)
     bounds = np.empty((2, ids.size), dtype=np.float32)
     for i, segment in enumerate(ids):
         same = np.flatnonzero(ids == segment)

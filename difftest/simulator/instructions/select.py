@@ -16,6 +16,7 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
     WIDE_INTEGERS,
     Array,
+    DType,
 )
 from difftest.simulator.errors import NotModelledError, ShapeError
 from difftest.simulator.index import Index, Shape, broadcast_shapes
@@ -63,11 +64,9 @@ RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 COMPARISONS = tuple(
     op.name for op in ALU_OPS.values() if op.comparison and not op.unary
 )
-AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
+AFFINE_DTYPES = (*FLOATS, *map(DType, ("int8", "uint8", "int16", "uint16")))
 """The dtypes of affine_select's operands and results (AWS: nki.isa.affine_select)."""
-PREDICATE_DTYPES = tuple(
-    map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool"))
-)
+PREDICATE_DTYPES = tuple(map(DType, ("int8", "uint8", "int16", "uint16", "bool")))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, which is exact up to this limit."""
@@ -87,10 +86,12 @@ def _predicate_repeats(call: CheckedCall) -> None:
         have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
     )
     if not fits:
-        rule = "takes pred of on_true_tile's shape, or one that repeats in it"
-        did = f"got pred {list(walked)} for on_true_tile {list(shape)}"
-        received = f"pred {list(walked)}, on_true_tile {list(shape)}"
-        raise call.refused(rule, did, received, error=ShapeError)
+        raise call.refused(
+            "takes pred of on_true_tile's shape, or one that repeats in it",
+            f"got pred {list(walked)} for on_true_tile {list(shape)}",
+            f"pred {list(walked)}, on_true_tile {list(shape)}",
+            error=ShapeError,
+        )
 
 
 @functools.lru_cache(maxsize=16)
@@ -103,12 +104,12 @@ def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
 @instruction(
     Engine.GPSIMD,
     operands=(
-        Role(name="on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
-        Role(name="pred", takes=OperandKind.INDEX),
-        Role(name="on_false_value", takes=OperandKind.NUMBER),
+        Role("on_true_tile", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),
+        Role("pred", takes=OperandKind.INDEX),
+        Role("on_false_value", takes=OperandKind.NUMBER),
     ),
     options=("cmp_op",),
-    destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
+    destinations=(Role("dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(
         _predicate_repeats,
         one_of("cmp_op", *COMPARISONS, says="takes a comparison", do="compare with"),
@@ -133,10 +134,11 @@ def affine_select(
 def _range_rules(call: CheckedCall) -> None:
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
-        rule = "compares indices in float32"
-        did = f"was to compare indices up to {last - 1}"
         raise call.refused(
-            rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}"
+            "compares indices in float32",
+            f"was to compare indices up to {last - 1}",
+            f"indices up to {last - 1}",
+            limit=f"{_EXACT_INDEX}",
         )
 
 
@@ -165,9 +167,9 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true_tile", dtypes=FLOATS),
-        Role(name="bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
-        Role(name="bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
+        Role("on_true_tile", dtypes=FLOATS),
+        Role("bound0", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
+        Role("bound1", takes=OperandKind.VECTOR, dtypes=(FLOAT32,)),
     ),
     options=(
         "comp_op0",
@@ -215,14 +217,14 @@ def range_select(
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="on_true", dtypes=SELECTED_DTYPES),
-        Role(name="predicate", dtypes=PREDICATE_DTYPES),
-        Role(name="on_false", takes=OperandKind.VECTOR_OR_NUMBER),
+        Role("on_true", dtypes=SELECTED_DTYPES),
+        Role("predicate", dtypes=PREDICATE_DTYPES),
+        Role("on_false", takes=OperandKind.VECTOR_OR_NUMBER),
     ),
     options=("reverse_pred", "reduce_op", "reduce_cmd"),
     destinations=(
         DST,
-        Role(name="reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
+        Role("reduce_res", dtypes=FLOATS, optional=True, shape=one_a_partition),
     ),
     rules=(
         not_both_in_psum("on_true", "predicate"),
@@ -273,9 +275,9 @@ def _chosen(call: CheckedCall) -> Result:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="condition"),
-        Role(name="x", takes=OperandKind.TILE_OR_NUMBER),
-        Role(name="y", takes=OperandKind.TILE_OR_NUMBER),
+        Role("condition"),
+        Role("x", takes=OperandKind.TILE_OR_NUMBER),
+        Role("y", takes=OperandKind.TILE_OR_NUMBER),
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, DType
 from difftest.simulator.lifted import STEPS, Lifted
+from difftest.simulator.pattern import Shape
 
 TAINT_DTYPE = np.dtype(np.int64)
 """The dtype of marks. A mark is a bit for an operand's place and a kind."""
@@ -59,7 +60,9 @@ def taint_bits(plane: Array) -> int:
 
 
 def _values(operand: Any) -> Any:
-    return operand.values if isinstance(operand, TaintedArray) else operand
+    if isinstance(operand, TaintedArray):
+        return operand.values
+    return operand
 
 
 def _plane(operand: Any) -> Any:
@@ -91,12 +94,12 @@ class TaintedArray(Lifted):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        shape: tuple[int, ...] = self.values.shape
+        shape: Shape = self.values.shape
         return shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        dtype: np.dtype[Any] = self.values.dtype
+    def dtype(self) -> DType:  # type: ignore[override]
+        dtype: DType = self.values.dtype
         return dtype
 
     def _made(self, values: Any, plane: Any) -> TaintedArray:
@@ -172,7 +175,7 @@ class TaintedArray(Lifted):
         plane = np.where(chosen, _plane(yes), _plane(no)) | _plane(condition)
         return self._made(np.where(chosen, _values(yes), _values(no)), plane)
 
-    def do_zeros(self, shape: tuple[int, ...]) -> TaintedArray:
+    def do_zeros(self, shape: Shape) -> TaintedArray:
         return self._made(np.zeros(shape, self.dtype), np.zeros(shape, TAINT_DTYPE))
 
     def do_full_like(self, like: Any, number: float) -> TaintedArray:
@@ -220,7 +223,9 @@ class TaintedArray(Lifted):
         if name not in _BY_ELEMENT:
             return super().do(name, *args, **how)
         values = STEPS[name](*map(_values, args), **how)
-        return None if values is None else self._made(values, _one_plane(args))
+        if values is None:
+            return None
+        return self._made(values, _one_plane(args))
 
     def do_sum_in_order(
         self, lines: TaintedArray, start: TaintedArray | None = None

@@ -58,16 +58,16 @@ def added(terms: Sequence[Array], dtype: DType) -> Array:
 
 def column(vector: Array, ndim: int) -> Array:
     """Return a vector, one element a partition, in a shape that broadcasts over ``ndim`` axes."""
-    return (
-        vector
-        if vector.ndim == ndim
-        else vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
-    )
+    if vector.ndim == ndim:
+        return vector
+    return vector.reshape(vector.shape[:1] + (1,) * (ndim - 1))
 
 
 def rows(values: Array) -> Array:
     """Return values with one free axis: [partitions, elements]."""
-    return values if values.ndim == 2 else values.reshape(values.shape[0], -1)
+    if values.ndim == 2:
+        return values
+    return values.reshape(values.shape[0], -1)
 
 
 _AT_A_TIME = 2**17
@@ -148,12 +148,12 @@ _RANK = {
     FLOAT32: 3,
 }
 """The ranks of floats: the higher of two is the result. Integers have none."""
-_WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
+_WIDENED: dict[int, DType] = {0: BFLOAT16, 1: FLOAT32}
 """The result for two different floats of one rank: neither holds the other, so it is wider."""
 
 
 @lru_cache(maxsize=256)
-def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+def promote_dtypes(a: DType, b: DType) -> DType:
     """Return the dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
     need_arithmetic(a)
     need_arithmetic(b)
@@ -161,14 +161,18 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
         return a
     ranks = _RANK.get(a, -1), _RANK.get(b, -1)
     if ranks[0] != ranks[1]:
-        return a if ranks[0] > ranks[1] else b
+        if ranks[0] > ranks[1]:
+            return a
+        return b
     if ranks[0] >= 0:
         return _WIDENED[ranks[0]]
     wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
-    return FLOAT32 if wide.itemsize > 4 else as_dtype(wide)
+    if wide.itemsize > 4:
+        return FLOAT32
+    return as_dtype(wide)
 
 
-def scalar_dtype(value: object) -> np.dtype[Any]:
+def scalar_dtype(value: object) -> DType:
     """Return a scalar's dtype: a NumPy scalar's own; bool uint8, int int32, float float32.
 
     NumPy's 64-bit scalars, such as ``np.sqrt(128)``, lack a dtype on the hardware. They count as
@@ -177,33 +181,39 @@ def scalar_dtype(value: object) -> np.dtype[Any]:
     return _counts_as(type(value))
 
 
-def _counts_as(kind: type) -> np.dtype[Any]:
+def _counts_as(kind: type) -> DType:
     if issubclass(kind, np.generic):
         own = np.dtype(kind)
         if own.itemsize < _WIDEST:
             return as_dtype(own)
     if issubclass(kind, bool):
         return _UINT8
-    return INT32 if issubclass(kind, (int, np.integer)) else FLOAT32
+    if issubclass(kind, (int, np.integer)):
+        return INT32
+    return FLOAT32
 
 
-def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
+def operand_dtype(operand: Descriptor | type) -> DType:
     """Return the dtype of a call's operand: a tile's, or the dtype for its type of number."""
-    return operand.dtype if isinstance(operand, Descriptor) else _counts_as(operand)
+    if isinstance(operand, Descriptor):
+        return operand.dtype
+    return _counts_as(operand)
 
 
-def quotient_dtype(*operands: object) -> np.dtype[Any]:
+def quotient_dtype(*operands: object) -> DType:
     """Return the dtype of ``nl.divide``'s result: :func:`promote`'s, but float32 for integers.
 
     The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
     fraction. Its sentence on ``dtype`` is common to all functions, nl.equal included.
     """
     promoted = promote(*operands)
-    return promoted if is_float(promoted) else FLOAT32
+    if is_float(promoted):
+        return promoted
+    return FLOAT32
 
 
-def promote(*operands: object) -> np.dtype[Any]:
+def promote(*operands: object) -> DType:
     """Return the dtype of an arithmetic result over tiles and scalars."""
     dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
-    result: np.dtype[Any] = reduce(promote_dtypes, dtypes)
+    result: DType = reduce(promote_dtypes, dtypes)
     return result

@@ -129,7 +129,8 @@ class Oracle(Follower):
         arrays = []
         for tensor, (_, missing) in zip(returned, outputs, strict=True):
             gaps = ~literal_of(tensor).touched()
-            gaps = gaps if missing is None else np.logical_or(gaps, missing)
+            if missing is not None:
+                gaps = np.logical_or(gaps, missing)
             arrays.append((self.array(tensor), gaps if gaps.any() else None))
         return tuple(arrays)
 
@@ -249,7 +250,9 @@ def _operand(operand: Any) -> Any:
     """Return an operand as the oracle reads it: a view, an index's values, or a number."""
     if isinstance(operand, (Tile, IndirectTile)):
         return literal_of(operand).settled()
-    return indices(operand) if isinstance(operand, Index) else operand
+    if isinstance(operand, Index):
+        return indices(operand)
+    return operand
 
 
 def _elements(tile: Any, literal: Literal) -> Array:
@@ -269,7 +272,9 @@ def _elements(tile: Any, literal: Literal) -> Array:
 def _written(tile: Any) -> Array | None:
     """Return which elements of a tile the simulator counts as written; None for all."""
     missing = tile._unwritten()
-    return None if missing is None else ~np.asarray(missing, np.bool_)
+    if missing is None:
+        return None
+    return ~np.asarray(missing, np.bool_)
 
 
 def _reshape(results: Any, shape: tuple[int, ...]) -> Array:

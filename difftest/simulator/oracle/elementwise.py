@@ -40,7 +40,9 @@ _EXACT_OF_TODAY = (
 
 def _kept_bits(op: str | None, values: Array, use: LiteralUse) -> Array:
     """Keep the low bits of a bitvec operator's result, which is not cast."""
-    return wrapped(values, use.dtype) if op in BITVEC else values
+    if op in BITVEC:
+        return wrapped(values, use.dtype)
+    return values
 
 
 @means("tensor_tensor")
@@ -84,7 +86,9 @@ def stepped(
         return apply_literal(op, x, x)
     if op in BITVEC and use.dtype_of(operand) is None:
         y = bit_pattern(use[operand], x.dtype)
-    return apply_literal(op, y, x) if reverse else apply_literal(op, x, y)
+    if reverse:
+        return apply_literal(op, y, x)
+    return apply_literal(op, x, y)
 
 
 @means("tensor_scalar")
@@ -179,7 +183,8 @@ def fold(op: str, lanes: Array, kept: Array) -> Array:
 
     ``lanes`` [rows, n] are bit patterns for bitvec operators, else float32.
     """
-    lanes = lanes != 0 if op in LOGICAL else lanes
+    if op in LOGICAL:
+        lanes = lanes != 0
     total = lanes[:, 0].copy()
     started = kept[:, 0].copy()
     for column, counts in zip(lanes.T[1:], kept.T[1:], strict=True):
@@ -200,7 +205,8 @@ def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
     data = use["data"]
     kept = _rows_of(use.over(data.shape), axes)
     average = op == "average"
-    op = "add" if op == "average" else op
+    if op == "average":
+        op = "add"
     lanes = data if op in BITVEC else to_float32(data)
     total = fold(op, _rows_of(lanes, axes), kept)
     if average:
@@ -209,16 +215,18 @@ def _reduced(use: LiteralUse, op: str, axes: tuple[int, ...]) -> LiteralResult:
     values = wrapped(total, use.dtype) if op in BITVEC else total
     slack = np.abs(total) * 2.0**-20 if op == "multiply" else None
     result = LiteralResult(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
-    return result if slack is None else result._replace(slack=slack.reshape(shape))
+    if slack is None:
+        return result
+    return result._replace(slack=slack.reshape(shape))
 
 
 @means("tensor_reduce")
 def tensor_reduce(use: LiteralUse) -> LiteralResult:
     """Return a reduction of free axes, times -1 if ``negate``."""
     result = _reduced(use, str(use.op("op")), tuple(use["axis"]))
-    return (
-        result._replace(values=-to_float32(result.values)) if use["negate"] else result
-    )
+    if use["negate"]:
+        return result._replace(values=-to_float32(result.values))
+    return result
 
 
 @means("tensor_partition_reduce")

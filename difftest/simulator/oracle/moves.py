@@ -32,7 +32,9 @@ _TURNED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 def cast(elements: Array, dtype: DType | None, wanted: DType) -> Array:
     """Return a copy's elements: bit by bit into the same dtype, else through float32."""
-    return elements if dtype == wanted else round_literal(to_float32(elements), wanted)
+    if dtype == wanted:
+        return elements
+    return round_literal(to_float32(elements), wanted)
 
 
 @means("tensor_copy", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
@@ -173,7 +175,8 @@ def _product(use: LiteralUse, left: Array, right: Array) -> LiteralResult:
     adds = use.asked
     if adds is not False:
         held = to_float32(use.dst.read())
-        held = np.where(use.dst.products(), held, 0) if adds is None else held
+        if adds is None:
+            held = np.where(use.dst.products(), held, 0)
         total = held + total
         size = size + np.abs(held)
         slack = slack + (np.abs(held) + np.abs(total)) * _EPSILON
@@ -415,7 +418,8 @@ def affine_select(use: LiteralUse) -> LiteralResult:
     """Return ``on_true_tile`` where an affine index value compares with 0, else a number."""
     data = use["on_true_tile"]
     pred = use["pred"]
-    pred = pred.reshape(data.shape) if pred.size == data.size else pred
+    if pred.size == data.size:
+        pred = pred.reshape(data.shape)
     chosen = getattr(np, str(use.op("cmp_op")))(pred, 0)
     return LiteralResult(
         np.where(chosen, to_float32(data), np.float32(use["on_false_value"]))

@@ -62,7 +62,9 @@ def round_literal(values: Array, dtype: DType) -> Array:
         return values
     if not np.issubdtype(dtype, np.integer):
         exact = values.astype(np.float32)
-        return _to_tfloat32(exact) if dtype == TFLOAT32 else exact.astype(dtype)
+        if dtype == TFLOAT32:
+            return _to_tfloat32(exact)
+        return exact.astype(dtype)
     bounds = np.iinfo(dtype)
     if values.dtype.kind in "iub":
         return np.clip(values.astype(np.int64), bounds.min, bounds.max).astype(dtype)
@@ -80,11 +82,9 @@ def _to_tfloat32(values: Array) -> Array:
 
 def wrapped(values: Array, dtype: DType) -> Array:
     """Return the low bits of integers, as integers of ``dtype``."""
-    return (
-        values.astype(np.int64).astype(host_dtype(dtype))
-        if dtype != BOOL
-        else values != 0
-    )
+    if dtype == BOOL:
+        return np.not_equal(values, 0)
+    return values.astype(np.int64).astype(host_dtype(dtype))
 
 
 def literal_constant(value: Any, dtype: DType) -> Array:
@@ -154,7 +154,9 @@ def apply_literal(op: str, left: Array, right: Array) -> Array:
 def bit_pattern(value: Any, dtype: DType) -> Array:
     """Return a number as a bitvec operand in the data's width; it may be signed or unsigned."""
     pattern = np.array(int(value) % 2 ** (8 * dtype.itemsize), f"u{dtype.itemsize}")
-    return pattern if dtype == BOOL else pattern.view(host_dtype(dtype))
+    if dtype == BOOL:
+        return pattern
+    return pattern.view(host_dtype(dtype))
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)

@@ -99,7 +99,9 @@ class Literal:
     @property
     def places(self) -> Array:
         """The elements' current places."""
-        return self._places() if callable(self._places) else self._places
+        if callable(self._places):
+            return self._places()
+        return self._places
 
     @property
     def on_chip(self) -> bool:
@@ -232,16 +234,16 @@ class LiteralUse:
     def op(self, name: str) -> str | None:
         """Return the name of an operator."""
         operator = self[name]
-        return (
-            operator
-            if operator is None or isinstance(operator, str)
-            else str(operator.name)
-        )
+        if operator is None or isinstance(operator, str):
+            return operator
+        return str(operator.name)
 
     def dtype_of(self, name: str) -> DType | None:
         """Return the dtype of an operand that is a tensor; None for other operands."""
         operand = self.call.operands[name]
-        return operand.dtype if isinstance(operand, Descriptor) else None
+        if isinstance(operand, Descriptor):
+            return operand.dtype
+        return None
 
     def rows(self, name: str) -> Array:
         """Return an operand as [partitions, elements], with unchanged bits."""
@@ -252,14 +254,16 @@ class LiteralUse:
         """Return a number, or one element a partition, broadcastable over ``ndim`` dimensions."""
         operand = self[name]
         if not isinstance(self.literals[name], Literal):
-            return None if operand is None else np.asarray(operand, np.float32)
+            if operand is None:
+                return None
+            return np.asarray(operand, np.float32)
         return operand.reshape(len(operand), *(1,) * (ndim - 1))
 
     def over(self, shape: Shape) -> Array:
         """Return the mask's bools, reshaped to ``shape``; all true without a mask."""
-        return (
-            np.ones(shape, np.bool_) if self.kept is None else self.kept.reshape(shape)
-        )
+        if self.kept is None:
+            return np.ones(shape, np.bool_)
+        return self.kept.reshape(shape)
 
 
 Meaning = Callable[[LiteralUse], Any]

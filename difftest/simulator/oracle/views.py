@@ -133,7 +133,9 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
 
 def _least_axes(tile: Any, axes: int) -> int:
     """Return the least number of axes of a view in the current dialect."""
-    return 1 if tile._in_hbm or axes == 1 else 2
+    if tile._in_hbm or axes == 1:
+        return 1
+    return 2
 
 
 def _line(item: Any, size: int, *, todays: bool) -> Array:
@@ -234,7 +236,9 @@ def _repeated(places: Array, tile: Any, shape: Any) -> Array:
 
 
 def _as_tile(places: Array, tile: Any) -> Array:
-    return places if tile._in_hbm else places.reshape(tile._tile_shape())
+    if tile._in_hbm:
+        return places
+    return places.reshape(tile._tile_shape())
 
 
 def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:

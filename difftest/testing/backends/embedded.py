@@ -197,7 +197,7 @@ def run_embedded(call: KernelCall) -> Completed | str:
     outcome = EmbeddedSimulator().run(call)
     if isinstance(outcome, Completed):
         return outcome
-    return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
+    return f"it rejects the case: {type(outcome.error).__name__}: {outcome.error}"
 
 
 def forget_caller(error: NkiError, file: str) -> None:

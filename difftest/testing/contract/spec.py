@@ -582,7 +582,7 @@ def _check_array_names(spec: KernelSpec, signature: inspect.Signature) -> None:
             raise SpecError(
                 f"{_role(spec, name)}: received the name {name!r} for the kernel "
                 f"{format_signature(spec.kernel)}; accepted: the names of the kernel's arrays "
-                f"in any order, {', '.join(names) or 'of which it has none'}"
+                f"in any order, {', '.join(names) or 'none'}"
             )
 
 

@@ -107,7 +107,10 @@ def probabilistic_gamma(n: int, u: float, elements: int) -> float:
     if n == 0 or elements == 0:
         return 0.0
     factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - u)
-    return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+    try:
+        return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+    except OverflowError:
+        return math.inf
 
 
 def tolerated(
@@ -200,11 +203,11 @@ def counted(arrays: int) -> str:
     return f"{arrays or 'no'} arrays"
 
 
-NAN_BESIDE_NAN = "the reference is finite nowhere, and NaN beside NaN proves nothing"
+NAN_AGAINST_NAN = "the reference is finite nowhere, and NaN against NaN proves nothing"
 
 
 def merge_verdicts(
-    verdicts: Sequence[Answer | None], undecided: str = NAN_BESIDE_NAN
+    verdicts: Sequence[Answer | None], undecided: str = NAN_AGAINST_NAN
 ) -> Answer:
     """Return the verdict on a run from the verdicts on its outputs.
 

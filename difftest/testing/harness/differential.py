@@ -366,15 +366,32 @@ def _algorithm(
     ``outputs`` are the kernel's outputs, for the report.
     """
     precise = reference.precise
-    wrong = first_mismatch(_compare_algorithms(reference, precise, exact))
+    verdicts = _compare_algorithms(reference, precise, exact)
+    wrong = first_mismatch(verdicts)
     if wrong is None:
         return None
     wide = reference.in_float64
     if wide is not None and wide is not precise:
-        other = first_mismatch(_compare_algorithms(reference, wide, exact))
-        if other is None:
+        others = _compare_algorithms(reference, wide, exact)
+        if first_mismatch(others) is None:
             return None
+        wrong = first_mismatch(_wrong_in_both(verdicts, others)) or wrong
     return _with_kernel_value(wrong, outputs) if isinstance(wrong, Mismatch) else wrong
+
+
+def _wrong_in_both(
+    verdicts: Sequence[Answer | None], others: Sequence[Answer | None]
+) -> list[Mismatch]:
+    """Return the mismatches of outputs that have one in ``others`` too.
+
+    In the others the reference's own roundings may be all that differs.
+    """
+    wrong = {other.output for other in others if isinstance(other, Mismatch)}
+    return [
+        verdict
+        for verdict in verdicts
+        if isinstance(verdict, Mismatch) and verdict.output in wrong
+    ]
 
 
 def _with_kernel_value(wrong: Mismatch, outputs: Sequence[Array]) -> Mismatch:

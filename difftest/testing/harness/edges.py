@@ -100,7 +100,7 @@ def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
     """
     base = minimal_values(spec, {})
     defaults = defaults_of(spec)
-    yield from _edge(base, spec, "the plainest case", inside=True)
+    yield from _edge(base, spec, "the minimal case", inside=True)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         sizes = {name: value for name, value in defaults.items() if is_size(value)}
@@ -456,7 +456,7 @@ def _verdict_on_edge(
         if is_promised and not is_limit:
             raise
         reason = broken.defect.happened
-    return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")
+    return Inconclusive(f"{edge.why}, is outside the drawn cases: {reason}")
 
 
 def _with_any_dtype(spec: KernelSpec, edge: Edge, outcome: Completed) -> KernelSpec:

@@ -165,7 +165,7 @@ def _rounding_patterns(seen: WrongOutput, values: Float64) -> Iterator[str]:
     unit = np.maximum(allowed, ulp(expected, dtype))
     if (error <= _ROUNDINGS * unit).all():
         most = float((error / unit).max())
-        yield f"rounding only: at most {most:.3g} times what is allowed or a unit of {dtype}"
+        yield f"rounding only: at most {most:.3g} times the allowed error or a unit of {dtype}"
 
 
 def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
@@ -201,7 +201,7 @@ def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
         high = seen.high * factor
         digits = 4 if abs(factor - 1) > 1e-3 else 9
         text = (
-            f"scaled: each wrong element is {factor:.{digits}g} times what it should be"
+            f"scaled: each wrong element is {factor:.{digits}g} times the right value"
         )
         yield Guess(text, np.minimum(low, high), np.maximum(low, high), seen.wrong)
 
@@ -387,7 +387,7 @@ def _describe_narrowing(narrowing: Narrowing) -> str:
 
 def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
     """Return the limits of an exact run: decisions on rounded values, and no meaning at all."""
-    use = "both questions are asked as one"
+    use = "algorithm and arithmetic are judged together"
     if not exact.has_meaning:
         use = "the bound that follows from the spec alone is used"
     return tuple(

@@ -203,7 +203,7 @@ def unrounded(mismatch: Mismatch) -> str:
     first = mismatch.first
     if first is None or not first.exact:
         return ""
-    text = f"{first.exact} is what the kernel computes without rounding, and what is judged"
+    text = f"{first.exact} is the kernel's value without rounding, which is judged"
     return f"{text}; rounding hides the difference" if mismatch.hidden else text
 
 

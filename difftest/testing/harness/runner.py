@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import fails, finding_text
 from difftest.simulator.errors import warn
-from difftest.simulator.exact.run import ExactRun, ExactSettings
+from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.trace import Trace
 from difftest.support.rounding import Array
 from difftest.support.signature import module_name
@@ -112,11 +112,9 @@ class Trial:
     @property
     def results(self) -> int | None:
         """The number of arrays that the reference returned; None if it rejected the case."""
-        return (
-            len(self.reference.outputs)
-            if isinstance(self.reference, ReferenceResult)
-            else None
-        )
+        if not isinstance(self.reference, ReferenceResult):
+            return None
+        return len(self.reference.outputs)
 
 
 @dataclass(repr=False)
@@ -243,9 +241,8 @@ class Runner:
 
         ``error`` is a fault of this computer: see :func:`fault_of_machine`.
         """
-        traceback.clear_frames(
-            error.__traceback__
-        )  # frees the arrays that filled the memory
+        # This frees the arrays that filled the memory.
+        traceback.clear_frames(error.__traceback__)
         verdict = Inconclusive(f"{fault_of_machine(error)}; {NEEDS_LESS}")
         self.tally.homes[spec.name] = module_name(spec.kernel)
         for backend in self.backends:
@@ -262,9 +259,10 @@ class Runner:
         self.now = spec, case
         if reference is None:
             reference = self.reference(spec, case)
-        inputs = tuple(getattr(reference, "inputs", {}).values()) or spec.inputs_of(
-            case
-        )
+        if isinstance(reference, ReferenceResult):
+            inputs = tuple(reference.inputs.values())
+        else:
+            inputs = spec.inputs_of(case)
         self.traces = {}
         self.outputs = {}
         return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
@@ -273,58 +271,57 @@ class Runner:
         """Run the case on one backend, judge the outcome and count it."""
         spec = trial.spec
         case = trial.case
-        reference = trial.reference
-        sure = len(self._history(spec).agreed) >= _SURE
-        outputs, right = (
-            self.right.get(backend.name, ((), None)) if sure else ((), None)
-        )
-        call, ran = self._launch(trial, backend, None if right else trial.settings)
-        alike = isinstance(ran, Completed) and are_equal(ran.outputs, outputs)
-        if right and not (
-            alike and all(mask is None for mask in getattr(ran, "unwritten", ()))
-        ):
-            right = None
-            (call, ran) = self._launch(trial, backend, trial.settings)
+        call, ran, known = self._run_case(trial, backend)
         if isinstance(ran, Crashed) and fault_of_machine(ran.error):
             raise ran.error
-        outcome = ran if right else self._with_exact_run(trial, backend, ran)
+        outcome = ran
+        if known is None:
+            outcome = self._with_exact_run(trial, backend, ran)
         with self.defects(spec, case):
-            verdict = right or verdict_on(reference, outcome)
-            note = ""
+            verdict = known or verdict_on(trial.reference, outcome)
+        note = ""
         if isinstance(outcome, Completed):
-            trial.findings += outcome.findings
-            self.outputs[backend.name] = outcome.outputs
-            if outcome.trace is not None:
-                self.traces[backend.name] = outcome.trace
+            self._store_run(trial, backend, outcome)
             misuse = self.suspected(trial, backend, call, outcome)
-            counted = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
-            if misuse and (
-                not is_failure(verdict) or (counted and misuse.kind == "inputs")
-            ):
-                verdict = (
-                    misuse  # an undeclared write is why the number of results is wrong
-                )
-            elif misuse and isinstance(verdict, Mismatch):
-                note = misuse.message
+            verdict, note = _with_misuse(verdict, misuse)
             note = note or _argument_note(trial, verdict, outcome)
-        data = of_data(verdict, reference)
-        if data and isinstance(verdict, Inconclusive):
-            verdict = verdict._replace(reason=f"{verdict.reason}; {data}")
+        data = of_data(verdict, trial.reference)
+        verdict = _with_reason(verdict, data)
         self.tally.homes[spec.name] = module_name(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
-            if (
-                isinstance(outcome, Completed)
-                and outcome.exact
-                and verdict.kind != "unwritten"
-            ):
-                verdict = _explained(
-                    trial, verdict, backend, None if outcome is ran else outcome
-                )
+            beside = None if outcome is ran else outcome
+            verdict = _explained(trial, verdict, backend, outcome, beside)
             verdict = replace(verdict, how=(*filter(None, (data, note)), *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
+
+    def _run_case(
+        self, trial: Trial, backend: Backend
+    ) -> tuple[KernelCall, Outcome, Match | None]:
+        """Run the case on a backend; return the call, its outcome and its verdict if it is known.
+
+        The verdict is known if another kernel's right outputs have the same bits. Then the exact
+        run is spared.
+        """
+        if (
+            len(self._history(trial.spec).agreed) >= _SURE
+            and backend.name in self.right
+        ):
+            outputs, verdict = self.right[backend.name]
+            call, ran = self._launch(trial, backend, None)
+            if _is_whole(ran) and are_equal(ran.outputs, outputs):
+                return call, ran, verdict
+        call, ran = self._launch(trial, backend, trial.settings)
+        return call, ran, None
+
+    def _store_run(self, trial: Trial, backend: Backend, ran: Completed) -> None:
+        """Keep the findings, the outputs and the trace of a run."""
+        trial.findings += ran.findings
+        self.outputs[backend.name] = ran.outputs
+        if ran.trace is not None:
+            self.traces[backend.name] = ran.trace
 
     def _launch(
         self, trial: Trial, backend: Backend, exact: ExactSettings | None
@@ -343,33 +340,20 @@ class Runner:
         Arguments that the spec names under ``outputs`` may change.
         """
         spec = trial.spec
-        found = dict[str, Mismatch]()
+        found: dict[str, Mismatch] = {}
         for name, before, now in zip(
             spec.inputs, trial.inputs, call.inputs, strict=True
         ):
             if name in spec.outputs:
                 continue
-            width = f"u{before.dtype.itemsize}"
-            changed = array_bytes(before).view(width) != array_bytes(now).view(width)
-            count = int(np.count_nonzero(changed))
-            did = ""
-            if count:
-                first = [
-                    int(index)
-                    for index in np.argwhere(changed.reshape(before.shape))[0]
-                ]
-                did = f"overwrites its input {name}: {count} of {changed.size} elements, the first "
-                did += f"at {first}"
-            elif any(array is now for array in ran.written):
-                did = f"writes to its input {name}, and what it writes is what was there in this "
-                did += "case"
-            if did:
-                found[name] = Mismatch(
-                    "inputs", None, f"the kernel {did}", changed.size, count
-                )
+            wrong = _write_to_input(name, before, now, ran)
+            if wrong is not None:
+                found[name] = wrong
             elif any(array is now for array in ran.returned):
-                message = f"the kernel returns its input {name} itself, to which it wrote nothing"
-                return Mismatch("inputs", None, message, changed.size, 0)
+                message = (
+                    f"the kernel returns its input {name} itself, without a write to it"
+                )
+                return Mismatch("inputs", None, message, now.size, 0)
         for undeclared in found.values():
             message = f"{undeclared.message}. {undeclared_text(spec, found)}"
             return replace(undeclared, message=message)
@@ -387,18 +371,13 @@ class Runner:
         if any(map(is_failure, verdicts.values())):
             failure = self.failure(trial)
             failure.history = history
-            crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
-            raise failure from next(
-                (v.error for v in crashed if v.failed == "backend"), None
-            )
+            raise failure from _backend_error(verdicts.values())
         history.agreed.append(trial.case)
         for hit in trial.findings:  # the test reports each hazard once, at its end
-            if hit.severity is not Severity.NOTE and not is_expected(
-                trial.reference, hit
-            ):
-                self.hazards.setdefault(
-                    (hit.id, hit.locations), (trial.spec, trial.case, hit)
-                )
+            is_note = hit.severity is Severity.NOTE
+            if not is_note and not is_expected(trial.reference, hit):
+                key = hit.id, hit.locations
+                self.hazards.setdefault(key, (trial.spec, trial.case, hit))
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
@@ -421,18 +400,22 @@ class Runner:
         ]
         if failing:
             spec, case, _ = failing[0]
-            raise HazardFailure(
-                spec, case, self.reproduction, [finding for *_, finding in failing]
-            )
-        for *_, finding in self.hazards.values() if warns else ():
-            warn(HazardWarning(finding_text(finding)), finding.location)
+            findings = [finding for *_, finding in failing]
+            raise HazardFailure(spec, case, self.reproduction, findings)
+        if warns:
+            for *_, finding in self.hazards.values():
+                warn(HazardWarning(finding_text(finding)), finding.location)
 
     def report_uncovered(self) -> None:
         """Note which values came nearest to the condition of each branch that no case took."""
         coverage = self.tally.coverage
-        for history in self.histories.values() if uncovered_branches(coverage) else ():
+        if not uncovered_branches(coverage):
+            return
+        for history in self.histories.values():
             cases = [case.values for case in history.agreed]
-            for file, line, places in branch_conditions(history.spec) if cases else ():
+            if not cases:
+                continue
+            for file, line, places in branch_conditions(history.spec):
                 coverage.tried.add((file, line, *nearest_miss(places, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
@@ -453,27 +436,37 @@ class Runner:
         The embedded simulator's run also reports hazards. The summary lists cases without an exact
         run, and the limits of exact runs.
         """
-        spec = trial.spec
-        settings = trial.settings
-        if not isinstance(outcome, Completed) or settings is None:
+        if not isinstance(outcome, Completed) or trial.settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
-            call = make_call(
-                spec, trial.case, trial.inputs, exact=settings, inspect=True
-            )
-            ran = self.beside(call)
-            if isinstance(ran, str):
-                self.tally.doubts.add(
-                    f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
-                    "the spec alone is used"
-                )
-            elif [a.shape for a in ran.outputs] == [a.shape for a in outcome.outputs]:
-                outcome = outcome._replace(exact=ran.exact, findings=ran.findings)
+            outcome = self._with_run_beside(trial, backend, outcome, self.beside)
         if outcome.exact is not None:
-            self.tally.doubts |= {
-                f"{spec.name}: {doubt}" for doubt in describe_caveats(outcome.exact)
-            }
+            for caveat in describe_caveats(outcome.exact):
+                self.tally.doubts.add(f"{trial.spec.name}: {caveat}")
         return outcome
+
+    def _with_run_beside(
+        self,
+        trial: Trial,
+        backend: Backend,
+        outcome: Completed,
+        run: Callable[[KernelCall], Completed | str],
+    ) -> Completed:
+        """Return the outcome with the exact run and the hazards of the embedded simulator."""
+        spec = trial.spec
+        call = make_call(
+            spec, trial.case, trial.inputs, exact=trial.settings, inspect=True
+        )
+        ran = run(call)
+        if isinstance(ran, str):
+            self.tally.doubts.add(
+                f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
+                "the spec alone is used"
+            )
+            return outcome
+        if [a.shape for a in ran.outputs] != [a.shape for a in outcome.outputs]:
+            return outcome
+        return outcome._replace(exact=ran.exact, findings=ran.findings)
 
     @contextmanager
     def defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
@@ -541,12 +534,11 @@ def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, A
     """Return a kernel's positional and keyword arguments, with zeros in place of poison."""
     if spec.ranks:
         raise SpecError(
-            "ranks: received a test of several ranks; accepted: one that has none"
+            "ranks: received a test of several ranks; accepted: a test without ranks"
         )
     call = make_call(spec, case)
-    args, keywords = call._replace(
-        outputs=tuple(map(np.zeros_like, call.outputs))
-    ).arguments()
+    zeros = tuple(map(np.zeros_like, call.outputs))
+    args, keywords = call._replace(outputs=zeros).arguments()
     return list(args), keywords
 
 
@@ -560,11 +552,10 @@ def verdict_on(
     without outputs: this means that the reference accepts the case.
     """
     if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
-        _ = reference.bounds  # raises for a wrong magnitude, whatever the kernel does
+        _ = reference.bounds  # raises for a wrong magnitude, for any outcome
     if isinstance(outcome, Crashed):
-        return OneSided(
-            "backend" if outcome.in_backend else "kernel", outcome.error, "crashed"
-        )
+        side = "backend" if outcome.in_backend else "kernel"
+        return OneSided(side, outcome.error, "crashed")
     if isinstance(outcome, Unsupported):
         if not isinstance(reference, Exception):
             return OneSided("backend", outcome.error, "unsupported")
@@ -584,28 +575,85 @@ def verdict_on(
 
 def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:
     """Return the verdict on the values of a run."""
-    if wrong := reference.wrong_count(len(outcome.outputs)):
+    wrong = reference.wrong_count(len(outcome.outputs))
+    if wrong is not None:
         return wrong
+    exact = outcome.exact
     verdict: Verdict | None = None
-    if outcome.exact is not None and outcome.exact.has_meaning:
+    if exact is not None and exact.has_meaning:
         verdict = compare_exact(reference, outcome)
         if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
     derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
-    if (
-        isinstance(derived, Mismatch)
-        and derived.kind == "value"
-        and _is_open(outcome.exact)
-    ):
+    if exact is not None and exact.is_open and _differs_in_values(derived):
         return Inconclusive(
             "an element that a rounded value names may be another one on a correct machine, and "
             "the values differ from the reference's"
         )
-    return (
-        verdict
-        if isinstance(verdict, Match) and isinstance(derived, Inconclusive)
-        else derived
-    )
+    if isinstance(derived, Inconclusive) and isinstance(verdict, Match):
+        return verdict
+    return derived
+
+
+def _differs_in_values(verdict: Verdict) -> bool:
+    """Return whether an output differs in its values alone."""
+    return isinstance(verdict, Mismatch) and verdict.kind == "value"
+
+
+def _is_whole(outcome: Outcome) -> TypeGuard[Completed]:
+    """Return whether a kernel ran to its end and wrote all elements."""
+    if not isinstance(outcome, Completed):
+        return False
+    return all(mask is None for mask in outcome.unwritten)
+
+
+def _with_reason(verdict: Verdict, data: str) -> Verdict:
+    """Return the verdict; an inconclusive one names the data as its reason, if they are."""
+    if not data or not isinstance(verdict, Inconclusive):
+        return verdict
+    return verdict._replace(reason=f"{verdict.reason}; {data}")
+
+
+def _with_misuse(verdict: Verdict, misuse: Mismatch | None) -> tuple[Verdict, str]:
+    """Return the verdict on a kernel that misuses its inputs, and a note for the report.
+
+    An undeclared write explains a wrong number of results.
+    """
+    if misuse is None:
+        return verdict, ""
+    is_count = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
+    if not is_failure(verdict) or (is_count and misuse.kind == "inputs"):
+        return misuse, ""
+    return verdict, misuse.message if isinstance(verdict, Mismatch) else ""
+
+
+def _write_to_input(
+    name: str, before: Array, now: Array, ran: Completed
+) -> Mismatch | None:
+    """Return the mismatch for a kernel that wrote to an input; None if it did not."""
+    width = f"u{before.dtype.itemsize}"
+    changed = array_bytes(before).view(width) != array_bytes(now).view(width)
+    count = int(np.count_nonzero(changed))
+    if count:
+        places = np.argwhere(changed.reshape(before.shape))
+        first = [int(index) for index in places[0]]
+        text = f"{count} of {changed.size} elements, the first at {first}"
+        message = f"the kernel overwrites its input {name}: {text}"
+        return Mismatch("inputs", None, message, changed.size, count)
+    if any(array is now for array in ran.written):
+        message = (
+            f"the kernel writes to its input {name}, here with the values that it had"
+        )
+        return Mismatch("inputs", None, message, changed.size, 0)
+    return None
+
+
+def _backend_error(verdicts: Iterable[Verdict]) -> BaseException | None:
+    """Return the error of the first backend that failed by itself; None without one."""
+    for verdict in verdicts:
+        if isinstance(verdict, OneSided) and verdict.failed == "backend":
+            return verdict.error
+    return None
 
 
 def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
@@ -637,29 +685,29 @@ def _argument_note(trial: Trial, verdict: Verdict, ran: Completed) -> str:
     return ""
 
 
-def _is_open(exact: ExactRun | None) -> bool:
-    """Return whether an exact run has a decision that its error bounds leave open."""
-    return exact is not None and exact.is_open
-
-
 def _explained(
-    trial: Trial, verdict: Mismatch, backend: Backend, beside: Completed | None
+    trial: Trial,
+    verdict: Mismatch,
+    backend: Backend,
+    outcome: Outcome,
+    beside: Outcome | None,
 ) -> Mismatch:
-    """Return the mismatch with the causes of its error from an exact run.
+    """Return the mismatch with the causes of its error, if the outcome has an exact run.
 
-    The kernel runs once more, unless ``beside`` is that run.
+    The kernel runs once more to find them, unless ``beside`` is the run that has them.
     """
-    outcome: Outcome | None = beside
-    if outcome is None and trial.settings is not None:
+    if not isinstance(outcome, Completed) or not outcome.exact:
+        return verdict
+    if verdict.kind == "unwritten":
+        return verdict
+    ran = beside
+    if ran is None and trial.settings is not None:
         exactly = trial.settings._replace(losses=True)
         call = make_call(trial.spec, trial.case, trial.inputs, exact=exactly)
-        outcome = run_kernel(backend, call)
-    exact = outcome.exact if isinstance(outcome, Completed) else None
-    return (
-        verdict
-        if exact is None
-        else replace(verdict, how=explain_rounding(verdict, exact))
-    )
+        ran = run_kernel(backend, call)
+    if not isinstance(ran, Completed) or ran.exact is None:
+        return verdict
+    return replace(verdict, how=explain_rounding(verdict, ran.exact))
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:

@@ -59,7 +59,7 @@ class OutputFile(click.Path):
             self._keep(param, ctx)
             return path
         if not path.parent.is_dir():
-            self.fail(f"there is no folder {path.parent}", param, ctx)
+            self.fail(f"the folder {path.parent} does not exist", param, ctx)
         if self.kinds and path.suffix not in self.kinds:
             self.fail(
                 f"its name ends in {', '.join(self.kinds)}; got {path.name}", param, ctx
@@ -133,8 +133,8 @@ _LIMITS = tuple(
         (
             "--case-memory",
             "MIB",
-            "What a call may need beyond what is taken; Linux only.",
+            "Memory of a call beyond the process's present size; Linux only.",
         ),
-        ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
+        ("--case-timeout", "SECONDS", "Time of a call of the kernel."),
     )
 )

@@ -4,6 +4,8 @@ Its fields are
 
 - ``backends``;
 - ``kernels``: the counts of the summary;
+- ``launches``: for each kernel that tests launched themselves, the number of launches and the texts
+  of their hazards;
 - ``tests``: the outcome; for a kernel test its kernels and ``details``; for a failure its message,
   text, case and the test with the same failure;
 - ``not_reached``: branches and loops that no case took;
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from difftest.testing.harness.runner import Runner
     from difftest.testing.harness.tally import Tally
 
-FORMAT = 6
+FORMAT = 7
 BUG = "difftest_bug"
 """The attribute of a report that names its bug; pytest-xdist transfers it."""
 CASE = "difftest_case"
@@ -107,6 +109,7 @@ def session_document(
     reports: Iterable[Any],
     stopped: Iterable[Iterable[tuple[str, object]]],
     left: tuple[Iterable[str], Iterable[Mapping[str, Any]], int],
+    launches: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the document of a session that has ended.
 
@@ -118,6 +121,7 @@ def session_document(
     stopped : the properties of tests that Ctrl-C ended, which hold their counts.
     left : the modules that were not collected, the kernels that a backend does not run, and the
         session's exit code.
+    launches : the launches of tests that call kernels themselves, a mapping a kernel.
     """
     reports = [report for report in reports if isinstance(report, pytest.TestReport)]
     reports.sort(key=lambda report: report.start)
@@ -136,6 +140,7 @@ def session_document(
             {"name": row.name, "description": row.description} for row in backends
         ],
         "kernels": _kernel_rows(tally),
+        "launches": [dict(row) for row in launches],
         "inconclusive": sorted(tally.reasons),
         "not_reached": [
             place._asdict() for place in uncovered_branches(tally.coverage)

@@ -11,7 +11,12 @@ from typing import Any
 
 from difftest.analysis.finding import Finding
 from difftest.simulator.errors import Location, relative_path
-from difftest.support.tracebacks import format_error, inner_frames, is_own
+from difftest.support.tracebacks import (
+    format_error,
+    function_of,
+    inner_frames,
+    is_own,
+)
 from difftest.testing.contract.case import Case, to_jsonable
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import (
@@ -220,6 +225,28 @@ def _output(
         "looks_like": "",
         "maps": error_maps(mismatch),
     }
+
+
+def failing_line(failure: ReportedFailure) -> Location | None:
+    """Return the line of the kernel that a failure is about, else of the kernel's definition.
+
+    None for a failure that names no kernel.
+    """
+    if isinstance(failure, DifferentialFailure):
+        for where in _where(failure):
+            return Location(where["file"], where["line"])
+    findings: Iterable[Finding] = getattr(failure, "findings", ())
+    for finding in findings:
+        if finding.location is not None:
+            return finding.location
+    if not isinstance(failure, CaseFailure):
+        return None
+    if failure.raised is not None:
+        at = raised_at(failure.raised, failure.spec)
+        if at is not None:
+            return at
+    code = getattr(function_of(failure.spec.kernel), "__code__", None)
+    return None if code is None else Location(code.co_filename, code.co_firstlineno)
 
 
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:

@@ -111,6 +111,7 @@ def _lines(document: Document) -> Iterator[str]:
     passed = len(tests) - len(failed)
     yield f"{passed} of {len(tests)} tests passed, on {backends or 'no backend'}."
     yield from _table(sections(document))
+    yield from _launches(document["launches"])
     yield from _bugs([test for test in failed if "same_as" not in test])
     for group in document["left_out"]:
         yield f"\nLeft out on {group['backend']}: {', '.join(map(_code, group['kernels']))}.\n"
@@ -132,6 +133,20 @@ def _table(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 f"| {mark} | {_cell(kernel['name'])} | {row['backend']} | {row['cases']:,} | "
                 f"{row['elements']:,} | {row['exact']:,} | {row['rejections']:,} |"
             )
+
+
+def _launches(launches: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the launches of tests that call kernels themselves; nothing if there are none."""
+    if not launches:
+        return
+    yield "\nKernels that tests launched themselves, without a reference:\n"
+    yield "| kernel | launches | hazards |"
+    yield "|---|--:|--:|"
+    for row in launches:
+        hazards = len(row["hazards"])
+        yield f"| {_cell(row['kernel'])} | {row['launches']:,} | {hazards:,} |"
+    for text in dict.fromkeys(text for row in launches for text in row["hazards"]):
+        yield from _fenced(text)
 
 
 def _missed_places(missed: Sequence[Mapping[str, Any]]) -> Iterator[str]:

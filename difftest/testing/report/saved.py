@@ -145,7 +145,7 @@ def read_saved(file: Path) -> SavedFailure:
             f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         )
         raise SavedError(
-            f"{file} is no failure that pytest --difftest-save wrote: {why}"
+            f"{file} was not written by pytest --difftest-save: {why}"
         ) from None
     return SavedFailure(test, case, modules, level, strictness)
 

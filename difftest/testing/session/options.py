@@ -29,6 +29,7 @@ from difftest.support.choices import (
 
 if TYPE_CHECKING:
     from difftest.plugin.dialects import LeftOut
+    from difftest.plugin.launches import LaunchCounts
     from difftest.testing.harness.runner import Runner
 
 
@@ -105,7 +106,7 @@ CASE = Option(
 LEVEL = Option(
     "--nki-level",
     "difftest_nki_level",
-    "the level of NKI for kernels of `import nki` on the embedded simulator: what it lacks raises",
+    "the level of NKI for kernels of `import nki` on the embedded simulator: a missing name raises",
     LEVELS,
     {"choices": LEVELS},
 )
@@ -160,8 +161,8 @@ MEMORY = Option(
 MUTATE = Option(
     "--difftest-mutate",
     "difftest_mutate",
-    "when all have passed, plant bugs in the kernels: one that so many drawn cases of each test do "
-    "not find fails the session (docs/how-to/mutate.md)",
+    "when all tests have passed, plant bugs in the kernels: the session fails if so many drawn "
+    "cases of each test miss a bug (docs/how-to/mutate.md)",
     declaration={"metavar": "CASES"},
 )
 _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
@@ -459,6 +460,8 @@ class Session:
     left_out : kernels, by backends that do not run them.
     served : backends that run a kernel of the tests.
     ran_again : whether a failing case ran in a process of its own: once a session.
+    has_run : whether a kernel test ran in this process.
+    launches : the launches of tests that call kernels themselves; None without a simulator.
     """
 
     request: Request
@@ -471,6 +474,8 @@ class Session:
     left_out: set[LeftOut] = field(default_factory=set)
     served: set[str] = field(default_factory=set)
     ran_again: bool = False
+    has_run: bool = False
+    launches: LaunchCounts | None = None
 
 
 SESSION = pytest.StashKey[Session]()

@@ -50,9 +50,8 @@ def grade_correctness(
     If all cases of small images fail, the large images with the same options are not run.
     """
     reference: Reference = import_shipped("reference.conv2d_maxpool").conv2d_maxpool
-    course = np.random.RandomState(
-        seed
-    )  # draws the same data as np.random.seed and np.random.rand
+    # It draws the same data as np.random.seed and np.random.rand.
+    course = np.random.RandomState(seed)
     hopeless: set[tuple[bool, int]] = set()
     for test in tests:
         if (kind := (test.bias, test.pool_size)) in hopeless:

@@ -36,10 +36,9 @@ from difftest.tools.lint.rule import (
 )
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
 
+# The import of a module registers its rules.
 for _name in ("language", "classic", "upgrade", "trace_rules"):
-    import_module(
-        f"difftest.tools.lint.{_name}"
-    )  # the import registers the module's rules
+    import_module(f"difftest.tools.lint.{_name}")
 rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found by lint_source
 
 
@@ -100,12 +99,7 @@ def lint_source(
     target : a machine. None for the rules of all machines.
     ids : the ids of the rules to check. Empty for all rules.
     """
-    chosen = ids or rules().keys()
-    active = [
-        check
-        for id, check in rules().items()
-        if id in chosen and not check.reads_traces and check.holds(sdk, target)
-    ]
+    active = _active_rules(sdk, target, ids)
     comments = suppressions_in(source.text)
     diagnostics: set[Diagnostic] = set()
     used: set[tuple[Suppression, str]] = set()
@@ -182,23 +176,27 @@ def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    chosen = ids or rules().keys()
-    for check in _active_trace_rules(sdk, machine.name):
-        if check.id in chosen:
-            with internal_error_scope(f"the rule {check.id}"):
-                for at, happened in check.reader(trace, machine):
-                    if at.location is not None:
-                        yield check.id, at.location, happened
+    for check in _active_rules(sdk, machine.name, ids, reads_traces=True):
+        with internal_error_scope(f"the rule {check.id}"):
+            for at, happened in check.reader(trace, machine):
+                if at.location is not None:
+                    yield check.id, at.location, happened
 
 
-@cache
-def _active_trace_rules(sdk: Release, target: str) -> list[Rule]:
-    """Return the trace rules for an SDK and a machine."""
-    return [
-        check
-        for check in rules().values()
-        if check.reads_traces and check.holds(sdk, target)
-    ]
+def _active_rules(
+    sdk: Release, target: str | None, ids: Collection[str], reads_traces: bool = False
+) -> list[Rule]:
+    """Return the rules to check. Empty ``ids`` name all rules."""
+    active = []
+    for id, check in rules().items():
+        is_chosen = id in ids or not ids
+        if (
+            is_chosen
+            and check.reads_traces is reads_traces
+            and check.holds(sdk, target)
+        ):
+            active.append(check)
+    return active
 
 
 _DETECTED = ("NKI521", "NKI544")

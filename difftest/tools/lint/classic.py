@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeGuard
 
 from difftest.tools.lint.rule import Frontend, Group, Refusal, rule
@@ -274,7 +275,7 @@ def _line(node: ast.Subscript, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
 def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     if at.sdk.minor >= _GATHERS_SINCE.get(name, 0):
         return
     moved = at.argument(node, "src", 0)
@@ -421,15 +422,14 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     moved = at.value(node.args[0])
     if not isinstance(moved, ast.Subscript) or len(indices_of(moved)) < 2:
         return
+    text = ast.unparse(moved)
     first, *rest = indices_of(moved)
-    for index in rest:
-        if at.kind(first) is ValueType.TILE and _is_of_grid(index, at):
-            text = "has an index of nl.mgrid beside a tile of indices"
-            yield index, f"{ast.unparse(moved)} {text}"
+    if at.kind(first) is ValueType.TILE:
+        for index in filter(partial(_is_of_grid, at=at), rest):
+            yield index, f"{text} has an index of nl.mgrid beside a tile of indices"
     *before, last = indices_of(moved)
-    if at.kind(last) is ValueType.TILE and any(_spans(it, at) for it in before):
-        text = "has a tile of indices in its last dimension"
-        yield last, f"{ast.unparse(moved)} {text}"
+    if at.kind(last) is ValueType.TILE and any(map(partial(_spans, at=at), before)):
+        yield last, f"{text} has a tile of indices in its last dimension"
 
 
 def _spans(part: ast.AST, at: RuleContext) -> bool:
@@ -465,12 +465,12 @@ def _places(at: RuleContext) -> bool:
 
 
 def _is_allocator(node: ast.AST, at: RuleContext) -> bool:
-    return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
+    return at.called(node) in _ALLOCATORS
 
 
 @rule("NKH401", nodes=(ast.For,), **_CLASSIC)
 def _one_place(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
-    if at.function is None or _range(node, at) != "nl.affine_range":
+    if at.function is None or at.called(node.iter) != "nl.affine_range":
         return
     if _runs_once(node, at):
         return
@@ -529,7 +529,7 @@ def _is_subscript(node: ast.expr) -> bool:
 
 def _filled_by_call(call: ast.Call, at: RuleContext) -> list[ast.expr]:
     """Return the arguments that a call may change: ``dst`` of NKI, all of other functions."""
-    if at.name(call.func) is None:
+    if not at.name(call.func):
         return arguments_of(call)
     dst = keyword_of(call, "dst")
     return [] if dst is None else [dst]
@@ -537,7 +537,7 @@ def _filled_by_call(call: ast.Call, at: RuleContext) -> list[ast.expr]:
 
 @rule("NKH402", nodes=(ast.For,), **_CLASSIC)
 def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
-    if at.function is None or _range(node, at) not in TRACED_ONCE:
+    if at.function is None or at.called(node.iter) not in TRACED_ONCE:
         return
     for name, bindings in at.source.kinds(at.function).bound_in(node).items():
         first = min(bindings, key=lambda binding: binding.end)
@@ -568,11 +568,7 @@ def _is_excused(node: ast.AST, name: str, at: RuleContext) -> bool:
     """Return whether a node computes the name's next value, or allocates a tensor."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         return name in [getattr(target, "id", "") for target in targets_of(node)]
-    return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
-
-
-def _range(loop: ast.For, at: RuleContext) -> str | None:
-    return at.name(loop.iter.func) if isinstance(loop.iter, ast.Call) else None
+    return at.called(node) in _ALLOCATORS
 
 
 def _written(
@@ -596,7 +592,7 @@ def _written(
 
 
 def _is_call(node: ast.AST, name: str, at: RuleContext) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and at.name(node.func) == name
+    return at.called(node) == name
 
 
 def _masks_in(node: ast.expr) -> list[ast.expr]:

@@ -62,23 +62,25 @@ def _loop(node: ast.expr, at: RuleContext) -> Fix | None:
     parent = at.source.parents[node]
     if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
         return None
-    if len(node.generators) > 1 or len(parent.targets) > 1 or at.function is None:
+    indent = _indent_before(at.source.span(parent)[0], at)
+    name = getattr(parent.targets[0], "id", None)
+    if name is None or name in names_in(node) or len(parent.targets) > 1:
         return None
-    target = parent.targets[0]
-    start, end = at.source.span(parent)
-    indent = _indent_before(start, at)
-    if not isinstance(target, ast.Name) or target.id in names_in(node):
+    if indent is None or "\n" in at.source.segment(parent) or len(node.generators) > 1:
         return None
-    if indent is None or "\n" in at.source.segment(parent):
-        return None
-    text = f"\n{indent}".join(_loop_lines(target.id, node, at))
-    # Unlike a comprehension, a loop leaves its variable bound.
-    own = names_in(node.generators[0].target)
-    others = set(ast.walk(at.function)).difference(ast.walk(parent))
-    is_safe = own.isdisjoint(getattr(part, "id", "") for part in others)
-    return Fix(
-        "write a loop that appends", (at.source.edit(start, end, text),), is_safe
-    )
+    text = f"\n{indent}".join(_loop_lines(name, node, at))
+    is_safe = not _is_used_outside(names_in(node.generators[0].target), parent, at)
+    return _rewritten(parent, "write a loop that appends", text, at, is_safe)
+
+
+def _is_used_outside(names: set[str], statement: ast.AST, at: RuleContext) -> bool:
+    """Return whether a function uses names outside of a statement.
+
+    Unlike a comprehension, a loop leaves its variable bound.
+    """
+    assert at.function is not None
+    others = set(ast.walk(at.function)).difference(ast.walk(statement))
+    return any(getattr(part, "id", "") in names for part in others)
 
 
 def _loop_lines(name: str, node: ast.ListComp, at: RuleContext) -> list[str]:
@@ -256,7 +258,7 @@ def _partitions(node: ast.expr, at: RuleContext) -> Fix | None:
 
 @fixer("NKU303")
 def _earlier_name(node: ast.expr, at: RuleContext) -> Fix | None:
-    new = _RENAMED.get(at.name(node) or "")
+    new = _RENAMED.get(at.name(node))
     return _replaced(node, new, at) if new else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from difftest.support.github import workflow_command
 from difftest.tools.lint.check import Diagnostic, rules
 from difftest.tools.lint.files import Level, Levels
 from difftest.tools.lint.rule import SDKS, Confidence, Rule
@@ -52,9 +53,15 @@ def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Return workflow commands, which GitHub shows at the lines of a pull request."""
     return "\n".join(
-        f"::{SEVERITIES[levels.of(entry.rule)]} file={entry.path},line={entry.line},"
-        f"col={entry.region.column},endLine={entry.region.end_line},title={entry.id}"
-        "::" + entry.text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        workflow_command(
+            SEVERITIES[levels.of(entry.rule)],
+            entry.text,
+            file=entry.path,
+            line=entry.line,
+            col=entry.region.column,
+            endLine=entry.region.end_line,
+            title=entry.id,
+        )
         for entry in diagnostics
     )
 

@@ -186,7 +186,7 @@ def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=TODAYS)
 def _numpy(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
         return
     for arg in arguments_of(node):
@@ -305,7 +305,7 @@ def _is_argument(node: ast.AST, at: RuleContext) -> bool:
 
 def _moved(node: ast.Call, at: RuleContext) -> ast.expr | None:
     """Return the HBM operand of a call that moves data, or None for other calls."""
-    role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
+    role, place = _MOVES.get(at.name(node.func), ("", 0))
     return argument_of(node, role, place) if role else None
 
 

@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.analysis.finding import Finding
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Trace
 from difftest.support.choices import RELEASES
+
+if TYPE_CHECKING:
+    from difftest.tools.lint.source import RuleContext
 
 
 class Frontend(Enum):
@@ -116,7 +119,7 @@ class Confidence(Enum):
 
 Refusal = tuple[ast.AST, str]
 """The node that breaks a rule, and a description of the violation."""
-Check = Callable[[Any, Any], Iterable[Refusal]]
+Check = Callable[[Any, "RuleContext"], Iterable[Refusal]]
 """A function of a node and its :class:`~difftest.tools.lint.source.RuleContext`.
 
 It yields the refusals at a node of one of the rule's kinds.

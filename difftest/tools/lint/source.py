@@ -107,9 +107,13 @@ class RuleContext(NamedTuple):
     function: Function | None
     is_module_level: bool = False
 
-    def name(self, node: ast.AST) -> str | None:
-        """Return the documented name of a node, such as ``nl.load``; None if it is not NKI's."""
+    def name(self, node: ast.AST) -> str:
+        """Return the documented name of a node, such as ``nl.load``; "" if it is not NKI's."""
         return self.source.names.of(node)
+
+    def called(self, node: ast.AST) -> str:
+        """Return the documented name of the function that a node calls; "" for other nodes."""
+        return self.name(node.func) if isinstance(node, ast.Call) else ""
 
     def kind(self, node: ast.AST) -> ValueType | None:
         """Return the type of an expression of the kernel, or None if it is unknown."""
@@ -126,11 +130,11 @@ class RuleContext(NamedTuple):
         value = argument_of(call, name, place)
         return None if value is None else self.value(value)
 
-    def buffer(self, tensor: ast.AST) -> str | None:
-        """Return the buffer of a tensor's allocation, such as ``nl.psum``; else None."""
+    def buffer(self, tensor: ast.AST) -> str:
+        """Return the buffer of a tensor's allocation, such as ``nl.psum``; "" if unknown."""
         call = self.value(tensor)
         buffer = isinstance(call, ast.Call) and self.argument(call, "buffer", 2)
-        return self.name(buffer) if buffer else None
+        return self.name(buffer) if buffer else ""
 
 
 class ImportedNames:
@@ -186,19 +190,19 @@ class ImportedNames:
                 return f"{local}.{rest}"
         return None
 
-    def of(self, node: ast.AST) -> str | None:
-        """Return the documented name of a name or an attribute, or None if it is not NKI's."""
+    def of(self, node: ast.AST) -> str:
+        """Return the documented name of a name or an attribute, or "" if it is not NKI's."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self._full:
-            return None
+            return ""
         full = ".".join([self._full[node.id], *parts]).removeprefix(_CLASSIC)
         for module in sorted(MODULES, key=len, reverse=True):
             if full == module or full.startswith(f"{module}."):
                 return MODULES[module] + full[len(module) :]
-        return None
+        return ""
 
 
 class SourceText:
@@ -412,7 +416,7 @@ class Source(SourceText):
 
         Functions of their submodules, such as ``nl.constants.sizeinbytes``, issue no instruction.
         """
-        module, _, function = (self.names.of(call.func) or "").partition(".")
+        module, _, function = self.names.of(call.func).partition(".")
         is_own = module in ("nl", "nisa") and "." not in function
         return is_own and f"{module}.{function}" not in _ON_THE_HOST
 

@@ -230,12 +230,13 @@ def _dynamic(event: Event) -> str | bool:
 @trace_rule("NKI524", **RECORDED)
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
-        tiles = [tile for tile in trace.allocations if tile.space is space]
-        placed = [tile for tile in tiles if tile.address is not None]
-        first = next((tile for tile in placed if not tile.is_temporary), None)
-        for tile in tiles:
-            if first and tile.address is None and not tile.is_temporary:
-                yield tile, f"{tile} has no address, and {first} has one"
+        placed: list[Allocation] = []
+        others: list[Allocation] = []
+        for tile in trace.allocations:
+            if tile.space is space and not tile.is_temporary:
+                (others if tile.address is None else placed).append(tile)
+        for tile in others if placed else ():
+            yield tile, f"{tile} has no address, and {placed[0]} has one"
 
 
 @_each("NKI525", **TRN1)

@@ -7,7 +7,7 @@ is unknown, and rules that depend on it report no finding.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,6 +144,7 @@ class TypeInference:
 
     def __init__(self, source: Source, function: ast.AST) -> None:
         self._source = source
+        self._name_of = source.names.of
         self._known: dict[ast.AST, ValueType | None] = {}
         self.bound: dict[str, list[Binding]] = {}
         """The bindings of each name, in no particular order."""
@@ -199,7 +200,7 @@ class TypeInference:
         if self.of(node.value) is ValueType.GRID:
             return ValueType.INDEX
         is_size = node.attr in ("shape", "ndim", "size")
-        if is_size or "nl.tile_size" in self._named(node):
+        if is_size or "nl.tile_size" in self._name_of(node):
             return ValueType.NUMBER
         return None
 
@@ -213,12 +214,14 @@ class TypeInference:
 
     def _of_binding(self, binding: Binding) -> ValueType | None:
         if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):
-            called = self._named(binding.value.func) or ast.unparse(binding.value.func)
+            called = self._name_of(binding.value.func) or ast.unparse(
+                binding.value.func
+            )
             return _LOOP_VARIABLES.get(called)
         return self.of(binding.value) if binding.value else None
 
     def _of_call(self, node: ast.Call) -> ValueType | None:
-        name = self._named(node.func)
+        name = self._name_of(node.func)
         if name in MAKERS:
             return self._of_allocation(node)
         if name in _INDICES:
@@ -238,7 +241,7 @@ class TypeInference:
         named = keyword_of(node, "buffer")
         if named is not None:
             buffers.append(self.value(named))
-        if _IN_HBM.intersection(map(self._named, buffers)):
+        if _IN_HBM.intersection(map(self._name_of, buffers)):
             return ValueType.TENSOR
         if any(isinstance(buffer, ast.Name) for buffer in buffers):
             return None
@@ -250,7 +253,7 @@ class TypeInference:
         return receiver if receiver in (ValueType.TILE, ValueType.TENSOR) else None
 
     def _of_part(self, node: ast.Subscript) -> ValueType | None:
-        if self._named(node.value) in ("nl.mgrid", "nl.ogrid"):
+        if self._name_of(node.value) in ("nl.mgrid", "nl.ogrid"):
             return ValueType.GRID
         whole = self.of(node.value)
         if whole is ValueType.LINE and any(map(is_none, indices_of(node))):
@@ -263,9 +266,6 @@ class TypeInference:
         first = next((kind for kind in ValueType if kind in kinds), None)
         is_open = None in kinds and first in (ValueType.LINE, ValueType.NUMBER)
         return None if is_open or {ValueType.TENSOR, ValueType.GRID} & kinds else first
-
-    def _named(self, node: ast.AST) -> str:
-        return self._source.names.of(node) or ""
 
     def _bind(self, node: ast.AST, target: ast.AST, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -283,22 +283,25 @@ class TypeInference:
     def _reaching(self, name: ast.Name) -> list[Binding]:
         """Return the bindings that may reach a use of a name."""
         bindings = self.bound.get(name.id)
+        constant = self._source.constants.get(name.id)
         if bindings is None:
-            value = self._source.constants.get(name.id)
-            return [Binding(name, value)] if value is not None else []
+            return [] if constant is None else [Binding(name, constant)]
         use = (name.lineno, name.col_offset)
-        above = [binding for binding in bindings if binding.end <= use]
+        above = (binding for binding in bindings if binding.end <= use)
         last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
             return bindings
+        # An earlier iteration of a loop around the use alone may bind the name, too.
         repeated = around.difference(self._source.around(last.by), [last.by])
-        loops = {block for block in repeated if isinstance(block, (ast.For, ast.While))}
-        reaching = [last]
-        for binding in bindings:  # an earlier iteration may bind the name, too
-            if loops.intersection(self._source.around(binding.by)):
-                reaching.append(binding)
-        return reaching
+        return [last, *(item for item in bindings if self._is_in_loop(item, repeated))]
+
+    def _is_in_loop(self, binding: Binding, blocks: Collection[ast.AST]) -> bool:
+        """Return whether one of these blocks is a loop around a binding."""
+        around = self._source.around(binding.by)
+        return any(
+            isinstance(it, (ast.For, ast.While)) and it in blocks for it in around
+        )
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Return whether a statement always runs before the code inside ``around``."""

@@ -69,7 +69,7 @@ def _classic_import(
 
 @rule("NKU302", nodes=(ast.Attribute, ast.Name), **_TODAYS)
 def _ended_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node) or ""
+    name = at.name(node)
     row = LIFETIMES.get(name)
     if row is not None and _reached(row.ended, at):
         yield node, f"{name} ended with NKI {row.ended} (now: {row.instead})"
@@ -81,14 +81,14 @@ def _ended_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
 @rule("NKU303", nodes=(ast.Attribute, ast.Name), **_TODAYS)
 def _future_name(node: ast.expr, at: RuleContext) -> Iterator[Refusal]:
     name = at.name(node)
-    row = LIFETIMES.get(name or "")
+    row = LIFETIMES.get(name)
     if row is not None and not _reached(row[0], at):
         yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
 
 
 @rule("NKU309", nodes=(ast.Attribute,), since="2.30", **_TODAYS)
 def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node) or ""
+    name = at.name(node)
     since, instead = _DEPRECATED.get(name, (None, ""))
     if _reached(since, at) and not _has_ended(name, at):
         yield node, f"{name} is deprecated since NKI {since} (now: {instead})"
@@ -96,7 +96,7 @@ def _deprecated(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKU310", nodes=(ast.Call,), **_TODAYS)
 def _of_psum(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, None, ""))
     tile = argument_of(node, argument, place) if _reached(ended, at) else None
     if tile is not None and at.buffer(base_of(tile)) == "nl.psum":
@@ -122,7 +122,7 @@ def _argument(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node) or ""
+    name = at.name(node)
     module, _, rest = name.partition(".")
     names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
     # AWS's last classic tests use names of the current dialect.
@@ -135,20 +135,20 @@ def _unknown_name(node: ast.Attribute, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKU307", group=Group.CORRECTNESS, nodes=(ast.Call,))
 def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     is_classic = at.source.names.has_classic(node.func)
     signature = _signature_of(name, is_classic)
     if signature is None or has_expansion(node):
         return
     if _is_assigned_result(node, signature, at):
         return
-    keywords: dict[str, ast.expr] = {}
-    for key, value in keywords_of(node).items():
+    keywords = keywords_of(node)
+    for key in list(keywords):
         use = f"{name}({key})"
-        # AWS's classic stubs have **kwargs: unknown keywords are the rule NKU308's.
-        is_unknown = is_classic and key not in signature.parameters
-        if not (is_unknown or use in LIFETIMES or _is_passed(use, at)):
-            keywords[key] = value
+        if use in LIFETIMES or _is_passed(use, at):
+            del keywords[key]
+        elif is_classic and key not in signature.parameters:
+            del keywords[key]  # AWS's classic stubs have **kwargs: see NKU308
     try:
         signature.bind(*node.args, **keywords)
     except TypeError as error:
@@ -157,7 +157,7 @@ def _signature(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 @rule("NKU308", group=Group.CORRECTNESS, nodes=(ast.Call,))
 def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     is_classic = at.source.names.has_classic(node.func)
     signature = _signature_of(name, is_classic)
     if signature is None or (is_classic and at.sdk.frontend is not Frontend.CLASSIC):
@@ -165,12 +165,16 @@ def _undocumented(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in signature.parameters:
             continue
-        use = f"{name}({keyword.arg})"
-        is_documented = use in LIFETIMES and not _has_ended(use, at)
-        if is_classic or (_is_passed(use, at) and not is_documented):
+        if is_classic or _is_only_passed(f"{name}({keyword.arg})", at):
             yield keyword, f"{name} got {keyword.arg}="
     if _is_assigned_result(node, signature, at):
         yield node, f"{name} got no dst, and its result is assigned"
+
+
+def _is_only_passed(use: str, at: RuleContext) -> bool:
+    """Return whether AWS's kernels pass an argument that its documentation does not have."""
+    is_documented = use in LIFETIMES and not _has_ended(use, at)
+    return _is_passed(use, at) and not is_documented
 
 
 def _is_passed(argument: str, at: RuleContext) -> bool:
@@ -205,7 +209,7 @@ def _is_assigned_result(
 
 @rule("NKU306", nodes=(ast.Call,), **_TODAYS)
 def _mask(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
-    name = at.name(node.func) or ""
+    name = at.name(node.func)
     for keyword in node.keywords:
         if keyword.arg == "mask" and name.startswith(("nl.", "nisa.", "ncc.")):
             yield keyword, f"{name} got mask="

@@ -70,7 +70,11 @@ class ResultTarget(NamedTuple):
     @property
     def is_value(self) -> bool:
         """Return whether a call of an ``nl`` function suffices: neither destination nor mask."""
-        return self.dst is None and self.limits is EVERYTHING
+        return self.dst is None and not self.is_masked
+
+    @property
+    def is_masked(self) -> bool:
+        return self.limits is not EVERYTHING
 
 
 class InstructionWriter(OperandWriter):
@@ -78,32 +82,40 @@ class InstructionWriter(OperandWriter):
 
     def instruction(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Write a call as an instruction and return the name of its destination."""
-        meant = self.names.meant(call.func) or ""
+        meant = self.names.called(call)
         calling = INSTRUCTIONS[meant]
         name = calling.name or meant
         arguments = self.given(call)
         wanted = self.asked(wanted, arguments)
-        if wanted.limits is not EVERYTHING and calling.shape not in (LIKE, REDUCED):
-            raise NotMechanicalError(*MASK)
+        if wanted.is_masked and calling.shape not in (LIKE, REDUCED):
+            raise NotMechanicalError(MASK)
         if calling.first not in arguments:
-            raise NotMechanicalError(*UNKNOWN_CALL)
+            raise NotMechanicalError(UNKNOWN_CALL)
         operands = self._operands(name, arguments, wanted.limits)
         target = wanted.dst
         if target is None:
             target = self.fresh(wanted.wish, call, meant.split(".")[1])
-            buffer = self._buffer(calling, operands)
-            self._name_calls(operands)
             shape = arguments.get("shape")
-            if (
-                wanted.limits is not EVERYTHING
-                and operands[calling.first].shape is None
-            ):
-                raise NotMechanicalError(*MASK)
-            sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
-            dtype = wanted.dtype or self._dtype(calling, operands)
-            self.allocate(target, sizes, dtype, buffer)
+            self._allocate_result(target, calling, operands, shape, wanted)
         texts = {role: operand.text for role, operand in operands.items()}
         return self.issued(name, texts, target, wanted)
+
+    def _allocate_result(
+        self,
+        target: str,
+        calling: CallInfo,
+        operands: dict[str, NewOperand],
+        shape: ast.expr | None,
+        wanted: ResultTarget,
+    ) -> None:
+        """Write the allocation of an instruction's result. Operands that are calls get names."""
+        buffer = self._buffer(calling, operands)
+        self._name_calls(operands)
+        if wanted.is_masked and operands[calling.first].shape is None:
+            raise NotMechanicalError(MASK)
+        sizes = ast.unparse(shape) if shape else self._shape(calling, operands)
+        dtype = wanted.dtype or self._dtype(calling, operands)
+        self.allocate(target, sizes, dtype, buffer)
 
     def _name_calls(self, operands: dict[str, NewOperand]) -> None:
         """Name the operands that are calls, because an allocation also reads their shapes."""
@@ -130,14 +142,15 @@ class InstructionWriter(OperandWriter):
         self, name: str, operands: dict[str, str], target: str, wanted: ResultTarget
     ) -> str:
         """Write an instruction to a destination, or to the masked part of a new tile."""
-        self.issue(name, wanted.dst or self.masked(target, wanted.limits), operands)
+        dst = wanted.dst or self.masked(target, wanted.limits)
+        self.issue(name, dst, operands)
         return target
 
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """Return the arguments of a call by parameter name."""
-        parameters = positional(self.names.meant(call.func) or "")
+        parameters = positional(self.names.called(call))
         if len(call.args) > len(parameters) or has_expansion(call):
-            raise NotMechanicalError(*UNKNOWN_CALL)
+            raise NotMechanicalError(UNKNOWN_CALL)
         return dict(zip(parameters, call.args, strict=False)) | keywords_of(call)
 
     def _operands(
@@ -151,9 +164,8 @@ class InstructionWriter(OperandWriter):
             if role in OF_RESULT:
                 continue
             if role not in taken:
-                raise NotMechanicalError(
-                    f"{function} does not take {role}", "see `difftest api`"
-                )
+                rule = f"{function} does not take {role}"
+                raise NotMechanicalError((rule, "see `difftest api`"))
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
@@ -184,7 +196,7 @@ class InstructionWriter(OperandWriter):
             return calling.buffer
         engine = operands["engine"].text.rpartition(".")[2].removesuffix("_engine")
         if engine not in ("vector", "tensor"):
-            raise NotMechanicalError(*SHAPE)
+            raise NotMechanicalError(SHAPE)
         return "sbuf" if engine == "vector" else "psum"
 
     def _shape(self, calling: CallInfo, operands: dict[str, NewOperand]) -> str:
@@ -212,7 +224,7 @@ class InstructionWriter(OperandWriter):
             return written(shape)
         axes = axes_of(axis)
         if axes is None or keeps or min(axes) < 1:
-            raise NotMechanicalError(*SHAPE)
+            raise NotMechanicalError(SHAPE)
         if min(axes) == 1:
             return f"({data.text}.shape[0], 1)"
         return f"{data.text}.shape[:{min(axes)}]"
@@ -225,7 +237,7 @@ class FunctionWriter(InstructionWriter):
         self, call: ast.Call, dst: str | None = None, wish: str | None = None
     ) -> str:
         """Rewrite a computing call and return the expression of its result."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.called(call)
         wanted = ResultTarget(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
@@ -235,12 +247,12 @@ class FunctionWriter(InstructionWriter):
 
     def computes(self, call: ast.expr) -> bool:
         """Return whether an expression is a call that :meth:`computed` may rewrite."""
-        name = self.names.meant(call.func) if isinstance(call, ast.Call) else None
+        name = self.names.called(call)
         return name in INSTRUCTIONS or name in ELEMENTWISE or name in REDUCTIONS
 
     def _function(self, call: ast.Call, wanted: ResultTarget) -> str:
         """Rewrite a call of an ``nl`` function."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.called(call)
         nodes = self.given(call)
         wanted = self.asked(wanted, nodes)
         for role in ("mask", "dtype"):
@@ -249,14 +261,14 @@ class FunctionWriter(InstructionWriter):
             return self._reduction(name, nodes, wanted)
         roles = ["x", "y"] if name in BINARY else ["x"]
         if sorted(nodes) != roles:
-            raise NotMechanicalError(*UNKNOWN_CALL)
+            raise NotMechanicalError(UNKNOWN_CALL)
         operand, *others = [self.operand(nodes[role], wanted.limits) for role in roles]
         if others:
             return self.binary(name[3:], operand, others[0], wanted)
         if wanted.is_value:
             return self._called(name[3:], wanted, operand)
         if name not in UNARY:
-            raise NotMechanicalError(*SHAPE)
+            raise NotMechanicalError(SHAPE)
         operands = {"op": self.nl(name[3:]), "data": operand.text}
         return self._like("nisa.activation", operands, operand, wanted, name[3:])
 
@@ -302,8 +314,8 @@ class FunctionWriter(InstructionWriter):
         """Write an instruction whose result has the shape of an operand."""
         if wanted.dst is not None:
             return self.issued(name, operands, wanted.dst, wanted)
-        if wanted.limits is not EVERYTHING and like.shape is None:
-            raise NotMechanicalError(*MASK)
+        if wanted.is_masked and like.shape is None:
+            raise NotMechanicalError(MASK)
         target = self.fresh(wanted.wish, wanted.source, wish)
         self.allocate(target, self.shape_of(like), wanted.dtype or self.dtype_of(like))
         return self.issued(name, operands, target, wanted)
@@ -313,7 +325,7 @@ class FunctionWriter(InstructionWriter):
     ) -> str:
         """Rewrite ``nl.sum(x, axis=...)`` and other reductions, with the reduced axes last."""
         if not {"x", "axis"} <= arguments.keys():
-            raise NotMechanicalError(*UNKNOWN_CALL)
+            raise NotMechanicalError(UNKNOWN_CALL)
         data = self.operand(arguments.pop("x"), wanted.limits)
         data, words = self._with_axes_last(data, arguments.pop("axis"))
         others = {
@@ -326,7 +338,7 @@ class FunctionWriter(InstructionWriter):
             return f"{self.nl(name[3:])}({data.text}, axis={words}{end})"
         operator = REDUCTIONS[name]
         if operator is None:
-            raise NotMechanicalError(*MASK)
+            raise NotMechanicalError(MASK)
         target = wanted.dst
         if target is None:
             keeps = others.get("keepdims") == "True"
@@ -340,10 +352,7 @@ class FunctionWriter(InstructionWriter):
         self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
     ) -> str:
         """Rewrite ``left <op> right`` for at least one tile, and broadcast the smaller operand."""
-        float32 = self.nl("float32")
-        is_wider = right.dtype == float32 != left.dtype
-        if is_wider and left.tile and not wanted.dtype:
-            wanted = wanted._replace(dtype=float32)
+        wanted = self._widened(left, right, wanted)
         if left.tile is None or right.tile is None:
             return self._with_number(name, left, right, wanted)
         shape = _joined(left.shape, right.shape)
@@ -357,6 +366,16 @@ class FunctionWriter(InstructionWriter):
             return self._called(name, wanted, left, right)
         operands = {"data1": left.text, "data2": right.text, "op": self.nl(name)}
         return self._like("nisa.tensor_tensor", operands, left, wanted, name)
+
+    def _widened(
+        self, left: NewOperand, right: NewOperand, wanted: ResultTarget
+    ) -> ResultTarget:
+        """Return ``wanted`` in float32 if the second operand is, and the first is narrower."""
+        float32 = self.nl("float32")
+        if left.tile is None or wanted.dtype:
+            return wanted
+        is_narrower = right.dtype == float32 != left.dtype
+        return wanted._replace(dtype=float32) if is_narrower else wanted
 
     def _with_number(
         self, name: str, left: NewOperand, right: NewOperand, wanted: ResultTarget
@@ -373,7 +392,7 @@ class FunctionWriter(InstructionWriter):
         if wanted.is_value:
             return self._called(name, wanted, left, right)
         if not isinstance(expression(number.text), ast.Constant):
-            raise NotMechanicalError(*TILE_OR_NUMBER)
+            raise NotMechanicalError(TILE_OR_NUMBER)
         return self._scaled(name, tile, number, tile is right, wanted)
 
     def _scaled(
@@ -400,8 +419,8 @@ class FunctionWriter(InstructionWriter):
         """Broadcast an operand to the shape of the result."""
         if side.shape == shape:
             return side
-        if wanted.limits is not EVERYTHING:
-            raise NotMechanicalError(*BROADCAST)
+        if wanted.is_masked:
+            raise NotMechanicalError(BROADCAST)
         text = f"{self.nl('broadcast_to')}({side.text}, {written(shape)})"
         return NewOperand(text, KnownTile(shape, side.dtype, "sbuf"))
 
@@ -433,7 +452,7 @@ def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
     if left is None or right is None:
         return None
     if len(left) != len(right):
-        raise NotMechanicalError(*BROADCAST)
+        raise NotMechanicalError(BROADCAST)
     pairs = list(zip(left, right, strict=True))
     if not any((size == ONE) != (other == ONE) for size, other in pairs):
         return None

@@ -12,10 +12,10 @@ import libcst as cst
 from libcst import matchers as m
 from libcst.helpers import get_full_name_for_node
 
-from difftest.tools.migration.rules import IMPORT, OTHERS
+from difftest.tools.migration.rules import IMPORT, OTHERS, Rule
 
 CLASSIC = "neuronxcc"
-WITHOUT_NKI = (
+WITHOUT_NKI = {
     "nki",
     "numpy",
     "ml_dtypes",
@@ -27,7 +27,7 @@ WITHOUT_NKI = (
     "jaxlib",
     "pytest",
     "hypothesis",
-)
+}
 """Packages without code in the classic dialect, in addition to Python's standard library."""
 MODULES = {
     "neuronxcc.nki": "nki",
@@ -62,22 +62,24 @@ class ModuleNames:
         own = (local for local, meant in self._module_of.items() if meant == module)
         return next(own, module)
 
-    def of(self, node: cst.CSTNode | None) -> str | None:
-        """Return the canonical name of a LibCST node, such as ``nl.load``; else None."""
+    def of(self, node: cst.CSTNode | None) -> str:
+        """Return the canonical name of a LibCST node, such as ``nl.load``; else ""."""
         if not isinstance(node, cst.Attribute):
-            return None
+            return ""
         return self._meant(get_full_name_for_node(node) or "")
 
-    def meant(self, node: ast.AST) -> str | None:
-        """Return the canonical name of a node of ``ast``, such as ``nl.load``; else None."""
-        if not isinstance(node, ast.Attribute):
-            return None
-        return self._meant(ast.unparse(node))
+    def meant(self, node: ast.AST) -> str:
+        """Return the canonical name of a node of ``ast``, such as ``nl.load``; else ""."""
+        return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else ""
+
+    def called(self, node: ast.AST | None) -> str:
+        """Return the canonical name of the function that a node calls; else ""."""
+        return self.meant(node.func) if isinstance(node, ast.Call) else ""
 
     def has_type(self, annotation: ast.AST) -> bool:
         """Return whether an annotation, or a string inside it, names an NKI type."""
         for node in ast.walk(annotation):
-            if (self.meant(node) or "").startswith("nt."):
+            if self.meant(node).startswith("nt."):
                 return True
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 with contextlib.suppress(SyntaxError):
@@ -85,29 +87,23 @@ class ModuleNames:
                         return True
         return False
 
-    def _meant(self, full: str) -> str | None:
+    def _meant(self, full: str) -> str:
         fitting = [local for local in self._module_of if full.startswith(f"{local}.")]
-        longest = max(fitting, key=len, default="")
-        return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
+        if not fitting:
+            return ""
+        longest = max(fitting, key=len)
+        return f"{self._module_of[longest]}{full[len(longest) :]}"
 
-    def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
+    def rules_broken(self, statement: Any) -> list[Rule]:
         """Return the rules that an import breaks: NKI imports not rewritten, or other modules."""
-        if isinstance(statement, cst.ImportFrom):
-            if statement.relative or statement.module is None:
-                return [] if self._is_package else [OTHERS]
-            names = {get_full_name_for_node(statement.module) or ""}
-            refused = {CLASSIC, "nki"}
-        else:
-            names = {get_full_name_for_node(it.name) or "" for it in statement.names}
-            refused = {CLASSIC}
-        if names <= self._new_names:
+        is_from = isinstance(statement, cst.ImportFrom)
+        if is_from and (statement.relative or statement.module is None):
+            return [] if self._is_package else [OTHERS]
+        named = [statement.module] if is_from else [it.name for it in statement.names]
+        names = [get_full_name_for_node(name) or "" for name in named]
+        if self._new_names.issuperset(names):
             return []
-        packages = {name.partition(".")[0] for name in names}
-        if packages & refused:
-            return [IMPORT]
-        return (
-            [] if packages <= sys.stdlib_module_names | set(WITHOUT_NKI) else [OTHERS]
-        )
+        return _rules_of_modules(names, is_from)
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
         """Return the file with the new names of migrated modules in its imports."""
@@ -171,6 +167,14 @@ class ModuleNames:
                 lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
             statements += lines if modules else [line]
         return statements
+
+
+def _rules_of_modules(names: list[str], is_from: bool) -> list[Rule]:
+    """Return the rule that an import of modules breaks, if it breaks one."""
+    packages = {name.partition(".")[0] for name in names}
+    if CLASSIC in packages or (is_from and "nki" in packages):
+        return [IMPORT]
+    return [] if packages <= WITHOUT_NKI | sys.stdlib_module_names else [OTHERS]
 
 
 def _import_lines(modules: list[tuple[str, str]], has_nisa: bool) -> list[Any]:

@@ -171,7 +171,7 @@ class GridIndex:
 
     def plus(self, other: GridIndex) -> GridIndex:
         if set(self.axes) & set(other.axes):
-            raise NotMechanicalError(*NOT_AFFINE)
+            raise NotMechanicalError(NOT_AFFINE)
         return GridIndex(
             self.offset + other.offset,
             self.axes | other.axes,
@@ -192,9 +192,9 @@ class GridIndex:
             if isinstance(item, ast.Slice):
                 axes[place] = self.axes[-1]
             elif not is_none(item):
-                raise NotMechanicalError(*GONE["nl.arange"])
+                raise NotMechanicalError(GONE["nl.arange"])
         if len(axes) != self.ndim or self.ndim > 1:
-            raise NotMechanicalError(*GONE["nl.arange"])
+            raise NotMechanicalError(GONE["nl.arange"])
         return GridIndex(self.offset, axes, len(items))
 
 
@@ -246,7 +246,7 @@ class Grids:
         if isinstance(node, ast.BinOp):
             return self.is_index(node.left) or self.is_index(node.right)
         if isinstance(node, ast.Call):
-            return self.names.meant(node.func) == "nl.arange"
+            return self.names.called(node) == "nl.arange"
         if not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
         return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
@@ -269,27 +269,27 @@ class Grids:
             return self._named(node.id)
         if isinstance(node, ast.Attribute):
             return self._axis(node)
-        if isinstance(node, ast.Call) and self.names.meant(node.func) == "nl.arange":
+        if isinstance(node, ast.Call) and self.names.called(node) == "nl.arange":
             return _arange(node)
         if isinstance(node, ast.Subscript) and not self.uses(node.slice):
             return self.parse(node.value).at(indices_of(node))
         if isinstance(node, ast.BinOp):
             return self._combined(node)
-        raise NotMechanicalError(*NOT_AFFINE)
+        raise NotMechanicalError(NOT_AFFINE)
 
     def _named(self, name: str) -> GridIndex:
         """Return the index that is the value of a name."""
         index = self.known.get(name)
         if isinstance(index, GridIndex):
             return index
-        raise NotMechanicalError(*(LOST if name in self.lost else NOT_AFFINE))
+        raise NotMechanicalError(LOST if name in self.lost else NOT_AFFINE)
 
     def _axis(self, node: ast.Attribute) -> GridIndex:
         """Return the index of ``grid.p``, ``grid.x`` ..."""
         place = AXES.get(node.attr)
         grid = None if place is None else self.defined(node.value)
         if place is None or not isinstance(grid, tuple) or place >= len(grid):
-            raise NotMechanicalError(*NOT_AFFINE)
+            raise NotMechanicalError(NOT_AFFINE)
         return grid[place]
 
     def _combined(self, node: ast.BinOp) -> GridIndex:
@@ -303,7 +303,7 @@ class Grids:
             for index, number in ((left, right), (right, left)):
                 if not number.axes and not number.ndim:
                     return index.times(number.offset)
-        raise NotMechanicalError(*NOT_AFFINE)
+        raise NotMechanicalError(NOT_AFFINE)
 
 
 def _names_of(grid: Grid) -> set[str]:
@@ -316,7 +316,7 @@ def _names_of(grid: Grid) -> set[str]:
 def _arange(node: ast.Call) -> GridIndex:
     bounds = [Term.of(argument) for argument in node.args]
     if node.keywords or not 1 <= len(bounds) <= 2:
-        raise NotMechanicalError(*GONE["nl.arange"])
+        raise NotMechanicalError(GONE["nl.arange"])
     first = bounds[0] if len(bounds) == 2 else ZERO
     return GridIndex(first, {-1: GridAxis(ONE, bounds[-1] - first)}, 1)
 
@@ -326,7 +326,7 @@ def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
     axes = []
     for place, item in enumerate(items, -len(items)):
         if not isinstance(item, ast.Slice) or item.upper is None or item.step:
-            raise NotMechanicalError(*GONE["nl.mgrid"])
+            raise NotMechanicalError(GONE["nl.mgrid"])
         first = ZERO if item.lower is None else Term.of(item.lower)
         axis = GridAxis(ONE, Term.of(item.upper) - first)
         axes.append(GridIndex(first, {place: axis}, len(items)))
@@ -368,7 +368,7 @@ class MaskBox(NamedTuple):
         if step == ONE:
             return min_or_max(max, [first, *lowers]), first + end
         if lowers:
-            raise NotMechanicalError(*MASK)
+            raise NotMechanicalError(MASK)
         return first, first + (end - ONE) * step + ONE
 
     def __and__(self, other: MaskBox) -> MaskBox:
@@ -416,7 +416,7 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
                 boxes.append(_compared(left, operator, right, grids))
                 left = right
             return reduce(and_, boxes)
-    raise NotMechanicalError(*MASK)
+    raise NotMechanicalError(MASK)
 
 
 def _compared(
@@ -425,16 +425,16 @@ def _compared(
     """Return the box of a comparison where one side is an index of one axis."""
     kind = type(operator)
     if kind not in _SWAPPED:
-        raise NotMechanicalError(*MASK)
+        raise NotMechanicalError(MASK)
     index = grids.parse(left)
     bound = grids.parse(right)
     if bound.axes:
         index, bound, kind = bound, index, _SWAPPED[kind]
     if len(index.axes) != 1 or bound.axes:
-        raise NotMechanicalError(*MASK)
+        raise NotMechanicalError(MASK)
     [(place, axis)] = index.axes.items()
     if axis.step != ONE:
-        raise NotMechanicalError(*MASK)
+        raise NotMechanicalError(MASK)
     end = bound.offset - index.offset
     if kind in (ast.LtE, ast.Gt):
         end += ONE

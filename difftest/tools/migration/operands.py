@@ -176,7 +176,7 @@ class OperandWriter(ABC):
             return NewOperand(text, tile)
         text = text.removesuffix("[...]")
         if tile is None or (isinstance(expression(text), ast.Subscript)):
-            raise NotMechanicalError(*MASK)
+            raise NotMechanicalError(MASK)
         return NewOperand(
             views.whole(self.named(text, "masked"), tile.shape, limits), tile
         )
@@ -230,7 +230,7 @@ class OperandWriter(ABC):
 
     def of_numpy(self, node: ast.expr) -> ast.expr:
         """Return ``nl.float32`` for ``np.float32``, and ``nl.maximum`` for ``np.max``."""
-        module, _, name = (self.names.meant(node) or "").partition(".")
+        module, _, name = self.names.meant(node).partition(".")
         name = NAMES.get(name, name)
         if module == "np" and hasattr(language, name):
             return expression(self.nl(name))
@@ -238,7 +238,7 @@ class OperandWriter(ABC):
 
     def operator_name(self, node: ast.expr) -> str:
         """Return an argument ``op=`` in the current dialect."""
-        module, _, name = (self.names.meant(node) or "").partition(".")
+        module, _, name = self.names.meant(node).partition(".")
         if module in ("np", "nl"):
             return self.nl(NAMES.get(name, name))
         return ast.unparse(self.value(node))

@@ -13,9 +13,9 @@ class NotMechanicalError(Exception):
     rule : the broken rule and its remedy.
     """
 
-    def __init__(self, rule: str, remedy: str) -> None:
-        super().__init__(rule, remedy)
-        self.rule: Rule = (rule, remedy)
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(*rule)
+        self.rule = rule
 
 
 MASK = (

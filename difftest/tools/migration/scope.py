@@ -25,6 +25,8 @@ from difftest.tools.syntax import (
     literal_of,
 )
 
+SHAPED = ELEMENTWISE | REDUCTIONS.keys() | {"nl.broadcast_to"}
+"""Functions whose result is in SBUF and has a shape that follows from the arguments."""
 Shape = tuple[Term, ...]
 PARTITIONS = Term.parse("PARTITIONS")
 """A placeholder for an unknown number of partitions. It is never written to a file."""
@@ -118,7 +120,7 @@ class Scope:
         self.forget(assigned | updated)
         self.tiles |= tiles | kept
 
-    def is_integer(self, node: ast.expr) -> bool:
+    def is_integer(self, node: ast.expr | None) -> bool:
         """Return whether an expression is known to be an integer."""
         match node:
             case ast.Name(id=name):
@@ -149,16 +151,17 @@ class Scope:
             for target, part in pairs:
                 self._bind([target], part)
             return
-        tile = None if value is None else self.tile(value)
-        is_integer = value is not None and self.is_integer(value)
+        tile = self.tile(value)
+        is_integer = self.is_integer(value)
         self.forget(set().union(*map(bound_names, targets)))
         for target in targets:
             if isinstance(target, ast.Tuple):
                 self._name_sizes(target.elts, value)
-            elif isinstance(target, ast.Name) and tile is not None:
-                self.tiles[target.id] = tile
-            elif isinstance(target, ast.Name) and is_integer:
-                self.integers.add(target.id)
+            name = getattr(target, "id", None)
+            if name and tile is not None:
+                self.tiles[name] = tile
+            elif name and is_integer:
+                self.integers.add(name)
 
     def _name_sizes(self, targets: list[ast.expr], value: ast.expr | None) -> None:
         """Record the sizes that ``rows, columns = a.shape`` names."""
@@ -172,7 +175,7 @@ class Scope:
                 shape = tuple(map(Term.parse, sizes))
                 self.tiles[value.value.id] = old._replace(shape=shape)
 
-    def tile(self, node: ast.expr) -> KnownTile | None:
+    def tile(self, node: ast.expr | None) -> KnownTile | None:
         """Return the tile that an expression of the current dialect is; None if unknown."""
         if isinstance(node, ast.Name):
             return self.tiles.get(node.id)
@@ -183,13 +186,15 @@ class Scope:
 
     def _returned(self, call: ast.Call) -> KnownTile | None:
         """Return the tile that a call returns; None if unknown."""
-        name = self.names.meant(call.func) or ""
+        name = self.names.meant(call.func)
         if isinstance(call.func, ast.Name):
             return self.returns.get(call.func.id)
         if isinstance(call.func, ast.Attribute) and not name:
             return self._viewed(call.func, call)
         if name in MAKERS:
             return self._new(name, call)
+        if name == "nl.broadcast_to" and len(call.args) < 2:
+            return KnownTile(None, _text_of(keyword_of(call, "dtype")))
         if name.startswith(("nl.", "nisa.")) and name not in NO_TILE:
             return self._computed(name, call)
         return None
@@ -213,30 +218,24 @@ class Scope:
         dtype = _text_of(keyword_of(call, "dtype"))
         tiles = filter(None, map(self.tile, arguments_of(call)))
         first = next(tiles, KnownTile())
-        if name == "nl.broadcast_to" and len(call.args) > 1:
-            return KnownTile(_sizes(call.args[1]), dtype or first.dtype, "sbuf")
-        if name in ELEMENTWISE:
-            return KnownTile(first.shape, dtype or first.dtype, "sbuf")
-        if name in REDUCTIONS:
-            axis = argument_of(call, "axis", 1)
-            keeps = _text_of(keyword_of(call, "keepdims")) == "True"
-            shape = reduced(first.shape, axis, keeps)
-            return KnownTile(shape, dtype or first.dtype, "sbuf")
-        if name == "nl.transpose":
-            shape = first.shape if len(first.shape or ()) == 2 else None
-            return KnownTile(shape and shape[::-1], dtype or first.dtype, "psum")
         if name == "nl.matmul":
             dtype = f"{self.names.local('nl')}.float32"
             return KnownTile(self._product(call), dtype, "psum")
-        return KnownTile(None, dtype, None)
+        if name == "nl.transpose":
+            is_matrix = len(first.shape or ()) == 2
+            shape = first.shape[::-1] if first.shape and is_matrix else None
+            return KnownTile(shape, dtype or first.dtype, "psum")
+        if name not in SHAPED:
+            return KnownTile(None, dtype, None)
+        shape = _result_shape(name, call, first.shape)
+        return KnownTile(shape, dtype or first.dtype, "sbuf")
 
     def _product(self, call: ast.Call) -> Shape | None:
         """Return the shape of ``nl.matmul(x, y, transpose_x=...)``."""
         shapes = []
         for place, name in enumerate(("x", "y")):
-            side = argument_of(call, name, place)
-            tile = None if side is None else self.tile(side)
-            shapes.append(() if tile is None or tile.shape is None else tile.shape)
+            tile = self.tile(argument_of(call, name, place)) or KnownTile()
+            shapes.append(tile.shape or ())
         x, y = shapes
         if len(x) != 2 or len(y) != 2:
             return None
@@ -259,6 +258,16 @@ class Scope:
             tile = self.tile(node.value)
             return None if tile is None else tile.shape
         return _sizes(node)
+
+
+def _result_shape(name: str, call: ast.Call, shape: Shape | None) -> Shape | None:
+    """Return the shape of an elementwise function, a reduction or a broadcast."""
+    if name == "nl.broadcast_to":
+        return _sizes(call.args[1])
+    if name in ELEMENTWISE:
+        return shape
+    keeps = _text_of(keyword_of(call, "keepdims")) == "True"
+    return reduced(shape, argument_of(call, "axis", 1), keeps)
 
 
 def _text_of(node: ast.expr | None) -> str | None:
@@ -381,11 +390,11 @@ def tiled_blocks(function: ast.AST, names: ModuleNames) -> dict[str, int]:
 
 def _place(call: ast.Call, names: ModuleNames) -> int:
     """Return the position of ``par_dim`` in the shape of an allocation; 0 without ``par_dim``."""
-    if names.meant(call.func) not in MAKERS:
+    if names.called(call) not in MAKERS:
         return 0
     shape = argument_of(call, "shape", 0)
     for place, size in enumerate(getattr(shape, "elts", [])):
-        if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
+        if names.called(size) == "nl.par_dim":
             return place
     return 0
 

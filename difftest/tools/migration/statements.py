@@ -71,7 +71,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Subscript(base, items[0], node.ctx)
 
     def _call(self, node: ast.Call, wish: str | None) -> ast.expr:
-        name = self.names.meant(node.func) or ""
+        name = self.names.meant(node.func)
         if name in RANGES:
             return ast.Call(ast.Name("range", ast.Load()), node.args, [])
         if name == "nki.simulate_kernel" and node.args:
@@ -80,13 +80,14 @@ class ExpressionWriter(FunctionWriter):
             return ast.Call(run, node.args[1:], node.keywords)
         if self.computes(node):
             return expression(self.computed(node, None, wish))
-        if isinstance(node.func, ast.Attribute) and not name:
-            return self._method_call(node, node.func)
-        if isinstance(node.func, ast.Subscript):
-            return self._with_new_arguments(node, self._subscript(node.func))
         if name.startswith(("nl.", "nisa.")):
             return self._nki_call(node, name)
-        return self._with_new_arguments(node, node.func)
+        if isinstance(node.func, ast.Attribute) and not name:
+            return self._method_call(node, node.func)
+        function = node.func
+        if isinstance(function, ast.Subscript):
+            function = self._subscript(function)
+        return self._with_new_arguments(node, function)
 
     def _method_call(self, node: ast.Call, method: ast.Attribute) -> ast.expr:
         """Rewrite the call of a method. A tile's ``broadcast_to`` becomes a function."""
@@ -106,12 +107,12 @@ class ExpressionWriter(FunctionWriter):
         return ast.Call(function, arguments, keywords)
 
     def _is_call_of(self, node: ast.expr | None, name: str) -> TypeGuard[ast.Call]:
-        return isinstance(node, ast.Call) and self.names.meant(node.func) == name
+        return self.names.called(node) == name
 
     def _nki_call(self, node: ast.Call, name: str) -> ast.expr:
         """Rewrite a call of an NKI function that both dialects have."""
         if keyword_of(node, "mask") is not None:
-            raise NotMechanicalError(*MASK)
+            raise NotMechanicalError(MASK)
         change = self._shape_or_dtype if name in MAKERS else self.of_numpy
         arguments = [change(argument) for argument in node.args]
         keywords = [ast.keyword(it.arg, change(it.value)) for it in node.keywords]
@@ -130,7 +131,7 @@ class ExpressionWriter(FunctionWriter):
         for place, size in enumerate(new.elts):
             if self._is_call_of(size, "nl.par_dim"):
                 if place and not self.scope.moves_blocks:
-                    raise NotMechanicalError(*GONE["nl.par_dim"])
+                    raise NotMechanicalError(GONE["nl.par_dim"])
                 others = new.elts[:place] + new.elts[place + 1 :]
                 return ast.Tuple([size.args[0], *others], ast.Load())
         return new
@@ -152,7 +153,7 @@ class ExpressionWriter(FunctionWriter):
         if self.scope.tile(operand) is None:
             return ast.UnaryOp(node.op, operand)
         if not isinstance(node.op, ast.USub):
-            raise NotMechanicalError(*OPERATOR)
+            raise NotMechanicalError(OPERATOR)
         return expression(f"{self.nl('negative')}({ast.unparse(operand)})")
 
 
@@ -166,7 +167,7 @@ def _expanded(base: str, items: list[ast.expr]) -> str:
         elif isinstance(item, ast.Slice):
             kept.append(ast.unparse(item))
         else:
-            raise NotMechanicalError(*NEW_AXIS)
+            raise NotMechanicalError(NEW_AXIS)
     return f"{base}[{', '.join(kept)}]{views}"
 
 
@@ -174,7 +175,7 @@ def _function_of(operator: ast.operator) -> str:
     """Return the function of ``nl`` that an operator between tiles becomes."""
     name = OPERATORS.get(type(operator).__name__)
     if name is None:
-        raise NotMechanicalError(*OPERATOR)
+        raise NotMechanicalError(OPERATOR)
     return name
 
 
@@ -246,7 +247,7 @@ class StatementWriter(ExpressionWriter):
     def _assignment(self, node: ast.Assign) -> list[str] | None:
         if len(node.targets) > 1:
             if self._is_instruction(node.value):
-                raise NotMechanicalError(*SEVERAL)
+                raise NotMechanicalError(SEVERAL)
             return self._with_value(node, self.value(node.value))
         target = node.targets[0]
         if isinstance(target, ast.Name):
@@ -257,9 +258,7 @@ class StatementWriter(ExpressionWriter):
 
     def _is_instruction(self, node: ast.expr) -> bool:
         """Return whether an expression is a call of a classic instruction."""
-        return (
-            isinstance(node, ast.Call) and self.names.meant(node.func) in INSTRUCTIONS
-        )
+        return self.names.called(node) in INSTRUCTIONS
 
     def _to_name(self, node: ast.Assign, name: str) -> list[str] | None:
         self.scope.moves_blocks = name in self.scope.blocks
@@ -277,7 +276,7 @@ class StatementWriter(ExpressionWriter):
         is_of_tile = is_of_tile or literal_of(target.slice) is ...
         if tile is None and not is_of_tile:  # it may be a list
             if self._is_instruction(value):
-                raise NotMechanicalError(*TARGET)
+                raise NotMechanicalError(TARGET)
             return self._with_value(node, self.value(value))
         if isinstance(value, ast.Call) and self.computes(value):
             limits = self.limits(keyword_of(value, "mask"))
@@ -302,7 +301,7 @@ class StatementWriter(ExpressionWriter):
         else:
             source = self.operand(value)
             if source.tile is None and not is_tile:
-                raise NotMechanicalError(*OPERATOR)
+                raise NotMechanicalError(OPERATOR)
             self.issue("nisa.tensor_copy", dst, {"src": source.text})
 
     def _writes_operation(self, value: ast.expr, dst: str) -> bool:
@@ -324,12 +323,12 @@ class StatementWriter(ExpressionWriter):
         tile = self.scope.tile(base_of(node.target))
         if self._is_product(value) and isinstance(node.op, ast.Add):
             if tile is None or not tile.is_zero or tile.buffer != "psum":
-                raise NotMechanicalError(*SUM)
+                raise NotMechanicalError(SUM)
             self._product(value, self.destination(node.target).text)
             return self.lines
         if tile is None:
             if self._is_instruction(value):
-                raise NotMechanicalError(*OPERATOR)
+                raise NotMechanicalError(OPERATOR)
             return self._with_value(node, self.value(value))
         name = _function_of(node.op)
         whole = self.destination(node.target)
@@ -339,20 +338,19 @@ class StatementWriter(ExpressionWriter):
 
     def _is_product(self, node: ast.expr) -> TypeGuard[ast.Call]:
         """Return whether an expression is a matrix product of tiles."""
-        products = (MATMUL, "nl.matmul")
-        return isinstance(node, ast.Call) and self.names.meant(node.func) in products
+        return self.names.called(node) in (MATMUL, "nl.matmul")
 
     def _product(self, call: ast.Call, dst: str) -> None:
         """Write a matrix product that accumulates in PSUM."""
-        if self.names.meant(call.func) == MATMUL:
+        if self.names.called(call) == MATMUL:
             if keyword_of(call, "dtype") is not None:
-                raise NotMechanicalError(*CAST)
+                raise NotMechanicalError(CAST)
             self.instruction(call, ResultTarget(call, dst))
             return
         arguments = self.given(call)
         transposed = arguments.pop("transpose_x", None)
         if set(arguments) != {"x", "y"}:
-            raise NotMechanicalError(*UNKNOWN_CALL)
+            raise NotMechanicalError(UNKNOWN_CALL)
         x = self.operand(arguments["x"]).text
         y = self.operand(arguments["y"]).text
         if transposed is None or ast.unparse(transposed) != "True":
@@ -364,7 +362,7 @@ class StatementWriter(ExpressionWriter):
         arguments = self.given(call)
         limits = self.limits(arguments.pop("mask", None))
         if set(arguments) != {"dst", "value"}:
-            raise NotMechanicalError(*CAST)
+            raise NotMechanicalError(CAST)
         dst = self.operand(arguments["dst"], limits)
         source = self.in_sbuf(self.operand(arguments["value"], limits))
         self.issue("nisa.dma_copy", dst.text, {"src": source.text})

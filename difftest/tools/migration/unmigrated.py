@@ -37,7 +37,7 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     for part in _of_kind(whole, cst.Attribute):
         broken += _of_name(names.of(part))
     for part in _of_kind(whole, cst.Call):
-        broken += _of_call(part, names.of(part.func) or "")
+        broken += _of_call(part, names.of(part.func))
     for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
         if any(_is_tile(side, scope) for side in part.children):
             broken.append(OPERATOR)
@@ -50,8 +50,8 @@ def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
     return isinstance(base, cst.Name) and base.value in scope.tiles
 
 
-def _of_name(name: str | None) -> Iterator[Rule]:
-    module, *members = (name or "").split(".")
+def _of_name(name: str) -> Iterator[Rule]:
+    module, *members = name.split(".")
     if name in GONE:
         yield GONE[name]
     elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], members[0]):

@@ -42,17 +42,18 @@ def view(
 ) -> tuple[str, list[Term]]:
     """Return ``base[items]`` as a masked view, and its shape without the mask."""
     if not all(map(_goes_with_grids, items)):
-        raise NotMechanicalError(*GONE["nl.mgrid"])
+        raise NotMechanicalError(GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
     ndim = max(index.ndim for index in indices)
     shape = dict.fromkeys(range(-ndim, 0), ONE)
     places: list[int] = []
     for index in indices:
-        places += index.axes
-        shape |= {place: axis.size for place, axis in index.axes.items()}
+        for place, axis in index.axes.items():
+            places.append(place)
+            shape[place] = axis.size
     if len(set(places)) != len(places):
-        raise NotMechanicalError(*NOT_AFFINE)
-    free = [place for place in shape if place not in places]
+        raise NotMechanicalError(NOT_AFFINE)
+    free = sorted(shape.keys() - places)
     key = _Key()
     for index in indices:
         if index.axes:
@@ -90,7 +91,7 @@ def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
     (outer, first), *_ = axes
     last = axes[-1][1]
     if any(box.limits(place) for place, _ in axes[1:]):
-        raise NotMechanicalError(*NOT_AFFINE)
+        raise NotMechanicalError(NOT_AFFINE)
     if len(axes) == 1:
         start, stop = box.range(outer, index.offset, first.step, first.size)
     else:
@@ -118,7 +119,7 @@ def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
     while rest:
         place = next((place for place, axis in rest.items() if axis.step == step), None)
         if place is None:
-            raise NotMechanicalError(*NOT_AFFINE)
+            raise NotMechanicalError(NOT_AFFINE)
         axis = rest.pop(place)
         ordered.insert(0, (place, axis))
         step = axis.step * axis.size

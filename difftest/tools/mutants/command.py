@@ -116,8 +116,8 @@ def campaign_on(
         campaign = Campaign(specs, amount, ledger)
         if not campaign.mutants:
             raise click.ClickException(
-                "no bug can be planted: the kernels run nothing that is in a file of yours, "
-                "or nothing there can be changed"
+                "no bug can be planted: the kernels run no code of your files, or no mutation "
+                "operator fits that code"
             )
         bar = progress("mutants", len(campaign.mutants))
         with contextlib.redirect_stdout(shown), bar as advance:

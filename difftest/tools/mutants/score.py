@@ -136,8 +136,9 @@ def markdown(campaign: Campaign, command: str) -> str:
     results = campaign.results
     rows = [
         "# Planted bugs\n",
-        "Which bugs do the tests of the kernels find? [Plant bugs](../../how-to/mutate.md) says "
-        f"what the words mean. nki-difftest {version('nki-difftest')} wrote this page, with "
+        "This page shows which planted bugs the tests of the kernels find. [Plant bugs]"
+        "(../../how-to/mutate.md) explains the words. "
+        f"nki-difftest {version('nki-difftest')} wrote this page, with "
         f"{campaign.settings.cases} drawn cases for each test:\n",
         f"```\n{command}\n```\n",
         f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -297,33 +297,30 @@ def _parameters(spec: KernelSpec) -> list[str]:
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     """Return the modules of a constant that the kernel's code reads when it runs."""
-    modules: dict[int, dict[str, Any]] = {}
-    reading: dict[int, dict[str, Any]] = {}
-    for function in functions_of(spec.kernel):
-        module = function.__globals__
-        modules[id(module)] = module
-        if name in code_names(function.__code__):
-            reading[id(module)] = module
-    have = [module for module in modules.values() if _has_constant(module, name)]
-    read = [module for module in reading.values() if _has_constant(module, name)]
-    if have and not read:
+    functions = functions_of(spec.kernel)
+    modules = {id(function.__globals__): function.__globals__ for function in functions}
+    read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
+    have = {at for at, module in modules.items() if is_plain(module.get(name, module))}
+    if have and not have & read:
         raise click.UsageError(
             f"{name}: no function of the kernel reads it when it runs: the import of its file "
             "computed a default or another constant from it; give the name of that constant"
         )
     if not have:
-        names = {"dtype", "machine", "level", "kernel"}
-        names.update(spec.domain, _parameters(spec))
-        for module in modules.values():
-            constants = filter(str.isupper, module)
-            names.update(key for key in constants if is_plain(module[key]))
-        raise click.UsageError(
-            f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
-            f"{suggest_names(name, names)}"
-        )
-    return read
+        raise _unknown_name(spec, name, modules.values())
+    return [modules[at] for at in have & read]
 
 
-def _has_constant(module: dict[str, Any], name: str) -> bool:
-    """Return whether a module has a constant that a point may replace."""
-    return is_plain(module.get(name, module))
+def _unknown_name(
+    spec: KernelSpec, name: str, modules: Iterable[dict[str, Any]]
+) -> click.UsageError:
+    """Return the error for a name that is neither in the domain, a parameter nor a constant."""
+    names = {"dtype", "machine", "level", "kernel"}
+    names.update(spec.domain, _parameters(spec))
+    for module in modules:
+        constants = filter(str.isupper, module)
+        names.update(key for key in constants if is_plain(module[key]))
+    return click.UsageError(
+        f"{name} is not a name of the domain, a parameter or a constant of {spec.name}"
+        f"{suggest_names(name, names)}"
+    )

@@ -269,7 +269,9 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
         for level, outcome in by_level(finding):
             click.echo(f"NKI {level}: {outcome}")
     elif good is None:
-        raise click.UsageError("say since when: --good COMMIT, or --levels")
+        raise click.UsageError(
+            "pass --good COMMIT, or --levels: at the good commit the case still passed"
+        )
     else:
         click.echo(bisect_commits(finding, good, bad))
 
@@ -279,5 +281,7 @@ def _found(id: str) -> CampaignFinding:
     finding = stored.get(id)
     if finding is None:
         ids = ", ".join(entry.id for entry in stored if entry.state == OPEN) or "none"
-        raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
+        raise click.UsageError(
+            f"not one finding alone begins with {id!r}; the open findings are {ids}"
+        )
     return finding

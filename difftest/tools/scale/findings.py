@@ -217,17 +217,21 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     spec = failure.spec
     at = None
     if isinstance(verdict, Mismatch) and verdict.first is not None:
-        for trace in traces.values():
-            event = last_writer(trace, spec, verdict)
-            if event is not None:
-                at = event.location
-                break
+        writers = (last_writer(trace, spec, verdict) for trace in traces.values())
+        event = next(filter(None, writers), None)
+        at = event and event.location
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
+    return at or _first_line(_failing_function(failure))
+
+
+def _failing_function(failure: CaseFailure) -> Callable[..., Any]:
+    """Return the reference if it failed, else the kernel."""
+    verdict = getattr(failure, "verdict", None)
     is_of_reference = getattr(verdict, "failed", "kernel") == "reference"
     if is_of_reference or isinstance(failure, BrokenReferenceError):
-        return at or _first_line(spec.reference)
-    return at or _first_line(spec.kernel)
+        return failure.spec.reference
+    return failure.spec.kernel
 
 
 def _first_line(function: Callable[..., Any]) -> Location | None:
@@ -257,10 +261,9 @@ class FindingStore:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        beside: Any = storage_directory(FOLDER, intent_to_write=False)
-        self.folder = folder or getattr(
-            beside, "path", beside
-        )  # older versions return the path
+        # Older versions of Hypothesis return the path itself.
+        default: Any = storage_directory(FOLDER, intent_to_write=False)
+        self.folder = folder or getattr(default, "path", default)
 
     @property
     def database(self) -> ExampleDatabase | None:

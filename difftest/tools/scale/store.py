@@ -122,14 +122,14 @@ class Store:
         reason = ""
         for name, words in IDENTITY.items():
             if {row[name] for row in self.rows.values()} - {identity[name]}:
-                reason = reason or f"since then changed {words}"
+                reason = reason or f"{words} changed since then"
         foreign = len(self.rows.keys() - set(keys))
         if foreign and not reason:
             reason = f"{foreign} of its points are not among those of this command"
         if reason:
             raise click.UsageError(
-                f"{self.file} holds a sweep of before: {reason}; give another -o, and compare with "
-                "--compare; or --fresh forgets it"
+                f"{self.file} holds an earlier sweep: {reason}; pass another -o and compare with "
+                "--compare, or pass --fresh to replace it"
             )
 
     def add(self, row: Row) -> None:

@@ -68,9 +68,7 @@ def microseconds(value: float | None) -> str:
 
 def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     """Print the number of points by outcome, the fastest points, and points that disagree."""
-    counts = Counter(row["outcome"].replace("_", " ") for row in rows)
-    parts = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
-    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {parts}")
+    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {_outcomes_text(rows)}")
     names = varying(rows, axes) or list(axes)
     timed = [row for row in rows if row["predicted_us"] is not None]
     if timed:
@@ -78,9 +76,20 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
         _print_fastest(timed, names)
     wrong = [row for row in rows if not agrees(row)]
     for row in wrong[:LISTED]:
-        click.echo(f"{row['outcome']}: {point_text(row, names)}: {row['reason']}")
+        click.echo(_reason_text(row, names))
     if len(wrong) > LISTED:
         click.echo(f"and {len(wrong) - LISTED} more that do not agree")
+
+
+def _outcomes_text(rows: Sequence[Row]) -> str:
+    """Return the number of points by outcome, the most frequent outcome first."""
+    counts = Counter(row["outcome"].replace("_", " ") for row in rows)
+    return ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
+
+
+def _reason_text(row: Row, names: Sequence[str]) -> str:
+    """Return the outcome of a point that does not agree, and its reason."""
+    return f"{row['outcome']}: {point_text(row, names)}: {row['reason']}"
 
 
 def _print_fastest(timed: Sequence[Row], names: Sequence[str]) -> None:
@@ -203,16 +212,15 @@ def comparison(
     lines = [
         f"{len(pairs)} points are in both: {len(failing)} newly fail, {mended} newly agree"
     ]
-    for row in failing[:LISTED]:
-        lines.append(
-            f"newly {row['outcome']}: {point_text(row, names)}: {row['reason']}"
-        )
-    timed = [
-        pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]
-    ]
+    lines += [f"newly {_reason_text(row, names)}" for row in failing[:LISTED]]
+    timed = list(filter(_have_times, pairs))
     lines += _shift_lines(timed, names)
     lines += _slowed_lines(timed, names)
     return lines, bool(failing)
+
+
+def _have_times(pair: tuple[Row, Row]) -> bool:
+    return all(row["predicted_us"] for row in pair)
 
 
 def _common_points(
@@ -339,7 +347,7 @@ def axes_of_command(
             f"{min(taken)} is a column of each row, and no name of an axis"
         )
     if not axes:
-        raise click.UsageError("name what varies: --over NAME=VALUES")
+        raise click.UsageError("no axis is given: pass --over NAME=VALUES")
     return Axes(axes, shared, sample)
 
 
@@ -422,7 +430,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
         raise click.ClickException(
-            "no point decides: each row says why in its column reason"
+            "no point is decided: the column reason of each row says why"
         )
     if heat:
         x, y = heat[0].split(",")

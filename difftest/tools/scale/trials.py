@@ -115,9 +115,8 @@ class Trials:
             trial = self._proposals.ask(self._kinds)
             place = tuple(int(trial.params[name]) for name in self.counts)
             if place not in self.times:
-                self._proposals.tell(
-                    trial, state=self._states.FAIL
-                )  # its time comes later
+                # The point's time comes later, as a trial of its own.
+                self._proposals.tell(trial, state=self._states.FAIL)
                 return place
             self._proposals.tell(trial, self.times[place])
         return next(unknown)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -21,8 +20,7 @@ import numpy as np
 from difftest.simulator.dtypes import BOOL, INTEGERS, Array, dtype_name, is_float
 from difftest.simulator.replay import ReplayError, replay_tape
 from difftest.simulator.tape import Tape
-from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
-from difftest.simulator.trace import LoopKind
+from difftest.simulator.tape_json import TapeFormatError, tape_from_json
 from difftest.testing.backends.base import (
     Crashed,
     KernelCall,
@@ -32,6 +30,13 @@ from difftest.testing.backends.base import (
 )
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
+from difftest.tools.verdict.device_loops import (
+    NAME,
+    difference_of_runs,
+    difference_of_turns,
+    has_device_loop,
+    unpredicted_turn,
+)
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.outcome import Outcome as Judged
 from difftest.tools.verdict.wire import WorkerEnd, array_header, violation_of
@@ -99,22 +104,16 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
     "rejected": Rejected,
     "unsupported": Unsupported,
 }
-_NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
-"""A tensor's name on a tape. It may differ between runs, and changes no instruction."""
-_VALUE = re.compile(r'(?<=\["DeviceValue",)\[-?\d+,"[^"]*"\]')
-_NUMBER = re.compile(r'("TileForm":\[|"register )\d+')
-_PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
-"""These patterns match parts of a tape's lines: a register's value, the number of a tensor or of a
-register, and the fields after a call."""
+_RUNS = "two runs on arrays of the same shapes issue different instructions"
 _FOLLOWS = (
-    "two runs on arrays of the same shapes with other values execute other instructions, and no "
-    "register of the device decides between them: its Python follows the data, earlier calls, "
+    "no register of the device decides between them: its Python follows the data, earlier calls, "
     "random numbers or addresses"
 )
 _FOLLOWS_REGISTERS = (
-    "its instructions follow what registers hold, which Python does not know on a device: it "
-    "traces a loop on the device once"
+    "its instructions follow what registers hold, which Python does not know"
 )
+_TRACED_ONCE = "AWS's compiler traces the body of a loop on the device once"
+_CLASSIC = "AWS's classic compiler traces a loop once, and its turns are not alike"
 _TRIES = 6  # shares of replaced integers, each half of the one before
 _KEPT = 2**23  # bytes of the tapes in the cache
 
@@ -136,6 +135,7 @@ class CandidateBackend:
 
     Attributes
     ----------
+    doubts : reasons why the evidence of calls is weaker than it may look.
     last : the disclosure and the tape of the last call.
     is_settled : whether the instructions were compared for other values of registers.
     """
@@ -151,6 +151,7 @@ class CandidateBackend:
         self._tapes: dict[str, tuple[Tape, int]] = {}
         """Tapes and their bytes, by the shapes of their calls."""
         self._blind: list[Tape] = []
+        self.doubts: set[str] = set()
         self._bytes = 0
         """The bytes of the last answer of the worker."""
 
@@ -208,7 +209,9 @@ class CandidateBackend:
                 is_blind = shown is Disclosure.NOTHING and not all(
                     map(np.array_equal, first, call.inputs)
                 )
-                return self._compared(text, again, is_blind=is_blind)
+                tape = self._compared(text, again, is_blind=is_blind)
+                self._check_turns(call, first, tape)
+                return tape
         return next(failed for failed in (text, again) if not isinstance(failed, str))
 
     def _compared(self, text: str, again: str, *, is_blind: bool) -> Tape:
@@ -218,23 +221,55 @@ class CandidateBackend:
         """
         tape = _read(text)
         other = _read(again)
-        if all(
-            step.call != "effect" or step.made is None for step in tape.steps
-        ):  # no register
-            if text != again and _NAME.sub("", text) != _NAME.sub("", again):
-                raise CheatError(_FOLLOWS)
+        if not _has_register(tape):
+            if text != again and NAME.sub("", text) != NAME.sub("", again):
+                raise CheatError(f"{_RUNS}: {_first(tape, other)}; {_FOLLOWS}")
             return tape
         if is_blind:
             self._blind = [tape, other]
-        if not all(_are_alike(tape, blind) for blind in self._blind):
-            raise CheatError(_FOLLOWS_REGISTERS)
+        for blind in self._blind:
+            if difference := difference_of_runs(tape, blind):
+                text = f"{_RUNS}: {difference}; {_FOLLOWS_REGISTERS}: {_TRACED_ONCE}"
+                raise CheatError(text)
         self.is_settled = bool(self._blind)
         return tape
 
+    def _check_turns(
+        self, call: KernelCall, inputs: tuple[Array, ...], tape: Tape
+    ) -> None:
+        """Raise CheatError if turns of loops on the device ask for different instructions.
+
+        The kernel runs once more, with one turn at most for each loop, as AWS's compiler runs it.
+        """
+        if tape.dialect == "classic" and (turn := unpredicted_turn(tape)):
+            self.doubts.add(f"{_CLASSIC}: {turn}")
+        if not has_device_loop(tape):
+            return
+        if turn := difference_of_turns(tape):
+            what = "turns of a loop issue different instructions"
+            raise CheatError(f"{what}: {turn}; {_TRACED_ONCE}")
+        text = self.ask(call, inputs, anew=True, single_turn=True)
+        if not isinstance(text, str):
+            self.is_settled = False
+        elif difference := difference_of_runs(tape, _read(text)):
+            what = "a run with one turn for each loop issues different instructions"
+            raise CheatError(f"{what}: {difference}; {_TRACED_ONCE}")
+
     def ask(
-        self, call: KernelCall, inputs: tuple[Array, ...], *, anew: bool
+        self,
+        call: KernelCall,
+        inputs: tuple[Array, ...],
+        *,
+        anew: bool,
+        single_turn: bool = False,
     ) -> str | Outcome:
-        """Return the text of the tape of a run in the worker, or how the run failed."""
+        """Return the text of the tape of a run in the worker, or how the run failed.
+
+        Parameters
+        ----------
+        anew : whether the kernel's files are loaded again before.
+        single_turn : whether loops on the device have one turn at most.
+        """
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
             "inputs": [array_header(array) for array in inputs],
@@ -244,6 +279,7 @@ class CandidateBackend:
             "machine": call.machine,
             "names": list(call.names),
             "anew": anew,
+            "single_turn": single_turn,
         }
         blobs = [array.tobytes() for array in inputs]
         answer = self.worker.ask({"request": "trace", "call": header}, blobs)
@@ -263,47 +299,14 @@ class CandidateBackend:
         return text
 
 
-def _are_alike(tape: Tape, other: Tape) -> bool:
-    """Return whether two tapes have the same calls for a device, which receives a loop once.
-
-    The comparison leaves out calls in loops that only one tape enters.
-    """
-    one = list(_device_calls(tape))
-    two = list(_device_calls(other))
-    both = {loop for around, *_ in one for loop in around}
-    both &= {loop for around, *_ in two for loop in around}
-    return _numbered(one, both) == _numbered(two, both)
+def _has_register(tape: Tape) -> bool:
+    """Return whether a kernel uses a value of the device: a register, or the turn of a loop."""
+    return has_device_loop(tape) or any(step.call == "effect" for step in tape.steps)
 
 
-def _numbered(calls: list[Any], both: set[Any]) -> list[Any]:
-    """Return the calls within common loops, with tensors and registers numbered by first use."""
-    numbers: dict[str, int] = {}
-
-    def number(match: re.Match[str]) -> str:
-        return f"{numbers.setdefault(match[0], len(numbers))}"
-
-    return [
-        (at, _NUMBER.sub(number, line)) for around, at, line in calls if around <= both
-    ]
-
-
-def _device_calls(tape: Tape) -> Iterator[tuple[set[Any], Any, str]]:
-    """Yield the calls that a device receives, each with its loops, place and text.
-
-    These are calls outside of loops on the device, and calls of the first iteration of such loops.
-    The text leaves out values of registers. A loop is identified by its line and by the number of
-    calls outside of loops before it.
-    """
-    text = _NAME.sub("", _VALUE.sub("", tape_to_json(tape))).partition('"steps":[\n')[2]
-    outside = 0
-    for step, line in zip(tape.steps, text.splitlines(), strict=True):
-        iterations = [
-            entry for entry in step.loops if entry.loop.kind is LoopKind.DYNAMIC
-        ]
-        outside += not iterations
-        if not any(entry.number for entry in iterations):
-            around = {(entry.loop.location, outside) for entry in iterations}
-            yield around, (step.stack, step.program), _PLACES.sub("", line)
+def _first(tape: Tape, other: Tape) -> str:
+    """Return the first difference of two tapes as a text."""
+    return str(difference_of_runs(tape, other) or "tensors of other names or places")
 
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:

@@ -55,6 +55,7 @@ _GRACE = 30.0
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 """The outcome and the stage of a failed judge or worker. Such a kernel is judged again."""
 KEPT = 64  # reference results that a process keeps
+_AGAIN = "its process ended without an answer; it was judged again in a new one"
 _COLLECT = 600.0
 """The seconds that the collection of the test may take."""
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
@@ -370,6 +371,14 @@ def _judge_all(
             judgement = judge_candidate(
                 kernel, orders.test, orders.settings, forks, spec
             )
+            if (
+                judgement.has_died
+            ):  # an earlier candidate may have harmed the fork server
+                with ForkServer() as fresh:
+                    judgement = judge_candidate(
+                        kernel, orders.test, orders.settings, fresh, spec
+                    )
+                judgement.notes.append(_AGAIN)
             review_constants(judgement, read, orders.settings)
             review_imports(judgement, kernel, orders)
         except click.ClickException as error:

@@ -25,6 +25,7 @@ import click
 
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.support.time_limit import TimeLimitError, time_limit
+from difftest.support.tracebacks import is_user_file
 from difftest.support.versions import versions
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
@@ -103,7 +104,7 @@ def judge_candidate(
         judgement.evidence.doubts.add(f"`{options}` opens modules to the candidate")
     try:
         files = read_candidate(file, test)
-        with Sandbox(settings.limits, fork_server) as worker:
+        with quoted(files), Sandbox(settings.limits, fork_server) as worker:
             _check_isolation(worker, judgement, settings)
             with _limited(judgement, settings):
                 described = load_candidate(worker, files, name, settings.allow)
@@ -115,6 +116,7 @@ def judge_candidate(
         judgement.report = str(outside)
         judgement.reason = str(outside)
     except WorkerEnd as end:
+        judgement.has_died = end.is_death
         judgement.outcome = end.outcome
         judgement.reason = str(end)
         judgement.report = end.report
@@ -185,7 +187,7 @@ def describe_candidate(
     file, name = _parse_kernel(kernel, test)
     try:
         files = read_candidate(file, test)
-        with Sandbox(settings.limits, fork_server) as worker:
+        with quoted(files), Sandbox(settings.limits, fork_server) as worker:
             return load_candidate(worker, files, name, settings.allow)
     except (OutsideLanguage, WorkerEnd) as error:
         raise click.ClickException(
@@ -198,12 +200,6 @@ def read_candidate(file: Path, test: str) -> CandidateFiles:
     files = CandidateFiles(file)
     own = os.path.realpath(test.partition("::")[0])
     for source in files.sources.values():
-        # Reports quote the text that was read. The candidate's own comments suppress nothing.
-        text = decoded_text(source.text).replace("difftest:", "difftest;")
-        lines = [
-            f"{line}\n" for line in text.split("\n")
-        ]  # splitlines() also splits elsewhere
-        linecache.cache[source.file] = len(source.text), None, lines, source.file
         if os.path.realpath(source.file) == own:
             what = f"it imports {source.file}, which judges it"
             raise OutsideLanguage(Violation(str(file), 1, what, "leave it out"))
@@ -211,6 +207,29 @@ def read_candidate(file: Path, test: str) -> CandidateFiles:
         if fault.file == str(file):
             raise OutsideLanguage(fault)
     return files
+
+
+@contextmanager
+def quoted(files: CandidateFiles) -> Iterator[None]:
+    """Let reports within the block quote the text of a candidate's files that was read.
+
+    The candidate's own comments suppress no finding there.
+    """
+    before = {}
+    for source in files.sources.values():
+        before[source.file] = linecache.cache.get(source.file)
+        text = decoded_text(source.text).replace("difftest:", "difftest;")
+        lines = [
+            f"{line}\n" for line in text.split("\n")
+        ]  # splitlines() also splits elsewhere
+        linecache.cache[source.file] = len(source.text), None, lines, source.file
+    try:
+        yield
+    finally:
+        for file, known in before.items():
+            linecache.cache.pop(file, None)
+            if known is not None:
+                linecache.cache[file] = known
 
 
 def load_candidate(
@@ -408,7 +427,10 @@ class _StubFinder(MetaPathFinder, Loader):
 
 @contextmanager
 def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
-    """Import stubs in place of files within the block; yield the constants read from them."""
+    """Import stubs in place of files within the block; yield the constants read from them.
+
+    The user's modules that are imported within the block may hold stubs, so they are forgotten.
+    """
     finder = _StubFinder(files)
     before = {
         name: module
@@ -417,15 +439,14 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     }
     for name in before:
         del sys.modules[name]
+    known = set(sys.modules)
     sys.meta_path.insert(0, finder)
     try:
         yield finder.read
     finally:
         sys.meta_path.remove(finder)
-        for name in list(sys.modules):
-            if (
-                getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
-                is finder
-            ):
+        for name in set(sys.modules) - known:
+            file = getattr(sys.modules[name], "__file__", None) or "<"
+            if is_user_file(file) or os.path.realpath(file) in finder.files:
                 del sys.modules[name]
         sys.modules.update(before)

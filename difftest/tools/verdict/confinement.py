@@ -47,65 +47,154 @@ _LIMITS = (
 """Resource limits: the printed name, the system's name, and bytes or a number of files."""
 
 
-class _Architecture(NamedTuple):
-    """The numbers that a seccomp filter needs on one architecture.
+_NO_CALL = None
+"""In a table of system calls: the architecture does not have the call."""
+_CALLS: dict[str, tuple[int | None, int | None]] = {
+    # memory
+    "brk": (12, 214),
+    "madvise": (28, 233),
+    "mincore": (27, 232),
+    "mmap": (9, 222),
+    "mprotect": (10, 226),
+    "mremap": (25, 216),
+    "munmap": (11, 215),
+    # files that are open, and what lies in folders
+    "access": (21, _NO_CALL),
+    "chdir": (80, 49),
+    "close": (3, 57),
+    "dup": (32, 23),
+    "dup2": (33, _NO_CALL),
+    "dup3": (292, 24),
+    "faccessat": (269, 48),
+    "faccessat2": (439, 439),
+    "fadvise64": (221, 223),
+    "fchdir": (81, 50),
+    "fcntl": (72, 25),
+    "fstat": (5, 80),
+    "fstatfs": (138, 44),
+    "getcwd": (79, 17),
+    "getdents64": (217, 61),
+    "lseek": (8, 62),
+    "lstat": (6, _NO_CALL),
+    "newfstatat": (262, 79),
+    "pipe": (22, _NO_CALL),
+    "pipe2": (293, 59),
+    "poll": (7, _NO_CALL),
+    "ppoll": (271, 73),
+    "pread64": (17, 67),
+    "preadv": (295, 69),
+    "pselect6": (270, 72),
+    "pwrite64": (18, 68),
+    "read": (0, 63),
+    "readlink": (89, _NO_CALL),
+    "readlinkat": (267, 78),
+    "readv": (19, 65),
+    "select": (23, _NO_CALL),
+    "stat": (4, _NO_CALL),
+    "statfs": (137, 43),
+    "statx": (332, 291),
+    "umask": (95, 166),
+    "write": (1, 64),
+    "writev": (20, 66),
+    # time and random numbers
+    "clock_getres": (229, 114),
+    "clock_gettime": (228, 113),
+    "clock_nanosleep": (230, 115),
+    "getitimer": (36, 102),
+    "getrandom": (318, 278),
+    "gettimeofday": (96, 169),
+    "nanosleep": (35, 101),
+    "setitimer": (38, 103),
+    "time": (201, _NO_CALL),
+    "times": (100, 153),
+    # signals of the process itself
+    "rt_sigaction": (13, 134),
+    "rt_sigpending": (127, 136),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "rt_sigtimedwait": (128, 137),
+    "sigaltstack": (131, 132),
+    # threads and the process
+    "arch_prctl": (158, _NO_CALL),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+    "futex": (202, 98),
+    "get_robust_list": (274, 100),
+    "getcpu": (309, 168),
+    "getegid": (108, 177),
+    "geteuid": (107, 175),
+    "getgid": (104, 176),
+    "getpgid": (121, 155),
+    "getpgrp": (111, _NO_CALL),
+    "getpid": (39, 172),
+    "getppid": (110, 173),
+    "getrusage": (98, 165),
+    "getsid": (124, 156),
+    "gettid": (186, 178),
+    "getuid": (102, 174),
+    "membarrier": (324, 283),
+    "rseq": (334, 293),
+    "sched_getaffinity": (204, 123),
+    "sched_yield": (24, 124),
+    "set_robust_list": (273, 99),
+    "set_tid_address": (218, 96),
+    "sysinfo": (99, 179),
+    "uname": (63, 160),
+}
+"""The system calls that a worker may make with any arguments: numbers on x86-64 and arm64.
 
-    Attributes
-    ----------
-    audit : the architecture's AUDIT_ARCH number.
-    clone : the system call ``clone``. It is allowed for threads only.
-    denied : system calls that start a process, run a file or trace a process.
-    """
-
-    audit: int
-    clone: int
-    denied: tuple[int, ...]
-
-
-_CLONE3 = 435
+Python and NumPy make them while they compute, import modules and read files.
+"""
+_CLONE = (56, 220)
+"""``clone`` is allowed for threads only."""
+_CLONE3 = (435, 435)
 """``clone3`` passes its flags in memory, where a filter cannot read them. The filter reports it as
 not implemented, and the C library then calls ``clone``."""
-_ARCHITECTURES = {
-    "x86_64": _Architecture(
-        audit=0xC000003E,
-        clone=56,
-        denied=(
-            57,  # fork
-            58,  # vfork
-            59,  # execve
-            322,  # execveat
-            101,  # ptrace
-            _CLONE3,
-        ),
-    ),
-    "aarch64": _Architecture(
-        audit=0xC00000B7,
-        clone=220,
-        denied=(
-            221,  # execve
-            281,  # execveat
-            117,  # ptrace
-            _CLONE3,
-        ),
-    ),
-}
+_OPEN = (2, _NO_CALL)
+_OPENAT = (257, 56)
+"""Files can be opened for reading only."""
+_IOCTL = (16, 29)
+"""``ioctl`` can ask whether a file is a terminal, and set whether it stays open."""
+_SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}
+"""A worker can send signals to itself only."""
+_PRLIMIT = (302, 261)
+"""A worker can read and lower its own limits only."""
+_MACHINES = {"x86_64": 0, "aarch64": 1}
+"""The columns of the tables, by the machine's name."""
+_AUDIT = (0xC000003E, 0xC00000B7)
+"""The AUDIT_ARCH number of each machine."""
 
-_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
-_JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
-_JUMP_IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
-_JUMP_IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
-_RETURN = 0x06  # BPF_RET | BPF_K
-_CALL_NUMBER = 0  # offsets in struct seccomp_data
+_LOAD = 0x20
+"""BPF_LD | BPF_W | BPF_ABS"""
+_JUMP_IF_EQUAL = 0x15
+"""BPF_JMP | BPF_JEQ | BPF_K"""
+_JUMP_IF_AT_LEAST = 0x35
+"""BPF_JMP | BPF_JGE | BPF_K"""
+_JUMP_IF_ANY_BIT = 0x45
+"""BPF_JMP | BPF_JSET | BPF_K"""
+_RETURN = 0x06
+"""BPF_RET | BPF_K"""
+_CALL_NUMBER = 0
 _AUDIT_NUMBER = 4
-_FIRST_ARGUMENT = 16
-_X32_CALLS = 0x40000000  # __X32_SYSCALL_BIT: second numbers of the same calls
-_THREAD = 0x10000  # CLONE_THREAD
-_ALLOW = 0x7FFF0000  # SECCOMP_RET_ALLOW
-_DENY = 0x50001  # SECCOMP_RET_ERRNO with EPERM
-_NOT_IMPLEMENTED = 0x50026  # SECCOMP_RET_ERRNO with ENOSYS
+_ARGUMENTS = (16, 24, 32)
+"""Offsets in struct seccomp_data: the low halves of the first three arguments."""
+_X32_CALLS = 0x40000000
+"""__X32_SYSCALL_BIT: second numbers of the same calls."""
+_THREAD = 0x10000
+"""CLONE_THREAD"""
+_WRITES_FILE = 0o1 | 0o2 | 0o100 | 0o1000
+"""O_WRONLY, O_RDWR, O_CREAT and O_TRUNC."""
+_TERMINAL = (0x5401, 0x5421, 0x5450, 0x5451)
+"""TCGETS, FIONBIO, FIONCLEX and FIOCLEX."""
+_ALLOW = 0x7FFF0000
+"""SECCOMP_RET_ALLOW"""
+_DENY = 0x50001
+"""SECCOMP_RET_ERRNO with EPERM"""
+_NOT_IMPLEMENTED = 0x50026
+"""SECCOMP_RET_ERRNO with ENOSYS"""
 
 
-class _Instruction(NamedTuple):
+class BpfInstruction(NamedTuple):
     """An instruction of classic BPF, ``struct sock_filter``.
 
     A jump skips ``if_true`` or ``if_false`` instructions.
@@ -180,7 +269,7 @@ def confine(folder: str, memory: int, seconds: float) -> list[str]:
         name for name, apply in restrictions.items() if not (is_linux and apply())
     ]
     missing = [] if _BOX in os.environ else failed
-    missing += [] if is_linux and _forbid_processes() else ["processes"]
+    missing += [] if is_linux and _restrict_calls() else ["system calls"]
     more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
     for name, constant, value in (*_LIMITS, *more):
         try:
@@ -218,15 +307,12 @@ def _restrict_writes(folder: str) -> bool:
     return done
 
 
-def _forbid_processes() -> bool:
-    """Let this process start threads only, and run no other file.
-
-    Return whether the system could do that.
-    """
-    architecture = _ARCHITECTURES.get(platform.machine())
-    if architecture is None:
+def _restrict_calls() -> bool:
+    """Let this process make the listed system calls only; return whether that is possible."""
+    column = _MACHINES.get(platform.machine())
+    if column is None:
         return False
-    instructions = _filter_instructions(architecture)
+    instructions = filter_instructions(column, os.getpid())
     code = ctypes.create_string_buffer(
         b"".join(struct.pack("HBBI", *row) for row in instructions)
     )
@@ -236,25 +322,58 @@ def _forbid_processes() -> bool:
     return not libc.prctl(_FILTER, _FILTER_MODE, program, 0, 0)
 
 
-def _filter_instructions(architecture: _Architecture) -> list[_Instruction]:
-    """Return a seccomp filter that denies system calls which start or trace a process."""
-    instructions = [
-        _Instruction(_LOAD, 0, 0, _AUDIT_NUMBER),
-        _Instruction(_JUMP_IF_EQUAL, 1, 0, architecture.audit),
-        _Instruction(_RETURN, 0, 0, _DENY),
-        _Instruction(_LOAD, 0, 0, _CALL_NUMBER),
-        _Instruction(_JUMP_IF_AT_LEAST, 0, 1, _X32_CALLS),
-        _Instruction(_RETURN, 0, 0, _DENY),
+def filter_instructions(column: int, process: int) -> list[BpfInstruction]:
+    """Return a seccomp filter that allows the listed system calls, and denies all others.
+
+    Parameters
+    ----------
+    column : the machine's column in the tables of system calls.
+    process : the process that may send signals to itself.
+    """
+    rows = [
+        BpfInstruction(_LOAD, 0, 0, _AUDIT_NUMBER),
+        BpfInstruction(_JUMP_IF_EQUAL, 1, 0, _AUDIT[column]),
+        BpfInstruction(_RETURN, 0, 0, _DENY),
+        BpfInstruction(_LOAD, 0, 0, _CALL_NUMBER),
+        BpfInstruction(_JUMP_IF_AT_LEAST, 0, 1, _X32_CALLS),
+        BpfInstruction(_RETURN, 0, 0, _DENY),
     ]
-    for number in architecture.denied:
-        answer = _NOT_IMPLEMENTED if number == _CLONE3 else _DENY
-        instructions.append(_Instruction(_JUMP_IF_EQUAL, 0, 1, number))
-        instructions.append(_Instruction(_RETURN, 0, 0, answer))
-    instructions += [
-        _Instruction(_JUMP_IF_EQUAL, 0, 3, architecture.clone),
-        _Instruction(_LOAD, 0, 0, _FIRST_ARGUMENT),
-        _Instruction(_JUMP_IF_ANY_BIT, 1, 0, _THREAD),
-        _Instruction(_RETURN, 0, 0, _DENY),
-        _Instruction(_RETURN, 0, 0, _ALLOW),
+    for numbers in _CALLS.values():
+        rows += _if_call(numbers[column], [BpfInstruction(_RETURN, 0, 0, _ALLOW)])
+    rows += _if_call(_CLONE[column], _if_bits(0, _THREAD, _ALLOW, _DENY))
+    rows += _if_call(_CLONE3[column], [BpfInstruction(_RETURN, 0, 0, _NOT_IMPLEMENTED)])
+    rows += _if_call(_OPEN[column], _if_bits(1, _WRITES_FILE, _DENY, _ALLOW))
+    rows += _if_call(_OPENAT[column], _if_bits(2, _WRITES_FILE, _DENY, _ALLOW))
+    rows += _if_call(_IOCTL[column], _if_equal(1, *_TERMINAL))
+    for numbers in _SIGNALS.values():
+        rows += _if_call(numbers[column], _if_equal(0, process))
+    rows += _if_call(_PRLIMIT[column], _if_equal(0, 0, process))
+    rows.append(BpfInstruction(_RETURN, 0, 0, _DENY))
+    return rows
+
+
+def _if_call(number: int | None, rows: list[BpfInstruction]) -> list[BpfInstruction]:
+    """Return instructions that run ``rows`` for a system call; none if the machine lacks it."""
+    if number is None:
+        return []
+    return [BpfInstruction(_JUMP_IF_EQUAL, 0, len(rows), number), *rows]
+
+
+def _if_bits(argument: int, bits: int, answer: int, other: int) -> list[BpfInstruction]:
+    """Return instructions that answer whether an argument has any of some bits."""
+    return [
+        BpfInstruction(_LOAD, 0, 0, _ARGUMENTS[argument]),
+        BpfInstruction(_JUMP_IF_ANY_BIT, 0, 1, bits),
+        BpfInstruction(_RETURN, 0, 0, answer),
+        BpfInstruction(_RETURN, 0, 0, other),
     ]
-    return instructions
+
+
+def _if_equal(argument: int, *values: int) -> list[BpfInstruction]:
+    """Return instructions that allow a call whose argument has one of some values."""
+    rows = [BpfInstruction(_LOAD, 0, 0, _ARGUMENTS[argument])]
+    for value in values:
+        rows.append(BpfInstruction(_JUMP_IF_EQUAL, 0, 1, value))
+        rows.append(BpfInstruction(_RETURN, 0, 0, _ALLOW))
+    rows.append(BpfInstruction(_RETURN, 0, 0, _DENY))
+    return rows

@@ -277,6 +277,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         code = self._end(kill=False)
         if code < 0:
             name = signal.Signals(-code).name
-            return WorkerEnd(Outcome.CRASHED, f"its process was ended by {name}")
-        text = f"its process ended without an answer, with the exit code {code}"
-        return WorkerEnd(Outcome.CRASHED, text)
+            text = f"its process was ended by {name}"
+        else:
+            text = f"its process ended without an answer, with the exit code {code}"
+        return WorkerEnd(Outcome.CRASHED, text, is_death=True)

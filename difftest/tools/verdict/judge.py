@@ -344,7 +344,7 @@ class Judge:
         for row in tally.rows.values():
             evidence.add(row)
         evidence.cases = cases  # cases of shrinking do not count
-        evidence.doubts |= tally.doubts | set(tally.reasons)
+        evidence.doubts |= tally.doubts | set(tally.reasons) | backend.doubts
         evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
         if backend.printed:
             judgement.notes.append(f"it prints {backend.printed:,} characters")

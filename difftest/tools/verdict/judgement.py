@@ -81,6 +81,7 @@ class Judgement:
     time, memory : the prediction for the largest case, if judging reached it.
     instructions : a digest of the instructions of the largest case, if judging reached it.
     seconds : seconds that judging took.
+    has_died : whether the kernel's process ended without an answer.
     failure, largest : the data of a page. Their specs' kernels replay recorded instructions.
     """
 
@@ -103,6 +104,7 @@ class Judgement:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    has_died: bool = False
     failure: DifferentialFailure | None = None
     largest: tuple[KernelSpec, Case] | None = None
 
@@ -142,6 +144,7 @@ class Judgement:
                 self.add("hazards", finding)
         elif isinstance(failure, CheatError | WorkerEnd):
             self.outcome = failure.outcome
+            self.has_died = getattr(failure, "is_death", False)
 
     def need_decision(self, reasons: Iterable[str]) -> bool:
         """Return whether a case decides; if none does, set the outcome and its reasons."""

@@ -46,12 +46,21 @@ class WireError(Exception):
 
 
 class WorkerEnd(Exception):
-    """A worker cannot answer further requests; ``report`` is the candidate's own output."""
+    """A worker cannot answer further requests.
 
-    def __init__(self, outcome: Outcome, text: str, report: str = "") -> None:
+    Attributes
+    ----------
+    report : the candidate's own output.
+    is_death : whether the worker's process ended without an answer.
+    """
+
+    def __init__(
+        self, outcome: Outcome, text: str, report: str = "", *, is_death: bool = False
+    ) -> None:
         super().__init__(text)
         self.outcome = outcome
         self.report = report
+        self.is_death = is_death
 
 
 class Frame(NamedTuple):

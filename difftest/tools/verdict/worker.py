@@ -19,6 +19,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -26,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.core import SINGLE_TURN
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.entry.install import embedded
-from difftest.simulator.errors import KernelExit, NkiError
+from difftest.simulator.errors import KernelExit, NkiError, set_to
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.launch_listeners import recording_tapes
 from difftest.simulator.tape_json import TapeFormatError, check_bounds, tape_to_json
@@ -242,7 +244,11 @@ class WorkerService:
             machine=fields["machine"],
             names=tuple(fields["names"]),
         )
-        with self.watch.call(kernel) as seen, recording_tapes() as tapes:
+        with (
+            set_to(SINGLE_TURN, fields["single_turn"]),
+            self.watch.call(kernel) as seen,
+            recording_tapes() as tapes,
+        ):
             outcome = EmbeddedSimulator().run(call)
         if not isinstance(outcome, Completed):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
@@ -342,6 +348,9 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
+        warnings.simplefilter(
+            "ignore"
+        )  # the simulator's warnings are no kernel's output
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:
             send(connection, *service.answer(frame))

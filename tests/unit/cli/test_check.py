@@ -96,12 +96,21 @@ def test_findings_as_json(kernel, tmp_path, monkeypatch):
     document = json.loads(file.read_text())
     (found,) = document.pop("findings")
     assert document == {
-        "format": 2,
+        "format": 3,
         "kernel": "total",
         "machine": "trn2",
         "grid": [],
         "ranks": 1,
         "inputs": [{"shape": [128, 256], "dtype": "float32"}],
+        "results": [
+            {
+                "shape": [128, 128],
+                "dtype": "float32",
+                "argument": None,
+                "is_returned": True,
+                "is_updated": False,
+            }
+        ],
         "instructions": 6,
         "allowed": 0,
         "misuses": [],
@@ -291,7 +300,7 @@ CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"a": "iota"}
         (f"{COPY}; return out", "", ""),
         (
             f"{SAME}; {COPY}; return out",
-            "writes to its input a, and does not",
+            "",
             "not name in outp",
         ),
         (
@@ -302,7 +311,7 @@ CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"a": "iota"}
         (SAME, "", "writes to its input a, which its test does not name in outputs="),
         (
             f"{COPY}; return a",
-            *["returns its input a itself, to which it wrote nothing"] * 2,
+            *["returns its input a itself, without a write to it"] * 2,
         ),
         (
             COPY,
@@ -324,6 +333,43 @@ def test_a_write_to_an_input_is_named_with_equal_values_too(
         assert result.exit_code == bool(said), result.output
         assert said in result.stdout
         assert ("\nerror: the kernel" in f"\n{result.stdout}") == bool(said)
+
+
+NEW = (None, True, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "results", "shown"),
+    [
+        (
+            f"{SAME}; {COPY}; return out",
+            [NEW, ("a", False, True)],
+            ["returned: [4, 4] float32", "updated in place: a [4, 4] float32"],
+        ),
+        (
+            f"{SAME}; {COPY}; return out, a",
+            [NEW, ("a", True, True)],
+            [
+                "returned: [4, 4] float32",
+                "updated in place and returned: a [4, 4] float32",
+            ],
+        ),
+        (SAME, [("a", False, True)], ["updated in place: a [4, 4] float32"]),
+        (f"{COPY}; return out", [NEW], []),
+    ],
+)
+def test_returned_and_updated_arrays_are_both_shown(tmp_path, body, results, shown):
+    file = tmp_path / f"test_showing_{abs(hash(body))}.py"
+    file.write_text(WRITING.format(body=body))
+    document = tmp_path / "check.json"
+    result = run(f"{file}:kernel", "--shape", "4,4", "--json", str(document))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if line.endswith("float32")] == shown
+    found = json.loads(document.read_text())["results"]
+    assert [
+        (one["argument"], one["is_returned"], one["is_updated"]) for one in found
+    ] == results
 
 
 IN_PLACE = """

@@ -95,7 +95,7 @@ def test_bad_files_are_refused_before_anything_is_written(tmp_path):
     result = run(*common, "--plot", str(tmp_path / "picture.gif"))
     assert f"its name ends in {', '.join(PICTURES)}; got picture.gif" in result.output
     result = run(*common, "--json", str(tmp_path / "none" / "report.json"))
-    assert "there is no folder" in result.output
+    assert "the folder" in result.output
     assert not trace.exists()
 
 

@@ -61,7 +61,7 @@ WRONG = {
     f"check {COPY} --dtype int32 --bound x=²": (2, "a bound is NAME=N"),
     f"check {COPY} --dtype float64": (2, "NKI has no such dtype"),
     f"check wrong_now.py:copy --shape {'1,' * 64}1": (2, "1 to 32 positive sizes"),
-    "check wrong_old.py:copy --shape 4,4 --ranks 2": (2, "this one is a classic one"),
+    "check wrong_old.py:copy --shape 4,4 --ranks 2": (2, "this kernel is classic"),
     "check wrong_now.py:nothing --shape 4,4": (1, "nothing to check"),
     "check wrong_now.py:number --shape 4,4": (1, "a kernel returns tensors"),
     "check .wrong_now:copy --shape 4,4": (2, "a kernel is named MODULE:KERNEL"),
@@ -81,7 +81,7 @@ WRONG = {
     ),
     f"profile {STREAM} --shape 256 --dtype float32 --dtype float32": (
         2,
-        "2 dtypes for 1 shapes",
+        "got 2 for 1",
     ),
     **{
         f"profile {TRANSPOSE} --grid {grid}": (
@@ -93,15 +93,21 @@ WRONG = {
     f"profile tests/kernels/none.py::t {CASE}": (2, "no file at tests/kernels/none.py"),
     f"profile {TESTS}::t {CASE}": (2, "has no kernel test 't'"),
     f"profile {TESTS}::test_nki_matmul_tiled {CASE}": (2, "values: received nothing"),
-    f"check {TESTS}::test_matmul --case {{}} --grid 2": (2, "the grid of a --case"),
+    f"check {TESTS}::test_matmul --case {{}} --grid 2": (
+        2,
+        "--grid does not go with --case",
+    ),
     f"check {TESTS}::test_matmul --case {{}} --ranks 2": (2, "a --case has one rank"),
-    f"check {TESTS}::test_matmul --case {{}} --bound a=2": (2, "the data of a --case"),
+    f"check {TESTS}::test_matmul --case {{}} --bound a=2": (
+        2,
+        "--bound does not go with --case",
+    ),
     f"trace {TRANSPOSE}": (2, "Missing option '-o'"),
     f"trace {STREAM} -o -": (
         2,
         "give a --shape for each array of MODULE:KERNEL, or a --case of",
     ),
-    f"trace {TRANSPOSE} -o none/trace.json": (2, "there is no folder none"),
+    f"trace {TRANSPOSE} -o none/trace.json": (2, "the folder none does not exist"),
     f"trace {TRANSPOSE} -o {TESTS[:-15]}": (2, "is a directory"),
     f"trace {TRANSPOSE} -o {'x' * 300}": (2, "File name too long"),
     f"bench own {STREAM}": (
@@ -124,7 +130,7 @@ WRONG = {
     "grade broken.py": (1, "cannot import broken.py: invalid syntax"),
     "grade nowhere.py": (2, "does not exist"),
     "grade conv2d.py --seed -1": (2, "not in the range 0<=x<=4294967295"),
-    "measure conv2d.py --json nowhere/a.json": (2, "there is no folder nowhere"),
+    "measure conv2d.py --json nowhere/a.json": (2, "the folder nowhere does not exist"),
     "measure conv2d.py -k 64x64": (
         2,
         "no test has '64x64' in its name: 224x224, float32, no pool; 2",

@@ -116,12 +116,12 @@ def test_another_case_of_a_warning_is_left_out(other):
         accumulation(category="RuleWarning"),
     ],
 )
-def test_another_warning_is_told(other):
+def test_another_warning_is_printed(other):
     first = accumulation()
     assert unique_warnings([first, other]) == [first, other]
 
 
-def test_warnings_of_others_are_told_as_pytest_does():
+def test_warnings_of_others_are_printed_by_pytest():
     several = [
         accumulation(category="UserWarning"),
         accumulation(category="UserWarning"),

@@ -62,7 +62,7 @@ def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):
     )
 
 
-def test_pytest_rewrites_no_assert_of_what_a_session_of_kernels_loads():
+def test_pytest_rewrites_no_assert_of_modules_of_a_kernel_session():
     """To read packages with a plugin, which it rewrites, takes it a third of a small session."""
     loaded = [
         sys.modules[name]

@@ -35,7 +35,7 @@ def test_the_whole_summary():
     ]
 
 
-def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
+def test_identical_kernels_share_a_row_and_zeros_have_no_column():
     counts = Counts(cases=7, elements=9)
     rows = {(f"add ({one})", "embedded"): counts for one in ("neuronxcc", "nki")}
     tally = Tally(
@@ -60,14 +60,14 @@ def test_twins_whose_bits_agree_are_one_row_and_zeros_have_no_column():
     ]
 
 
-def test_what_did_not_run_is_said_to_who_asks_for_all():
+def test_backends_that_did_not_run_are_listed_with_v():
     assert summary_lines(TALLY, ["embedded"], [], verbose=True)[-2:] == [
         "not run: sdk (--simulate=sdk was not given)",
         "not run: device (--device was not given)",
     ]
 
 
-def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
+def test_points_that_need_no_action_are_listed_with_v():
     """Many kernels without points to act on share a row; -v shows elements that are not finite.
 
     A reason has its cause and its remedy.
@@ -127,7 +127,7 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     assert list(coverage_lines(tally, verbose=True))[14:] == [
         f"no case: {file}:8: it never ran (add)",
         "           for tile in tiles:",
-        "not every case's branches and loops are known: another tool traces",
+        "the branches and loops of some cases are unknown: another tool traces",
     ]
     for number in range(7):
         coverage.add_function(f"sub{number}", {(f"{file}{number}", 4, True)})
@@ -137,7 +137,7 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     ]
 
 
-def test_workers_reports_stand_in_the_order_of_the_tests():
+def test_reports_of_workers_are_in_the_order_of_the_tests():
     """As they come, each run would name the other cases of a bug in another order."""
     cases = {"": 0, "float32": 1, "bfloat16": 2, "at the edges": 3}
     reports = [

@@ -36,7 +36,12 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.memory import FROM_MASKED, MASKED_OUT
 from difftest.simulator.trace import Origin
-from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
+from tests.unit.simulator.effect_calls import (
+    CHIP,
+    OF_A_CHIP,
+    OF_CORES,
+    OF_RANDOM_STATES,
+)
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
 FOLLOWED = ("values", "never written", "left out")
@@ -341,7 +346,9 @@ def run(
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
     exchange = call.record.exchange
-    if exchange is not None and call.record.name not in OF_CORES:
+    if call.record.name in OF_A_CHIP:
+        launch_ranks(kernel[2], [()] * len(CHIP), machine=machine)
+    elif exchange is not None and call.record.name not in OF_CORES:
         launch_ranks(kernel, [(), ()], machine=machine)
     else:
         grid = () if exchange is None else (2,)

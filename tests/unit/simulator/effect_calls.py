@@ -17,6 +17,9 @@ MANY = 70_003
 """A number of a register that half of its bits do not hold."""
 _ADD = ALU_OPS["add"]
 _GROUP = (0, 1)
+CHIP = (0, 1, 2, 3)
+OF_A_CHIP = ("all_gather_v",)
+"""Effects of the four ranks of a chip, with two cores each."""
 _OPTIONS: dict[str, tuple[Any, ...]] = {  # by effect, in the order of its record
     "core_barrier": (_GROUP,),
     "sendrecv": (1, 1, 0, "dma"),  # of the first core; the second one's ranks are 0
@@ -27,11 +30,11 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {  # by effect, in the order of its recor
     "collective_permute": (((0, 1), (1, 0)), _GROUP),
     "collective_permute_implicit": ((0,), _GROUP),
     "collective_permute_implicit_reduce": ((0,), _ADD, _GROUP),
-    "all_gather_v": (False, False, _GROUP),
+    "all_gather_v": (False, False, CHIP),
     "all_to_all_v": (False, False, _GROUP),
 }
 _DST_SHAPES = {"all_gather": (32, 4), "reduce_scatter": (8, 4)}
-_TABLE = np.array([[4, 4], [0, 8], [0, 0]])
+_TABLE = np.array([[4, 4, 4, 4], [0, 8, 16, 24], [0, 0, 0, 0]])
 """The number of elements from each rank to each, the first place, and room for the received."""
 
 
@@ -57,7 +60,8 @@ def effect_call(name: str, seed: int) -> DrawnCall:
         )
         spaces = [one for one in role.buffers if one is not Space.PRIVATE_HBM]
         if role.name == "metadata_tensor":
-            return Operand(_TABLE, dtype, Space.SHARED_HBM)
+            ranks = len(CHIP if name in OF_A_CHIP else _GROUP)
+            return Operand(_TABLE[:, :ranks], dtype, Space.SHARED_HBM)
         if name == "core_barrier":  # it warns of buffers that the cores do not share
             spaces = [Space.SHARED_HBM]
         return Operand(values, dtype, spaces[seed % len(spaces)])

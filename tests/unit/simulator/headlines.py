@@ -20,10 +20,10 @@ HEADLINES = {
     "negative_index": "an access left its tensor: index -1 of 512",
     "mask_that_lets_too_much_through": "an access left its tensor: index 767 of 512",
     "index_in_a_tile_beyond": "an index held in a tile left its tensor: [128, 0]",
-    "read_of_nothing": "an instruction read what nothing had written",
-    "read_of_a_part_of_nothing": "an instruction read what nothing had written",
+    "read_of_nothing": "an instruction read elements that were never written",
+    "read_of_a_part_of_nothing": "an instruction read elements that were never written",
     "write_to_a_parameter": "an instruction was to write to a parameter",
-    "output_never_written": "the kernel returned a tensor that nothing wrote",
+    "output_never_written": "the kernel returned a tensor in which no element was written",
     "argument_that_is_not_modelled": "nisa.tensor_copy's argument 'accumulate' is not modelled by "
     "the embedded simulator",
     "condition_on_a_tile": "a tensor was used as a condition",

@@ -46,7 +46,9 @@ def test_what_was_written_is_known_for_all_that_share(core):
     first = placed(core, (2, 4), FLOAT16, (0, 0))
     write(first[:, 0:1], np.ones((2, 1), np.float32))
     second = placed(core, (2, 2), FLOAT32, (0, 4))
-    with pytest.raises(UnwrittenError, match="reads only what was written") as caught:
+    with pytest.raises(
+        UnwrittenError, match="reads only elements that were written"
+    ) as caught:
         second._read()
     assert "2 of 4 elements" not in caught.value.received
     assert "4 of 4 elements" in caught.value.received

@@ -139,8 +139,8 @@ an access left its tensor: index 4095 of 4000
   remedy:   correct the loop's bounds, or give the instruction a mask (NKI does not wrap \
 negative indices)""",
     never_written: """\
-an instruction read what nothing had written
-  rule:     an instruction reads only what was written before
+an instruction read elements that were never written
+  rule:     an instruction reads only elements that were written before
   received: 8 of 32 elements of totals [4, 8] float32 in sbuf were never written, the first at \
 [0, 6]; it was made at {file}:{first}: totals = nl.ndarray((4, 8), nl.float32, name="totals")
   where:    {file}:{line}: nisa.tensor_reduce(nl.add, totals, axis=1)

@@ -268,7 +268,7 @@ def index_in_a_tile_beyond(x):
 
 
 @breaks(
-    "an instruction reads only what was written before",
+    "an instruction reads only elements that were written before",
     "of tile [128, 512] float32 in sbuf were never written, the first at [0, 0]",
     None,
     "write the tensor first (nl.zeros, nl.load, an instruction's result)",
@@ -279,7 +279,7 @@ def read_of_nothing(x):
 
 
 @breaks(
-    "an instruction reads only what was written before",
+    "an instruction reads only elements that were written before",
     "128 of 256 elements of tile [128, 2] float32 in sbuf were never written, the first at [0, 1]; "
     "it was made at",
     None,
@@ -303,8 +303,8 @@ def write_to_a_parameter(x):
 
 
 @breaks(
-    "a kernel writes what it returns",
-    "of which nothing was ever written",
+    "a kernel writes all elements that it returns",
+    "tile [128, 512] float32 in shared_hbm",
     None,
     "M // TILE is 0 if M is smaller than TILE",
 )

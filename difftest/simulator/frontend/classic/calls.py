@@ -182,13 +182,15 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
         return bool(mask)
     if isinstance(mask, Mask):
         array = mask.array(shape)
-        return True if array.all() else array
-    remedy = (
-        "for a condition held in a tile use nl.where or nisa.tensor_copy_predicated"
-    )
-    takes = "comparisons of nl.arange, loop and program indices"
+        if array.all():
+            return True
+        return array
     raise not_taken(
-        "a mask", takes, f"a {type(mask).__name__}", type(mask).__name__, remedy=remedy
+        "a mask",
+        "comparisons of nl.arange, loop and program indices",
+        f"a {type(mask).__name__}",
+        type(mask).__name__,
+        remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
     )
 
 
@@ -286,9 +288,13 @@ def as_truth(mask: object, where: str) -> bool:
     KernelError : the mask is made of index expressions.
     """
     if isinstance(mask, Mask):
-        takes = "loop and program indices in a mask, and has no tile that a mask could range over"
         got = f"a mask over indices of shape {list(mask.shape)}"
-        raise not_taken(where, takes, got, got)
+        raise not_taken(
+            where,
+            "loop and program indices in a mask, and has no tile that a mask could range over",
+            got,
+            got,
+        )
     return as_mask(mask, ()) is True
 
 
@@ -297,7 +303,9 @@ def written(tile: Tile) -> Array | None:
     if not tile._storage.masked:
         return None
     missing = tile._unwritten()
-    return None if missing is None else np.logical_not(missing)
+    if missing is None:
+        return None
+    return np.logical_not(missing)
 
 
 def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:

@@ -31,7 +31,9 @@ def skip_middle_end_transformations(func: Any = None) -> Any:
 @_public
 def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
     """Mark a kernel for the compiler's stack allocator; it changes no value."""
-    return enable_stack_allocator if func is None else func
+    if func is None:
+        return enable_stack_allocator
+    return func
 
 
 @_public

@@ -61,7 +61,9 @@ def broadcast_to(src, *, shape):
     """Repeat ``src`` along its dimensions of size 1, in a new SBUF tile."""
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
-    return tile if tile.shape == wanted else copy(tile._broadcast_to(wanted))
+    if tile.shape == wanted:
+        return tile
+    return copy(tile._broadcast_to(wanted))
 
 
 @LANGUAGE.by_hand  # a view
@@ -115,9 +117,13 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
 def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     """Select ``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
-        takes = "one comparison of index expressions"
-        remedy = "for more of them use nl.where"
-        raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
+        raise wrong_kind(
+            pred,
+            "one comparison of index expressions",
+            "affine_select",
+            "pred",
+            "for more of them use nl.where",
+        )
     on_true_tile = copied_from_psum(
         on_true_tile, "affine_select", "on_true_tile", mask=mask
     )
@@ -138,9 +144,9 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
 
 def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
     """Return the mode for indices out of bounds; None if no side has dynamic indices."""
-    return (
-        mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
-    )
+    if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile):
+        return mode
+    return None
 
 
 @LANGUAGE.issues(moves.dma_copy)

@@ -130,11 +130,9 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     values = from_bits(array, TFLOAT32) if array.dtype == TFLOAT32 else array
-    return (
-        to_bits(round_to(values, dtype), dtype)
-        if dtype == TFLOAT32
-        else values.astype(dtype)
-    )
+    if dtype == TFLOAT32:
+        return to_bits(round_to(values, dtype), dtype)
+    return values.astype(dtype)
 
 
 @LANGUAGE.by_hand  # on the host
@@ -143,12 +141,13 @@ def shared_identity_matrix(n, dtype=np.uint8):
     size = as_integer(n, "nl.shared_identity_matrix of")
     as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
-        where = "nl.shared_identity_matrix"
-        limit = f"{MOST_ROWS} rows, 4 GiB of float32"
-        takes = "what the host can make"
-        received = f"n={size}"
         raise not_taken(
-            where, takes, f"{size} rows", received, error=LimitError, limit=limit
+            "nl.shared_identity_matrix",
+            "what the host can make",
+            f"{size} rows",
+            f"n={size}",
+            error=LimitError,
+            limit=f"{MOST_ROWS} rows, 4 GiB of float32",
         )
     return shared_constant(np.identity(size, dtype=np.float32), dtype)
 
@@ -192,11 +191,13 @@ def random_seed(seed, *, mask=None):
     )
     value = held.item() if held.size == 1 else None
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
-        takes = f"one integer, of {SEED_BITS} bits and no sign"
-        limit = f"0 to {2**SEED_BITS - 1}"
-        received = f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}"
-        got = "a seed that is no such integer"
-        raise not_taken("nl.random_seed", takes, got, received, limit=limit)
+        raise not_taken(
+            "nl.random_seed",
+            f"one integer, of {SEED_BITS} bits and no sign",
+            "a seed that is no such integer",
+            f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
+            limit=f"0 to {2**SEED_BITS - 1}",
+        )
     current().seed(int(value))
 
 
@@ -219,10 +220,15 @@ def static_cast(input_data, dtype):
         array.reshape(-1)[0] if array.size else 0
     )
     if not numbers or wanted == TFLOAT32:
-        takes = "a number or an array, into a dtype that the host has"
-        raise wrong_kind((input_data, dtype), takes, "nl.static_cast")
+        raise wrong_kind(
+            (input_data, dtype),
+            "a number or an array, into a dtype that the host has",
+            "nl.static_cast",
+        )
     cast = array.astype(wanted)
-    return cast if array.ndim else cast[()]
+    if array.ndim:
+        return cast
+    return cast[()]
 
 
 @LANGUAGE.by_hand  # a class

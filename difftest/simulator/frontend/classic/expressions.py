@@ -95,15 +95,21 @@ class IndexExpression(Index):
         return IndexExpression(shape, self.start + sign * other.start, steps)
 
     def __add__(self, other: Operand) -> IndexExpression:
-        return self._combine(other, 1) if _is_affine(other) else NotImplemented
+        if _is_affine(other):
+            return self._combine(other, 1)
+        return NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Operand) -> IndexExpression:
-        return self._combine(other, -1) if _is_affine(other) else NotImplemented
+        if _is_affine(other):
+            return self._combine(other, -1)
+        return NotImplemented
 
     def __rsub__(self, other: Operand) -> IndexExpression:
-        return (-self)._combine(other, 1) if _is_affine(other) else NotImplemented
+        if _is_affine(other):
+            return (-self)._combine(other, 1)
+        return NotImplemented
 
     def __neg__(self) -> IndexExpression:
         return self * -1
@@ -142,20 +148,24 @@ class IndexExpression(Index):
         )
 
     def __le__(self, other: Operand) -> Mask:
-        return joined(Mask((other - self,))) if _is_affine(other) else NotImplemented
+        if _is_affine(other):
+            return joined(Mask((other - self,)))
+        return NotImplemented
 
     def __lt__(self, other: Operand) -> Mask:
-        return (
-            joined(Mask((other - self - 1,))) if _is_affine(other) else NotImplemented
-        )
+        if _is_affine(other):
+            return joined(Mask((other - self - 1,)))
+        return NotImplemented
 
     def __ge__(self, other: Operand) -> Mask:
-        return joined(Mask((self - other,))) if _is_affine(other) else NotImplemented
+        if _is_affine(other):
+            return joined(Mask((self - other,)))
+        return NotImplemented
 
     def __gt__(self, other: Operand) -> Mask:
-        return (
-            joined(Mask((self - other - 1,))) if _is_affine(other) else NotImplemented
-        )
+        if _is_affine(other):
+            return joined(Mask((self - other - 1,)))
+        return NotImplemented
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
         if not _is_affine(other):
@@ -190,7 +200,9 @@ class Mask:
         if isinstance(other, Mask):
             return Mask(self.terms + other.terms)
         if isinstance(other, (bool, np.bool_)):
-            return self if other else False
+            if other:
+                return self
+            return False
         return NotImplemented
 
     __rand__ = __and__
@@ -291,11 +303,15 @@ def _range(where: str, *args: object) -> range:
         or not (len(numbers) < 3 or numbers[2])
         or not range(*numbers)
     ):
-        takes = "([start,] stop[, step]) with at least one index"
-        got = "a range without an index"
-        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
         received = ", ".join(map(str, numbers)) or "no argument"
-        raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
+        raise not_taken(
+            where,
+            "([start,] stop[, step]) with at least one index",
+            "a range without an index",
+            received,
+            error=ShapeError,
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        )
     return range(*numbers)
 
 

@@ -92,7 +92,9 @@ def _as_mask(key: Any) -> Mask | None:
     """Return a key as a mask, if it is one or a bool, the result of comparing loop indices."""
     if isinstance(key, (bool, np.bool_)):
         return Mask(() if key else (IndexExpression((), -1, ()),))
-    return key if isinstance(key, Mask) else None
+    if isinstance(key, Mask):
+        return key
+    return None
 
 
 _NO_OFFSET = Index((), 0, ())
@@ -160,11 +162,13 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
     """Raise if an index tile's partitions would run along a free axis of the access."""
     have = _index_shape(tile)
     if len(have) < len(shape) and have[:1] > (1,):
-        takes = f"indices of {len(shape)} dimensions"
-        got = f"a tile of indices of {len(have)}"
-        remedy = "insert dimensions of size 1 behind its partitions: tile[:, None, :]"
         raise not_taken(
-            "an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy
+            "an access",
+            f"indices of {len(shape)} dimensions",
+            f"a tile of indices of {len(have)}",
+            f"{tile!r}",
+            error=ShapeError,
+            remedy="insert dimensions of size 1 behind its partitions: tile[:, None, :]",
         )
 
 
@@ -180,7 +184,9 @@ def _as_index(item: Any) -> Any:
     """Return an index as an affine expression, or as a dynamic index for a tile."""
     if isinstance(item, Tile):
         return DynamicIndex(item, _NO_OFFSET)
-    return item if isinstance(item, (Index, DynamicIndex)) else Index((), int(item), ())
+    if isinstance(item, (Index, DynamicIndex)):
+        return item
+    return Index((), int(item), ())
 
 
 def advanced(
@@ -310,7 +316,8 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             item, Tile
         ):  # with one index a partition, the free dimension is not kept
             have = item._tile_shape()
-            have = have[:1] if item.size == have[0] else have
+            if item.size == have[0]:
+                have = have[:1]
             ndim = max(ndim, len(have))
             item = item._as_tile().reshape((*have, *ones))
         named.append(item)
@@ -362,7 +369,9 @@ def _check_partition_walk(
 
 def _index_shape(tile: Tile) -> Shape:
     """Return an index tile's shape; one element is a scalar, which broadcasts."""
-    return () if tile.size == 1 else tile._tile_shape()
+    if tile.size == 1:
+        return ()
+    return tile._tile_shape()
 
 
 def _of_index(tile: Tile, where: Array | None) -> Array | None:

@@ -53,8 +53,11 @@ class Buffer:
     def _alloc(self, func: Any) -> Placed:
         """Place each block of a tensor by ``func``: ``nki.compiler.sbuf.alloc(func)``."""
         if not callable(func):
-            takes = "a function of a block's index, its partitions and its bytes"
-            raise wrong_kind(func, takes, f"{self.space.value}.alloc")
+            raise wrong_kind(
+                func,
+                "a function of a block's index, its partitions and its bytes",
+                f"{self.space.value}.alloc",
+            )
         return Placed(self.space, func)
 
     def _in_sbuf(
@@ -163,10 +166,11 @@ class Placed(Buffer):
         place = as_integers(_call_place(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
         if len(place) != (3 if in_psum else 2):
-            takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
-            got = f"{len(place)} numbers"
             raise not_taken(
-                f"{self.space.value}.alloc", takes, got, f"{place} for block {index}"
+                f"{self.space.value}.alloc",
+                "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function",
+                f"{len(place)} numbers",
+                f"{place} for block {index}",
             )
         bank, low, byte = place if in_psum else (0, *place)
         received = f"{place} for {partitions} partitions of {size} bytes"
@@ -260,14 +264,21 @@ def _checked_shape(shape: object, where: str) -> tuple[Shape, int]:
         try:
             sizes.append(whole(size, received, where).__index__())
         except (AttributeError, TypeError):
-            got = f"a shape with the size {size!r:.40}"
-            raise not_taken(where, _INTEGERS, got, received, error=ShapeError) from None
+            raise not_taken(
+                where,
+                _INTEGERS,
+                f"a shape with the size {size!r:.40}",
+                received,
+                error=ShapeError,
+            ) from None
     if not sizes or min(sizes) < 1 or len(marked) > 1:
-        takes = "a shape of positive sizes with at most one nl.par_dim"
-        got = f"the shape {shape!r:.40}"
-        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
         raise not_taken(
-            where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy
+            where,
+            "a shape of positive sizes with at most one nl.par_dim",
+            f"the shape {shape!r:.40}",
+            f"{shape!r}",
+            error=ShapeError,
+            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
         )
     return tuple(sizes), marked[0] if marked else 0
 

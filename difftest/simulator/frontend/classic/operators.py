@@ -25,6 +25,7 @@ from difftest.simulator.frontend.classic.calls import (
     copy_written,
     issue,
     on_chip,
+    written,
 )
 from difftest.simulator.index import Index, Shape
 from difftest.simulator.instructions import activation as activations
@@ -32,9 +33,11 @@ from difftest.simulator.instructions import elementwise as vector
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.checks import is_number, wrong_buffer
 from difftest.simulator.instructions.copy import tensor_copy
+from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Number
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.values import promote, quotient_dtype
+from difftest.simulator.partial import elements_inside
 from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -42,7 +45,9 @@ from difftest.simulator.trace import Space
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     """Return ``value`` as a number or an on-chip tile."""
-    return value if is_number(value) else on_chip(value, where, name)
+    if is_number(value):
+        return value
+    return on_chip(value, where, name)
 
 
 def binary(
@@ -63,11 +68,35 @@ def binary(
 
 
 def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
-    """Compute ``target <op>= other`` in place, rounded once to its dtype; return the target."""
+    """Compute ``target <op>= other`` in place, rounded once to its dtype; return the target.
+
+    A target may leave its tensor where a mask left ``other`` out.
+    """
     left = on_chip(target, name)
     right = tile_or_number(other, "y", name)
-    _issue(ALU_OPS[name], left, right, target, None, mask)
+    chosen = None if mask is not None else _inside(left, right)
+    _issue(ALU_OPS[name], left, right, target, None, mask, chosen)
     return target
+
+
+def _inside(target: Tile, value: Tile | Number) -> Mask | None:
+    """Return a mask of the target's elements inside its tensor, if a mask left the others out.
+
+    None if the target is inside, or if the value has no masked-out elements.
+
+    Raises
+    ------
+    OutOfBoundsError : the value was written where the target is outside.
+    """
+    if not isinstance(target._axes, tuple) or not isinstance(value, Tile):
+        return None
+    tile = target._as_tile()
+    value = repeated(value, tile.shape, "an assignment's value", partitions=True)
+    kept = written(value)
+    if kept is None:
+        return None
+    inside = elements_inside(tile, kept)
+    return inside.reshape
 
 
 def begin_or_update(
@@ -92,7 +121,9 @@ def begin_or_update(
     ) -> None:
         def chosen(shape: Shape) -> Array | bool:
             both: Array = elements.reshape(shape) & as_mask(mask, shape)
-            return both if not both.all() else True
+            if not both.all():
+                return both
+            return True
 
         if dtype is None:
             issue(record, operands, op, dst=target, chosen=chosen)
@@ -165,15 +196,15 @@ def _issue(
     dst: Tile | None,
     dtype: object,
     mask: Any,
+    chosen: Mask | None = None,
 ) -> Any:
     """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
-        return issue(
-            vector.tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask
-        )
+        how = {"dst": dst, "dtype": dtype, "mask": mask, "chosen": chosen}
+        return issue(vector.tensor_tensor, (left, right), (op,), **how)
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
     options = (op, data is right, None, False)
     return issue(
@@ -226,7 +257,9 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     )
     report_violation(error)
     longer: Tile = short._as_tile().reshape(shape)
-    return (longer, right) if short is left else (left, longer)
+    if short is left:
+        return (longer, right)
+    return (left, longer)
 
 
 def _wide_sizes(shape: Shape) -> list[int]:

@@ -33,6 +33,7 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.misuses import MASK_OF_ONE_ROW
+from difftest.simulator.partial import kept_inside
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -71,7 +72,9 @@ def nc_matmul(
 
 
 def _placement(value: Any, name: str) -> Any:
-    return value if type(value) is tuple and not value else as_integers(value, name)
+    if type(value) is tuple and not value:
+        return value
+    return as_integers(value, name)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
@@ -96,9 +99,11 @@ def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
         on_chip(moving, "nc_matmul", "moving"),
     )
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
-        received = f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}"
-        remedy = f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]"
-        raise not_modelled("nc_matmul's perf_mode", received, remedy)
+        raise not_modelled(
+            "nc_matmul's perf_mode",
+            f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
+            f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
+        )
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
 
 
@@ -184,6 +189,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : the target has another shape.
     LimitError : the target exceeds one PSUM bank.
+    OutOfBoundsError : the target leaves its tensor where the product was written.
     """
     source = added._storage.producer
     dtype = added._storage.dtype
@@ -194,16 +200,20 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         # a part, a view of another dtype, or an operand that has changed
         update("add", target, added)
         return
-    fresh = target._fresh()
-    adds = fresh is None or not fresh.all()
-    sources = {"stationary": source.stationary, "moving": source.moving}
-    options = (adds, *source.placement)
     where = written(added)
-    gate.issue(
-        instructions.added_product,
-        (added,),
-        options,
-        dst=target,
-        where=where,
-        sources=sources,
-    )
+    record = instructions.added_product
+    sources = {"stationary": source.stationary, "moving": source.moving}
+    how: dict[str, Any] = {"dst": target, "sources": sources}
+    if where is None or not isinstance(target._axes, tuple):
+        options = (_was_begun(target), *source.placement)
+        gate.issue(record, (added,), options, **how, where=where)
+        return
+    part = kept_inside(target._as_tile(), where)
+    options = (_was_begun(part), *source.placement)
+    issue(record, (added,), options, **how, chosen=where.reshape)
+
+
+def _was_begun(target: Tile) -> bool:
+    """Return whether an instruction has written any element of a target."""
+    fresh = target._fresh()
+    return fresh is None or not fresh.all()

@@ -109,7 +109,9 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
         return target
 
     target = assignment_target("nl.loop_reduce", Tensor)
-    return AwaitsTarget("nl.loop_reduce", into) if target is None else into(target)
+    if target is None:
+        return AwaitsTarget("nl.loop_reduce", into)
+    return into(target)
 
 
 @ISA.issues(instructions.tensor_reduce)
@@ -195,9 +197,12 @@ def rms_norm(
     data = on_chip(x, "nl.rms_norm")
     weight = on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
-        takes = "n and epsilon as numbers, n not 0"
-        received = f"n={n!r:.40}, epsilon={epsilon!r:.40}"
-        raise not_taken("nl.rms_norm", takes, "another n or epsilon", received)
+        raise not_taken(
+            "nl.rms_norm",
+            "n and epsilon as numbers, n not 0",
+            "another n or epsilon",
+            f"n={n!r:.40}, epsilon={epsilon!r:.40}",
+        )
     wanted = dtype if dtype is not None else compute_dtype
     result = data.dtype if wanted is None else wanted
     axes = ascending(axis, data, "nl.rms_norm")
@@ -242,6 +247,8 @@ def all_reduce(
     for axis in axes:
         check_axis(axis, grid or (1,), "nl.all_reduce")
     if any(grid[axis] > 1 for axis in axes if axis < len(grid)):
-        what = "nl.all_reduce over several instances of a grid"
-        raise not_modelled(what, f"{operator.name} over {axes}")
+        raise not_modelled(
+            "nl.all_reduce over several instances of a grid",
+            f"{operator.name} over {axes}",
+        )
     return copy(data, dtype=dtype, mask=mask)

@@ -109,10 +109,12 @@ class Tensor(Tile, AnyTensor):
         at = number + self.ndim + 1 if number < 0 else number
         first = 0 if self._in_hbm else 1
         if not first <= at <= self.ndim:
-            takes = f"an axis of {first} to {self.ndim}"
-            got = f"axis {axis}"
             raise not_taken(
-                "expand_dims", takes, got, f"axis={axis} of {self!r}", error=ShapeError
+                "expand_dims",
+                f"an axis of {first} to {self.ndim}",
+                f"axis {axis}",
+                f"axis={axis} of {self!r}",
+                error=ShapeError,
             )
         return self._derive(self._pattern.expand(at), self._partition_axis)
 
@@ -120,9 +122,13 @@ class Tensor(Tile, AnyTensor):
         """Return the tile itself if it has this shape; raise :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
-            takes = f"the shape {list(expected)}"
-            got = f"the shape {list(self.shape)}"
-            raise not_taken("assert_shape", takes, got, f"{self!r}", error=ShapeError)
+            raise not_taken(
+                "assert_shape",
+                f"the shape {list(expected)}",
+                f"the shape {list(self.shape)}",
+                f"{self!r}",
+                error=ShapeError,
+            )
         return self
 
     def view(self, dtype: object) -> Tensor:

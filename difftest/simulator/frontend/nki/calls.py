@@ -72,16 +72,16 @@ def operator(op: Any, where: str) -> Any:
 
 def stage(op: Any, where: str) -> Any:
     """Return an operator, or None for ``nl.bypass``."""
-    return None if getattr(op, "nki_name", None) == "bypass" else operator(op, where)
+    if getattr(op, "nki_name", None) == "bypass":
+        return None
+    return operator(op, where)
 
 
 def average(op: Any, where: str) -> Any:
     """Return an operator, including ``nl.average``."""
-    return (
-        AVERAGE
-        if getattr(op, "nki_name", None) == AVERAGE.name
-        else operator(op, where)
-    )
+    if getattr(op, "nki_name", None) == AVERAGE.name:
+        return AVERAGE
+    return operator(op, where)
 
 
 def function(op: Any, where: str) -> str:
@@ -89,9 +89,10 @@ def function(op: Any, where: str) -> str:
     if getattr(op, "nki_name", None) != PRELU:
         return activation_name(op, where)
     if where != "activate2":
-        remedy = "use nisa.activate2, whose relu_param is the slope"
         raise not_modelled(
-            f"{where} of nl.prelu, whose slope no page says,", "op=nl.prelu", remedy
+            f"{where} of nl.prelu, whose slope no page says,",
+            "op=nl.prelu",
+            "use nisa.activate2, whose relu_param is the slope",
         )
     return PRELU
 
@@ -122,11 +123,13 @@ def commands(engine: str, *, infers: bool = False) -> Prepare:
         if into is None or cmd is not Accumulate.IDLE:
             return
         if engine not in current().registers.accumulators:
-            rule = "reads the registers into reduce_res, and nothing was accumulated in them"
-            did = "was to read registers in which nothing was accumulated"
-            received = f"reduce_res = {into!r} with reduce_cmd.idle"
-            remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
-            raise call_error(where, rule, did, received, remedy=remedy)
+            raise call_error(
+                where,
+                "reads the registers into reduce_res, and nothing was accumulated in them",
+                "was to read registers in which nothing was accumulated",
+                f"reduce_res = {into!r} with reduce_cmd.idle",
+                remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+            )
         values["reduce_cmd"] = Accumulate.READ
 
     return prepare
@@ -192,7 +195,9 @@ def issue(
         placed(InstructionUse(record, operands, options, dst, others, None, engine)),
     )
     turns = core.loops.turns
-    return NkiInstruction(turns) if turns else ISSUED
+    if turns:
+        return NkiInstruction(turns)
+    return ISSUED
 
 
 def issued() -> NkiInstruction:
@@ -355,8 +360,12 @@ def _check_omitted(op: AluOp, name: str, operand: Any, where: str) -> None:
     takes = f"{name} beside op={op.name}"
     if op.unary:
         takes = f"None or 0 as {takes}"
-    got = f"{name}={operand!r:.60} for op={op.name}"
-    raise not_taken(where, takes, got, f"{name}={operand!r:.60}")
+    raise not_taken(
+        where,
+        takes,
+        f"{name}={operand!r:.60} for op={op.name}",
+        f"{name}={operand!r:.60}",
+    )
 
 
 def affine(values: Mapping[str, Any], where: str) -> Index:

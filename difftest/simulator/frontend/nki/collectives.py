@@ -59,8 +59,9 @@ def _members(group: Any, where: str) -> tuple[int, ...]:
         raise wrong_kind(group, "an ncc.ReplicaGroup", where, "replica_group")
     members = next((m for m in group.groups if rank.number in m), ())
     if not members:
-        takes = f"groups of which one has rank {rank.number}"
-        raise wrong_kind(group, takes, where, "replica_group")
+        raise wrong_kind(
+            group, f"groups of which one has rank {rank.number}", where, "replica_group"
+        )
     return members
 
 
@@ -73,8 +74,12 @@ def _pairs(value: Any, where: str) -> tuple[tuple[int, ...], ...]:
     if any(len(side) < len(pairs) for side in sides) or any(
         len(pair) != 2 for pair in pairs
     ):
-        takes = "pairs (source, target), each rank once as either"
-        raise wrong_kind(value, takes, where, "source_target_pairs")
+        raise wrong_kind(
+            value,
+            "pairs (source, target), each rank once as either",
+            where,
+            "source_target_pairs",
+        )
     return pairs
 
 
@@ -94,7 +99,9 @@ def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
         raise wrong_kind(tensors, takes, where, role)
     if len(tensors) > 1 and where in _OF_ONE:
         raise wrong_kind(tensors, "one tensor", where, role)
-    return [channel[0] for channel in tensors] if by_channel else list(tensors)
+    if by_channel:
+        return [channel[0] for channel in tensors]
+    return list(tensors)
 
 
 def _is_channel(channel: Any) -> bool:
@@ -150,8 +157,12 @@ def _exchange(
         for dst in dsts:
             need_tile(dst, "several dsts", where, HBM)
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
-        takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"
-        raise wrong_kind(ids, takes, where, "channel_ids")
+        raise wrong_kind(
+            ids,
+            f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels",
+            where,
+            "channel_ids",
+        )
     uses = [(srcs, (dst,)) for *srcs, dst in zip(*operands, dsts, strict=True)]
     effects.issue_effect(record, uses, options)
 
@@ -202,8 +213,12 @@ def collective_permute_implicit_current_processing_rank_id(
     device = isinstance(iteration_id, DeviceValue)
     step = iteration_id.device_value() if device else as_integer(iteration_id, where)
     if not 0 <= as_integer(channel_id, f"{where} with channel_id") < MOST_CHANNELS:
-        takes = f"the number of a channel, 0 to {MOST_CHANNELS - 1}"
-        raise wrong_kind(channel_id, takes, where, "channel_id")
+        raise wrong_kind(
+            channel_id,
+            f"the number of a channel, 0 to {MOST_CHANNELS - 1}",
+            where,
+            "channel_id",
+        )
     place = members.index(rank.number)
     return VirtualRegister(members[(place - step) % len(members)], frozen=True)
 

@@ -104,10 +104,13 @@ def space_of(buffer: object, where: str) -> Space:
     if isinstance(buffer, str) and buffer in _NAMED:
         check_level("a buffer named by a string")
         return _NAMED[buffer]
-    takes = "buffer as a memory of nki.language"
-    got = f"{buffer!r:.40} as buffer"
-    limit = "nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
-    raise not_taken(where, takes, got, f"buffer={buffer!r}", limit=limit)
+    raise not_taken(
+        where,
+        "buffer as a memory of nki.language",
+        f"{buffer!r:.40} as buffer",
+        f"buffer={buffer!r}",
+        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
+    )
 
 
 def region_of(space: Space) -> MemoryRegion:
@@ -181,22 +184,25 @@ class NKIObject:
         }
         name = type(self).__name__
         if len(args) > len(fields):
-            got = f"{len(args)} values for {len(fields)} fields"
-            received = f"{', '.join(map(repr, args)):.80}"
             limit = ", ".join(fields) or "no field"
-            takes = "a value for each field"
             raise not_taken(
-                name, takes, got, received, error=SignatureError, limit=limit
+                name,
+                "a value for each field",
+                f"{len(args)} values for {len(fields)} fields",
+                f"{', '.join(map(repr, args)):.80}",
+                error=SignatureError,
+                limit=limit,
             )
         values = dict(zip(fields, args, strict=False))
         twice = sorted(values.keys() & kwargs.keys())
         if twice:
-            takes = "a value for a field once"
-            got = f"two values for {', '.join(twice)}"
-            received = (
-                f"{len(args)} values by position, and {', '.join(kwargs)} by name"
+            raise not_taken(
+                name,
+                "a value for a field once",
+                f"two values for {', '.join(twice)}",
+                f"{len(args)} values by position, and {', '.join(kwargs)} by name",
+                error=SignatureError,
             )
-            raise not_taken(name, takes, got, received, error=SignatureError)
         for field, value in {**fields, **values, **kwargs}.items():
             setattr(self, field, value)
         after = getattr(self, "__post_init__", None)
@@ -244,14 +250,21 @@ class NkiInstruction:
             kind = member_of(dependency, kind, "depends_on")
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
-                takes = "what instructions return"
-                got = f"a {type(producer).__name__}"
-                raise not_taken("depends_on", takes, got, f"{producer!r:.80}")
+                raise not_taken(
+                    "depends_on",
+                    "what instructions return",
+                    f"a {type(producer).__name__}",
+                    f"{producer!r:.80}",
+                )
             if kind is not dependency.schedule and producer._on_device() - own:
-                takes = "producers of its own loop on the device, or of one around it"
                 got = "a producer of another loop"
-                remedy = "issue both in one body"
-                raise not_taken("depends_on", takes, got, got, remedy=remedy)
+                raise not_taken(
+                    "depends_on",
+                    "producers of its own loop on the device, or of one around it",
+                    got,
+                    got,
+                    remedy="issue both in one body",
+                )
         return self
 
     def _on_device(self) -> set[int]:

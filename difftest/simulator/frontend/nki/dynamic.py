@@ -116,12 +116,16 @@ class DynamicView(Moving, Views, IndirectTile):
     @property
     def _kept(self) -> int:
         """The number of leading dimensions that views keep: the offsets' or the partitions'."""
-        return 0 if self._in_hbm and self._whole else 1
+        if self._in_hbm and self._whole:
+            return 0
+        return 1
 
     @property
     def _index_tiles(self) -> tuple[Tile, ...]:
         """The tile that holds the offsets; empty for a register."""
-        return (self._index,) if isinstance(self._index, Tile) else ()
+        if isinstance(self._index, Tile):
+            return (self._index,)
+        return ()
 
     @property
     def _reach(self) -> Tile:
@@ -283,14 +287,22 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
 def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
     """Return ``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
-        got = f"dimension {dim} to select along"
-        received = f"dim {dim} of {tensor!r}"
-        raise not_taken("vector_select", "dimension 0", got, received, error=ShapeError)
+        raise not_taken(
+            "vector_select",
+            "dimension 0",
+            f"dimension {dim} to select along",
+            f"dim {dim} of {tensor!r}",
+            error=ShapeError,
+        )
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
-        takes = "one offset in each partition, shape (P, 1)"
-        got = f"{offsets.size // count} offsets in each partition"
-        raise not_taken("vector_select", takes, got, repr(offsets), error=ShapeError)
+        raise not_taken(
+            "vector_select",
+            "one offset in each partition, shape (P, 1)",
+            f"{offsets.size // count} offsets in each partition",
+            repr(offsets),
+            error=ShapeError,
+        )
     rows = Rows(unit=tensor.strides[0], size=tensor.shape[0])
     return row_offsets(tensor, tensor._pattern.slice(0, 0, count), offsets, rows)
 
@@ -301,9 +313,13 @@ def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynamic
         return DynamicView(tensor, pattern, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
     if held.size != 1:
-        takes = "one element in SBUF, shape (1, 1)"
-        got = f"{held.size} elements"
-        raise not_taken("a scalar offset", takes, got, f"{held!r}", error=ShapeError)
+        raise not_taken(
+            "a scalar offset",
+            "one element in SBUF, shape (1, 1)",
+            f"{held.size} elements",
+            f"{held!r}",
+            error=ShapeError,
+        )
     return DynamicView(tensor, pattern, held, rows, whole=True)
 
 
@@ -311,11 +327,14 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
     """Return a pattern whose first dimension is walked by the rows in SBUF."""
     held = _held(index, "vector_offset")
     if not tensor._in_hbm:
-        remedy = "gather on chip with nisa.nc_n_gather or nisa.local_gather"
-        takes = "a tensor in HBM"
         got = f"{tensor!r}"
         raise not_taken(
-            "vector_offset", takes, got, got, error=BufferError, remedy=remedy
+            "vector_offset",
+            "a tensor in HBM",
+            got,
+            got,
+            error=BufferError,
+            remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
         )
     if held.size < pattern.shape[0]:
         got = f"{held.size} offsets for {pattern.shape[0]} rows"
@@ -369,9 +388,12 @@ def access(
         except OutOfBoundsError as error:
             return type(tensor)(tensor._storage, wanted, 0, dtype, error)
     if dynamic.scalar is not None and dynamic.vector is not None:
-        takes = "scalar_offset or vector_offset, not both"
-        got = "both scalar_offset and vector_offset"
-        raise not_taken("ap", takes, got, f"both, on {tensor!r}")
+        raise not_taken(
+            "ap",
+            "scalar_offset or vector_offset, not both",
+            "both scalar_offset and vector_offset",
+            f"both, on {tensor!r}",
+        )
     dim = as_integer(dynamic.dim, "ap with indirect_dim")
     rows = _rows_along(tensor, dim, dtype)
     if dynamic.vector is not None:
@@ -393,11 +415,14 @@ def access(
 def _rows_along(tensor: Any, dim: int, dtype: DType) -> Rows:
     """Return the rows of a dimension: the steps of a dynamic offset, in elements of ``dtype``."""
     if not 0 <= dim < tensor.ndim:
-        got = f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions"
-        takes = "a dimension as indirect_dim"
-        received = f"indirect_dim={dim} of {tensor!r}"
-        limit = f"0 to {tensor.ndim - 1}"
-        raise not_taken("ap", takes, got, received, error=ShapeError, limit=limit)
+        raise not_taken(
+            "ap",
+            "a dimension as indirect_dim",
+            f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions",
+            f"indirect_dim={dim} of {tensor!r}",
+            error=ShapeError,
+            limit=f"0 to {tensor.ndim - 1}",
+        )
     unit, rest = divmod(tensor.strides[dim] * tensor._itemsize, dtype.itemsize)
     if rest:
         raise ShapeError(
@@ -415,9 +440,13 @@ def _wanted(
     """Return the pattern with its numbers checked, but not its extent."""
     pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
-        takes = "counts of at least 1"
-        got = "an empty pattern, or a count below 1"
-        raise not_taken("ap", takes, got, f"pattern={pattern!r:.80}", error=ShapeError)
+        raise not_taken(
+            "ap",
+            "counts of at least 1",
+            "an empty pattern, or a count below 1",
+            f"pattern={pattern!r:.80}",
+            error=ShapeError,
+        )
     if not tensor._in_hbm:
         step = _partition_step(tensor, pairs, dtype)
         pairs[0] = (step, pairs[0][1])

@@ -207,7 +207,8 @@ class NkiGrid:
         """Return the first tile or block that an item selects, and the one after the last."""
         if is_index_integer(item):
             first = as_integer(item, "index")
-            first = first + count if first < 0 else first
+            if first < 0:
+                first = first + count
             last = 0
             last = first + 1
         elif isinstance(item, slice) and item.step in (None, 1):

@@ -135,7 +135,9 @@ class NkiTensor(Views, Tile, NKIObject):
     def view(self: Self, dtype: object) -> Self:
         """Return the same bits as another dtype; the last dimension is scaled."""
         wanted = as_nki_dtype(dtype)
-        return self if wanted == self.dtype else self._reinterpret(wanted)
+        if wanted == self.dtype:
+            return self
+        return self._reinterpret(wanted)
 
     @public
     def reinterpret_cast(self: Self, dtype: object) -> Self:
@@ -314,31 +316,46 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
     """Return the number of elements that an indirect view selects in each partition."""
     machine = current().machine
     if machine.nc_version < 4:
-        rule = "is available on NeuronCore-v4 and newer"
-        got = f"was used on {machine.name}"
-        remedy = (
-            "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
+        raise _unfit(
+            tensor,
+            index,
+            "is available on NeuronCore-v4 and newer",
+            f"was used on {machine.name}",
+            KernelError,
+            remedy="gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3",
         )
-        raise _unfit(tensor, index, rule, got, KernelError, remedy=remedy)
     if tensor._in_hbm or not isinstance(index, Tile) or index._space is not Space.SBUF:
-        got = "got a tensor in HBM, or an index that is not in SBUF"
-        rule = "takes a tensor on chip and an index in SBUF"
-        raise _unfit(tensor, index, rule, got, BufferError)
+        raise _unfit(
+            tensor,
+            index,
+            "takes a tensor on chip and an index in SBUF",
+            "got a tensor in HBM, or an index that is not in SBUF",
+            BufferError,
+        )
     check_indices(index, "an index of tensor indirection")
     if index.shape[:-1] != tensor.shape[:1]:
-        rule = "takes an index that has two dimensions and the tensor's partitions"
-        raise _unfit(tensor, index, rule, f"got an index of {list(index.shape)}")
+        raise _unfit(
+            tensor,
+            index,
+            "takes an index that has two dimensions and the tensor's partitions",
+            f"got an index of {list(index.shape)}",
+        )
     start = index._first_partition()
     if start % _QUADRANT or tensor._first_partition() != start:
-        rule = f"takes an index that begins where its tensor does, at a multiple of {_QUADRANT}"
-        got = f"got a tensor on partition {tensor._first_partition()} and its index on {start}"
-        raise _unfit(tensor, index, rule, got, KernelError)
+        raise _unfit(
+            tensor,
+            index,
+            f"takes an index that begins where its tensor does, at a multiple of {_QUADRANT}",
+            f"got a tensor on partition {tensor._first_partition()} and its index on {start}",
+            KernelError,
+        )
     if num_elem is None:
         return index.size
     count = as_integer(num_elem, "indirect with num_elem")
     if count < 1:
-        got = f"got num_elem={count}"
-        raise _unfit(tensor, index, "names at least one element", got)
+        raise _unfit(
+            tensor, index, "names at least one element", f"got num_elem={count}"
+        )
     return count
 
 
@@ -348,18 +365,23 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     numbers = np.arange(count)
     most = min(group, rows) * columns
     if count > most or int((numbers % group).max()) >= rows:
-        rule = f"names as many elements as a group of {group} partitions has offsets"
-        got = f"was to name {count} elements"
-        remedy = "pass num_elem="
-        raise _unfit(tensor, index, rule, got, limit=f"{most}", remedy=remedy)
+        raise _unfit(
+            tensor,
+            index,
+            f"names as many elements as a group of {group} partitions has offsets",
+            f"was to name {count} elements",
+            limit=f"{most}",
+            remedy="pass num_elem=",
+        )
     chosen = _of_agreeing_groups(index, numbers, group)
     size = tensor.size // tensor.shape[0]
     if chosen.min() < 0 or chosen.max() >= size:
         wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
-        received = f"offset {wrong} of {index!r} into {tensor!r}"
-        place = f"{wrong} of {size} elements in a partition"
         raise left_tensor(
-            "an offset of tensor indirection", place, received, f"0 to {size - 1}"
+            "an offset of tensor indirection",
+            f"{wrong} of {size} elements in a partition",
+            f"offset {wrong} of {index!r} into {tensor!r}",
+            f"0 to {size - 1}",
         )
     return chosen
 
@@ -376,21 +398,19 @@ def group_of(index: Tile, count: int) -> int:
     if index.shape[0] <= GROUP or _agree(_of_groups(index, numbers, GROUP)):
         return GROUP
     fits = count <= min(TENSOR_GROUP, index.shape[0]) * index.shape[1]
-    return (
-        TENSOR_GROUP
-        if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP))
-        else GROUP
-    )
+    if fits and _agree(_of_groups(index, numbers, TENSOR_GROUP)):
+        return TENSOR_GROUP
+    return GROUP
 
 
 def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:
     of_groups = _of_groups(index, numbers, group)
     if not _agree(of_groups):
-        what = "tensor indirection with other offsets in each group of partitions"
-        remedy = (
-            "give each group the same offsets: AWS's page does not say which it takes"
+        raise not_modelled(
+            "tensor indirection with other offsets in each group of partitions",
+            f"{index!r}, in groups of {group}",
+            "give each group the same offsets: AWS's page does not say which it takes",
         )
-        raise not_modelled(what, f"{index!r}, in groups of {group}", remedy)
     return of_groups[0]
 
 
@@ -416,12 +436,14 @@ def check_use(issued: InstructionUse, role: str, received: IndirectTensor) -> No
     if taken:
         taken.insert(0, "dst")
     if role not in taken:
-        takes = f"no indirect view as {role}"
-        got = f"an indirect view as {role}"
         limit = ", ".join(taken) or "none"
-        remedy = "gather with nisa.tensor_copy first"
         raise not_taken(
-            name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy
+            name,
+            f"no indirect view as {role}",
+            f"an indirect view as {role}",
+            f"{role} = {received!r}",
+            limit=limit,
+            remedy="gather with nisa.tensor_copy first",
         )
     _check_engine(issued, role, received)
     _check_group(record, role, received)
@@ -434,13 +456,19 @@ def _check_engine(issued: InstructionUse, role: str, received: IndirectTensor) -
     if engine is Engine.UNKNOWN:
         engine = issued.instruction.engines[0]
     if engine is Engine.GPSIMD and name == "tensor_copy":
-        takes = "indirect views on the Vector and Scalar Engines"
-        got = "one on the GpSimd Engine"
-        raise not_taken(name, takes, got, f"{role} = {received!r}")
+        raise not_taken(
+            name,
+            "indirect views on the Vector and Scalar Engines",
+            "one on the GpSimd Engine",
+            f"{role} = {received!r}",
+        )
     if engine is Engine.SCALAR and role == "dst" and received._space is Space.PSUM:
-        takes = "a scattered dst in SBUF on the Scalar Engine"
-        got = "a scattered dst in PSUM"
-        raise not_taken(name, takes, got, f"dst = {received!r}")
+        raise not_taken(
+            name,
+            "a scattered dst in SBUF on the Scalar Engine",
+            "a scattered dst in PSUM",
+            f"dst = {received!r}",
+        )
 
 
 def _check_group(record: Instruction, role: str, received: IndirectTensor) -> None:

@@ -74,7 +74,9 @@ class Views(Patterned):
     @property
     def _kept(self) -> int:
         """The number of leading dimensions that views keep."""
-        return 0 if self._in_hbm else 1
+        if self._in_hbm:
+            return 0
+        return 1
 
     def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
         """Return ``dim`` as an axis number, from ``first`` on."""
@@ -145,9 +147,12 @@ class Views(Patterned):
         first = as_integer(start, "slice's start")
         last = as_integer(end, "slice's end")
         if not 0 <= first < last:
-            rule = "takes 0 <= start < end <= the dimension's size"
-            happened = f"was to cut {start} to {end}"
-            raise _impossible(self, f"slice({dim}, {start}, {end})", rule, happened)
+            raise _impossible(
+                self,
+                f"slice({dim}, {start}, {end})",
+                "takes 0 <= start < end <= the dimension's size",
+                f"was to cut {start} to {end}",
+            )
         return self._view(
             self._pattern.slice(axis, *_range(self, axis, slice(first, last, step)))
         )
@@ -157,15 +162,20 @@ class Views(Patterned):
         """Reorder the dimensions; on chip the first stays."""
         order = as_integers(dims, "permute with dims")
         if sorted(order) != list(range(len(self.shape))):
-            got = f"got dims {order} for {len(self.shape)} dimensions"
             raise _impossible(
-                self, f"permute({order})", "takes each dimension once", got
+                self,
+                f"permute({order})",
+                "takes each dimension once",
+                f"got dims {order} for {len(self.shape)} dimensions",
             )
         if self._kept and order[0] != 0:
-            rule = "keeps the partition dimension first on chip"
-            remedy = "use nisa.nc_transpose"
-            got = f"was to move dimension {order[0]} to the partitions"
-            raise _impossible(self, f"permute({order})", rule, got, remedy)
+            raise _impossible(
+                self,
+                f"permute({order})",
+                "keeps the partition dimension first on chip",
+                f"was to move dimension {order[0]} to the partitions",
+                "use nisa.nc_transpose",
+            )
         return self._view(self._pattern.permute(order))
 
     @public
@@ -174,10 +184,12 @@ class Views(Patterned):
         axis = self._axis(dim, "broadcast", first=self._kept)
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
-            happened = f"was to repeat a dimension of {self.shape[axis]} to {size}"
-            call = f"broadcast({dim}, {size})"
-            rule = "repeats a dimension of size 1"
-            raise _impossible(self, call, rule, happened)
+            raise _impossible(
+                self,
+                f"broadcast({dim}, {size})",
+                "repeats a dimension of size 1",
+                f"was to repeat a dimension of {self.shape[axis]} to {size}",
+            )
         return self._view(self._pattern.slice(axis, 0, count, 0))
 
     @public
@@ -193,9 +205,12 @@ class Views(Patterned):
         """Remove a dimension of size 1."""
         axis = self._axis(dim, "squeeze_dim", first=self._kept)
         if self.shape[axis] != 1:
-            happened = f"was to remove a dimension of {self.shape[axis]}"
-            rule = "removes a dimension of size 1"
-            raise _impossible(self, f"squeeze_dim({dim})", rule, happened)
+            raise _impossible(
+                self,
+                f"squeeze_dim({dim})",
+                "removes a dimension of size 1",
+                f"was to remove a dimension of {self.shape[axis]}",
+            )
         return self._view(self._pattern.select(axis, 0))
 
     @public
@@ -207,11 +222,19 @@ class Views(Patterned):
         sizes = completed(numbers, self.shape[axis])
         call = f"reshape_dim({dim}, {shape})"
         if axis < self._kept and len(sizes) > 1:
-            rule = "keeps the partition dimension on chip"
-            raise _impossible(self, call, rule, "was to split the partition dimension")
+            raise _impossible(
+                self,
+                call,
+                "keeps the partition dimension on chip",
+                "was to split the partition dimension",
+            )
         if math.prod(sizes) != self.shape[axis]:
-            happened = f"was to split {self.shape[axis]} elements into {list(sizes)}"
-            raise _impossible(self, call, "keeps the number of elements", happened)
+            raise _impossible(
+                self,
+                call,
+                "keeps the number of elements",
+                f"was to split {self.shape[axis]} elements into {list(sizes)}",
+            )
         steps = [
             self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))
         ]
@@ -263,23 +286,32 @@ class Views(Patterned):
         if len(sources) != len(self.shape) or not isinstance(
             fixed_sizes, (Mapping, NoneType)
         ):
-            rule = "names each dimension in its source, and maps names to sizes in fixed_sizes"
-            got = f"got {len(sources)} names for {len(self.shape)} dimensions"
-            raise _impossible(self, call, rule, got)
+            raise _impossible(
+                self,
+                call,
+                "names each dimension in its source, and maps names to sizes in fixed_sizes",
+                f"got {len(sources)} names for {len(self.shape)} dimensions",
+            )
         lengths = dict(fixed_sizes or {})
         parts = _split(self, sources, lengths)
         names = list(itertools.chain.from_iterable(sources))
         wanted = list(itertools.chain.from_iterable(targets))
         if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
-            rule = "takes patterns of the same names, each once"
             raise _impossible(
-                self, call, rule, "got patterns with different names, or one twice"
+                self,
+                call,
+                "takes patterns of the same names, each once",
+                "got patterns with different names, or one twice",
             )
         have = dict(zip(names, parts.shape, strict=True))
         for name, size in lengths.items():
             if have.get(name, size) != size:
-                got = f"got {name}={size} for {have[name]} elements"
-                raise _impossible(self, call, "takes the sizes of the tensor", got)
+                raise _impossible(
+                    self,
+                    call,
+                    "takes the sizes of the tensor",
+                    f"got {name}={size} for {have[name]} elements",
+                )
         return _merge(parts.permute([names.index(name) for name in wanted]), targets)
 
 
@@ -415,7 +447,9 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
 
 def _from_start(place: int, size: int) -> int:
     """Return a place counted from the start; a negative one counts from the end."""
-    return place + size if place < 0 else place
+    if place < 0:
+        return place + size
+    return place
 
 
 def _slice_of(view: Views, axis: int, item: object) -> slice:

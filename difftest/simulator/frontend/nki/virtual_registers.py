@@ -8,8 +8,8 @@ scalars as NKI 0.7 documents them.
 from __future__ import annotations
 
 import ast
+import hashlib
 import linecache
-import sys
 from functools import lru_cache, partialmethod
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -18,7 +18,7 @@ import numpy as np
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import NkiError, kernel_location
+from difftest.simulator.errors import NkiError, frame_at, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.levels import check_level
 from difftest.simulator.frontend.nki.constants import NKIObject
@@ -36,16 +36,24 @@ class RegisterError(NkiError, TypeError):
 class DeviceValue(NKIObject):
     """An integer on the device. In ``if``, ``while``, ``range`` and ``int`` it raises TypeError."""
 
-    __slots__ = ("_label", "_value", "frozen")
+    __slots__ = ("_label", "_value", "frozen", "origin")
 
     _value: int | None
     frozen: bool
 
     def __init__(
-        self, value: int | None, *, frozen: bool = False, label: str = ""
+        self,
+        value: int | None,
+        *,
+        frozen: bool = False,
+        label: str = "",
+        origin: str = "",
     ) -> None:
         self._value = value
         self._label = label
+        self.origin = origin
+        """How the device computes the value: ``=5`` for an integer of the kernel's Python,
+        ``loaded`` from memory, the ``turn`` of a loop, and sums and products of these."""
         self.frozen = frozen
         """Whether it is read-only, as a loop's variable is."""
 
@@ -62,7 +70,8 @@ class DeviceValue(NKIObject):
 
     def snapshot(self) -> DeviceValue:
         """Return the current value; a view keeps it while the register changes."""
-        return DeviceValue(self.device_value(), frozen=True, label=self.label)
+        value = self.device_value()
+        return DeviceValue(value, frozen=True, label=self.label, origin=self.origin)
 
     @property
     def label(self) -> str:
@@ -74,6 +83,7 @@ class DeviceValue(NKIObject):
     def of_loop(self: Value, loop: int) -> Value:
         """Return self, labelled as the variable of a loop of this id."""
         self._label = f"loop {loop}"
+        self.origin = "turn"
         return self
 
     def _values(self) -> Array:
@@ -109,6 +119,22 @@ class DeviceValue(NKIObject):
     __mod__ = __rmod__ = _calculate
 
 
+def origin_of(value: Any) -> str:
+    """Return the origin of a device's value, or of an integer of the kernel's Python."""
+    return value.origin if isinstance(value, DeviceValue) else f"={value}"
+
+
+def computed_origin(operation: str, *values: Any) -> str:
+    """Return the origin of an operation's result; a long one becomes a digest."""
+    text = f"{operation}({', '.join(map(origin_of, values))})"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{operation} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+_LONGEST = 200
+
+
 def new_label() -> str:
     """Return a new label for the trace."""
     core = current()
@@ -127,27 +153,33 @@ class VirtualRegister(DeviceValue):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        caller = sys._getframe(1)
+        caller = frame_at(1)
         if caller.f_lineno not in _loops(_source(caller)):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
         value = self.device_value()
+        if _has_had_its_turn(caller):
+            value = 0
         _note_turn(caller, value)
         return value != 0
 
-    def set(self, value: int, where: str) -> None:
-        """Write the register.
+    def set(self, value: int, where: str, origin: str) -> None:
+        """Write the register; ``origin`` is that of the value.
 
         Raises
         ------
         KernelError : it is a loop's variable (since NKI 0.4), or the value has more than 32 bits.
         """
         if self.frozen:
-            remedy = "copy it first: nisa.register_move(nisa.register_alloc(), i)"
-            takes = "a register of the kernel's own to write"
-            got = "a loop's variable"
-            raise not_taken(where, takes, got, where, remedy=remedy)
+            raise not_taken(
+                where,
+                "a register of the kernel's own to write",
+                "a loop's variable",
+                where,
+                remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
+            )
         self._value = thirty_two_bits(value, where)
+        self.origin = origin
 
 
 def thirty_two_bits(value: int, where: str) -> int:
@@ -158,8 +190,12 @@ def thirty_two_bits(value: int, where: str) -> int:
     KernelError : the value does not fit.
     """
     if not -(1 << 31) <= value < 1 << 32:
-        takes = "32 bits, -2**31 to 2**32 - 1"
-        raise not_taken("a register", takes, f"{value}", f"{value} in {where}")
+        raise not_taken(
+            "a register",
+            "32 bits, -2**31 to 2**32 - 1",
+            f"{value}",
+            f"{value} in {where}",
+        )
     return value
 
 
@@ -168,12 +204,14 @@ class NkiScalar(DeviceValue):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, value: int, dtype: np.dtype[Any], label: str = "") -> None:
+    def __init__(
+        self, value: int, dtype: np.dtype[Any], label: str = "", origin: str = ""
+    ) -> None:
         held = int(np.array(value, dtype=np.int64).astype(dtype))
-        super().__init__(held, frozen=True, label=label)
+        super().__init__(held, frozen=True, label=label, origin=origin)
         self.dtype = dtype
 
-    def _with(self, operate: Any, other: Any) -> Any:
+    def _with(self, name: str, operate: Any, other: Any) -> Any:
         if isinstance(other, NkiScalar):
             if other.dtype != self.dtype:
                 got = f"{self.dtype} and {other.dtype}"
@@ -183,12 +221,15 @@ class NkiScalar(DeviceValue):
         right = other.device_value() if isinstance(other, NkiScalar) else int(other)
         with np.errstate(all="ignore"):  # arithmetic wraps around
             pair = np.array([self.device_value(), right], dtype=np.int64)
-            return NkiScalar(int(operate(pair[:1], pair[1:])[0]), self.dtype)
+            value = int(operate(pair[:1], pair[1:])[0])
+        return NkiScalar(value, self.dtype, origin=computed_origin(name, self, other))
 
-    __add__ = __radd__ = partialmethod(_with, np.add)
-    __sub__ = partialmethod(_with, np.subtract)
-    __rsub__ = partialmethod(_with, lambda right, left: np.subtract(left, right))
-    __mul__ = __rmul__ = partialmethod(_with, np.multiply)
+    __add__ = __radd__ = partialmethod(_with, "add", np.add)
+    __sub__ = partialmethod(_with, "subtract", np.subtract)
+    __rsub__ = partialmethod(
+        _with, "subtract from", lambda right, left: np.subtract(left, right)
+    )
+    __mul__ = __rmul__ = partialmethod(_with, "multiply", np.multiply)
 
 
 # -- while register: -------------------------------------------------------------------------------
@@ -217,6 +258,14 @@ def _note_turn(frame: FrameType, value: int) -> None:
         return
     loops.tested[at] = loop, outer, turns + 1
     loops.turns = (*outer, Iteration(loop, turns, value))
+    current().note_on_tape("turn")
+
+
+def _has_had_its_turn(frame: FrameType) -> bool:
+    """Return whether ``while register:`` ends because loops run one turn at most."""
+    if not is_running() or not current().loops.is_single_turn:
+        return False
+    return (id(frame), frame.f_lineno) in current().loops.tested
 
 
 def _source(frame: FrameType) -> str:

@@ -104,7 +104,7 @@ class _NeffTimer:
             neffs = sorted(artifacts.rglob("*.neff"))
             if len(neffs) != 1:
                 raise DeviceError(
-                    f"there is no one NEFF to time: {ARTIFACTS} has {len(neffs)}"
+                    f"one NEFF is needed to time a kernel: {ARTIFACTS} has {len(neffs)}"
                 )
             self._compiled = call, str(neffs[0])
         return self._compiled[1]
@@ -203,7 +203,7 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     function = function_of(call.kernel)
     if function is None:
         raise DeviceError(
-            "the kernel is no function: its NEFF's inputs have no known names"
+            "the kernel is not a function: the names of its NEFF's inputs are unknown"
         )
     words: list[str] = []
     names = call.names or tuple(signature_shown(function).parameters)

@@ -159,7 +159,7 @@ def _typing_forms() -> set[type]:
     forms += [typing.Callable[[int], int], typing.Annotated[int, 1], typing.Literal[1]]
     forms += [getattr(typing, name)[int] for name in ("List", "Optional", "Union")]
     forms += [getattr(typing, "Union")[int, str]]  # noqa: B009
-    return {type(form) for form in forms} - {type}
+    return {type(form) for form in forms if not isinstance(form, type)}
 
 
 ATTRIBUTES |= dict.fromkeys(_typing_forms(), "")

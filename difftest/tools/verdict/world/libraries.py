@@ -289,7 +289,8 @@ def _logging() -> dict[str, Any]:
 def _typing() -> dict[str, Any]:
     table = _public("typing")
     for value in table.values():
-        HELD.add(type(value))
+        if not isinstance(value, (type, types.FunctionType)):
+            HELD.add(type(value))
     table["NamedTuple"] = NAMED_TUPLE
     table["Any"] = typing.Any
     _list(
@@ -424,4 +425,8 @@ def standard_modules(write: Callable[[str], object]) -> dict[str, Module]:
 
 
 HELD.add(type(sys.float_info))
-READERS[type(sys.float_info)] = lambda value, name: getattr(value, name)
+READERS[type(sys.float_info)] = lambda value, name: (
+    unavailable(f"sys.float_info.{name}")
+    if name.startswith("_")
+    else kept(getattr(value, name))
+)

@@ -20,6 +20,7 @@ import numpy as np
 from difftest.simulator.errors import NkiError
 from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
 from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
     STATE,
     Absent,
     need,
@@ -222,6 +223,8 @@ def read(value: Any, name: str) -> Any:
         if kind is str:
             return Facade(name, functools.partial(call_method, value, name))
         return kept(getattr(value, name))
+    if name[:1] == INTERNAL:
+        return _hidden(value, name)
     reader = READERS.get(kind)
     if reader is not None:
         return reader(value, name)
@@ -368,7 +371,8 @@ def type_of(value: Any) -> Any:
 
 def put(value: Any, name: str, item: Any) -> None:
     """Set an attribute of an own object: ``object.__setattr__(self, "name", item)``."""
-    if type(name) is not str or name.startswith("__") or not is_own_class(type(value)):
+    is_hidden = type(name) is not str or name.startswith(("__", INTERNAL))
+    if is_hidden or not is_own_class(type(value)):
         raise refusal(f"the attribute {name} is set")
     object.__setattr__(value, name, item)
 
@@ -376,6 +380,8 @@ def put(value: Any, name: str, item: Any) -> None:
 def writable(value: Any, name: str) -> Any:
     """Return a value whose attribute may be set: the guard of ``value.name = item``."""
     kind = type(value)
+    if name[:1] == INTERNAL:
+        raise refusal(f"the attribute {name} is set")
     setter = SETTERS.get(kind)
     if setter is not None:
         return setter(value, name)

@@ -426,10 +426,13 @@ def test_a_read_before_the_other_core_has_written_is_a_missing_barrier():
 
     with pytest.raises(UnwrittenError) as raised:
         launch(both(kernel), [X])
-    assert raised.value.happened == "a program read what no program had written yet"
+    assert (
+        raised.value.happened
+        == "a program read elements that no program had written yet"
+    )
     assert "nisa.core_barrier on this tensor" in raised.value.remedy
     kept_to_itself = nki.jit(lambda x: copy_part(shared(x), shared(x), 0))
-    with pytest.raises(UnwrittenError, match="what nothing had written"):
+    with pytest.raises(UnwrittenError, match="elements that were never written"):
         launch(kept_to_itself, [X])
 
 

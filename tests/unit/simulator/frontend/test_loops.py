@@ -184,7 +184,7 @@ def loaded_beyond(x, rows):
 def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     data = np.ones((2, 4, 3), np.float32)
     with pytest.raises(
-        BufferError, match=r"^x, which the loop's body binds anew"
+        BufferError, match=r"^x, which the loop's body rebinds"
     ) as caught:
         launch(loaded_into_its_own_name, [data, 2], plain=plain)
     assert caught.value.remedy.startswith(
@@ -311,7 +311,10 @@ def test_a_number_that_goes_from_turn_to_turn_is_told_of(kind, kernel, name):
     (error,) = notes_of(kernel, lambda: kind(4))
     assert error.received.startswith(f"{name} = ")
     assert error.location.text.startswith("for ")
-    with strictness("documented"), pytest.raises(KernelError, match="the turn before"):
+    with (
+        strictness("documented"),
+        pytest.raises(KernelError, match="the previous iteration"),
+    ):
         launch(kernel, [WIDE, lambda: kind(4), 2])
 
 

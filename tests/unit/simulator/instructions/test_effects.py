@@ -46,6 +46,11 @@ BY_TABLE = {
     "recv_counts_known": True,
     "metadata_tensor": lambda: nl.shared_constant(np.zeros((3, 2), np.uint32)),
 }
+CHIP = {
+    **BY_TABLE,
+    "replica_group": ncc.ReplicaGroup([[0, 1, 2, 3]]),
+    "metadata_tensor": lambda: nl.shared_constant(np.zeros((3, 4), np.uint32)),
+}
 RING = {**IN_GROUP, "dsts_by_channel": channel(4)}
 LEGAL = {
     "all_reduce": {**IN_GROUP, "srcs": hbm(4), "dsts": hbm(4), "op": nl.add},
@@ -70,7 +75,7 @@ LEGAL = {
         "srcs1_by_channel": channel(4),
         "op": nl.add,
     },
-    "all_gather_v": BY_TABLE,
+    "all_gather_v": CHIP,
     "all_to_all_v": BY_TABLE,
 }
 ON_CHIP = (
@@ -113,6 +118,11 @@ BROKEN = {
     "_divides": ({"srcs": hbm(3)}, ShapeError, "splits src evenly"),
     "same_shape": ({"srcs1_by_channel": channel(3)}, ShapeError, "of one shape"),
     "one_of(has_rdispls": ({"has_rdispls": True}, KernelError, "current limitations"),
+    "_of_one_chip": (
+        {**IN_GROUP, "metadata_tensor": BY_TABLE["metadata_tensor"]},
+        LimitError,
+        "has 4 ranks",
+    ),
     "_may_displace": ({"has_rdispls": True}, KernelError, "NeuronSwitch-based"),
 }
 
@@ -122,15 +132,26 @@ MAKE += ("srcs_by_channel", "srcs0_by_channel", "srcs1_by_channel")
 """Arguments that are tensors, which each kernel makes."""
 
 
-def called(name, **changed):
-    """Call a collective on two ranks."""
+def called(name, *, grid=None, **changed):
+    """Call a collective on two ranks, or on the ranks of a chip and their cores."""
+    of_chip = LEGAL[name] is CHIP
+    grid = (2,) if grid is None and of_chip else grid
     arguments = {**LEGAL[name], **changed}
 
     def kernel():
         tensors = {side: one() for side, one in arguments.items() if side in MAKE}
         getattr(ncc, name)(**{**arguments, **tensors})
 
-    launch_ranks(jit(kernel), [(), ()])
+    launch_ranks(
+        jit(kernel)[grid] if grid else jit(kernel), [()] * (4 if of_chip else 2)
+    )
+
+
+@every("grid", [(), (1,)])
+def test_a_chips_collective_is_for_two_cores(grid):
+    with pytest.raises(LimitError, match="LNC=2") as caught:
+        called("all_gather_v", grid=grid)
+    assert caught.value.received.endswith(f"grid {grid}" if grid else "no grid")
 
 
 @every("name", LEGAL)
@@ -152,7 +173,10 @@ def test_each_rule_of_a_collective_is_checked(name, rule):
 
 def takes(name):
     """The arguments of a call that are changed."""
-    return {*LEGAL[name], *(("has_rdispls",) if LEGAL[name] is BY_TABLE else ())}
+    return {
+        *LEGAL[name],
+        *(("has_rdispls",) if LEGAL[name] in (BY_TABLE, CHIP) else ()),
+    }
 
 
 def two():

@@ -130,7 +130,7 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
         never = nl.ndarray((16, 16), nl.float32)
         return written(nl.where(nl.greater(tile, 0), tile, never, mask=by(p, x)))
 
-    with pytest.raises(UnwrittenError, match="read what nothing had written"):
+    with pytest.raises(UnwrittenError, match="read elements that were never written"):
         launch(kernel, [DATA])
 
 

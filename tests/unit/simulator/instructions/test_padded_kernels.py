@@ -89,6 +89,6 @@ def test_an_output_that_is_stored_as_other_bits(plain):
         return out
 
     with pytest.raises(
-        UnwrittenError, match="the kernel returned what nothing had written"
+        UnwrittenError, match="the kernel returned elements that were never written"
     ):
         launch(kernel, [np.ones((10, 12), np.float32)], plain=plain)

@@ -103,7 +103,7 @@ def test_no_function_runs_one(site, author, dialect, line):
 @pytest.mark.parametrize(
     "form", ["from neuronxcc import nki", "import neuronxcc.nki\nnki = neuronxcc.nki"]
 )
-def test_each_form_of_import_finds_it_beside_the_compilers_package(site, author, form):
+def test_each_form_of_import_finds_it_with_the_compilers_package(site, author, form):
     """Today's SDK has a package neuronxcc, without nki in it."""
     for write in WRITERS["newer"]:
         write(site)

@@ -31,7 +31,7 @@ def test_poisoned_bool():
     assert poisoned_array((2,), np.dtype("bool")).tolist() == [True, True]
 
 
-def test_what_a_kernel_returns_becomes_a_tuple_of_arrays():
+def test_the_result_of_a_kernel_becomes_a_tuple_of_arrays():
     array = np.ones(2)
     assert as_outputs(None) == ()
     assert as_outputs(array) == (array,)

@@ -26,7 +26,7 @@ def run(*args):
 
 
 @every("row", [*CODES.values(), *TEXTS.values()])
-def test_each_row_says_what_and_whence(row: Cause) -> None:
+def test_each_row_has_a_meaning_and_a_source(row: Cause) -> None:
     assert row.meaning
     assert row.remedy
     assert row.source
@@ -49,7 +49,7 @@ def test_a_log_names_each_cause_once_with_the_line_near_it() -> None:
 
 
 @pytest.mark.parametrize("what", ["NCC_ZZZZ999", "hello"])
-def test_what_is_not_known_is_said_to_be(what: str) -> None:
+def test_unknown_codes_are_reported_as_unknown(what: str) -> None:
     result = run(what)
     assert result.exit_code == 1
     assert what in result.output
@@ -106,7 +106,7 @@ def test_a_code_with_and_without_its_prefix_is_one_code(said: str, code: str) ->
         *("ABC123 and F100", "a value of 1006", "NRT_SUCCESS", "state NRT_STATE_START"),
     ],
 )
-def test_what_is_no_code_is_not_counted(text: str) -> None:
+def test_text_without_a_code_is_not_counted(text: str) -> None:
     assert [one.said for one in explain_log(text)] == []
 
 

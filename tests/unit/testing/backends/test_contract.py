@@ -124,7 +124,7 @@ def test_results_come_back_in_order_in_their_dtypes(backend):
     assert np.array_equal(values, ones(3, 2))
 
 
-def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is_found(
+def test_a_passed_output_is_written_in_place_and_unwritten_elements_are_found(
     backend,
 ):
     for columns, unwritten in ((2, None), (1, [[False, True]] * 3)):
@@ -176,7 +176,7 @@ def test_a_contract_and_a_rule_refuse_and_a_slip_crashes(backend):
 TRACING = ("embedded", "plain")
 
 
-def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
+def test_a_trace_is_returned_on_request_by_backends_that_have_traces(backend):
     call = KernelCall(kernel=scale, inputs=(ones(3, 2),))
     assert backend.run(call).trace is None
     outcome = backend.run(call._replace(record=True))

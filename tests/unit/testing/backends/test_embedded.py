@@ -126,7 +126,7 @@ def test_the_kernels_own_assertion_is_its_refusal():
     assert isinstance(run(raises(AssertionError("no"))), Rejected)
 
 
-def test_what_is_not_modelled_is_no_refusal():
+def test_an_unmodelled_feature_is_not_a_rejection():
     @nki.jit
     def kernel(a):
         tile = nl.load(a)

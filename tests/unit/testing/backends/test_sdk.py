@@ -37,7 +37,7 @@ def test_the_description_has_the_version(site):
     )
 
 
-def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
+def test_the_error_of_a_missing_sdk_has_the_state_and_the_remedy(site):
     write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
     with pytest.raises(BackendMissingError) as caught:
         sdk_simulator()

@@ -33,7 +33,7 @@ def generator(request):
 
 
 @pytest.mark.usefixtures("generator")
-def test_a_random_state_that_a_call_changes_is_told_whatever_its_generator():
+def test_a_random_state_that_a_call_changes_is_reported_for_any_generator():
     before = np.random.get_state(legacy=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -72,7 +72,7 @@ def leave(name, value):
         ("", leave("sys.stdout", None)),
     ],
 )
-def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
+def test_a_change_between_calls_is_reported_for_the_call_that_made_it(what, change):
     """The mark before one call does not serve the next: the test itself may draw between."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -112,7 +112,7 @@ def test_a_limit_that_nothing_reaches_is_one():
         assert within_limits(lambda: "done") == "done"
 
 
-def test_what_stops_a_call_takes_none_of_its_memory():
+def test_stopping_a_call_needs_none_of_its_memory():
     before = threading.stack_size(2**26)
     try:
         with limit(60.0, 32 if USED.exists() else None):
@@ -135,7 +135,7 @@ def test_the_tightest_limit_holds():
         (OSError(errno.EMFILE, "Too many open files"), "open files: OSError: "),
     ],
 )
-def test_a_fault_of_the_machine_is_told_from_others(error, lack):
+def test_a_fault_of_the_machine_is_distinguished_from_others(error, lack):
     assert fault_of_machine(error).startswith(f"this computer has too little {lack}")
 
 
@@ -143,7 +143,7 @@ def test_a_fault_of_the_machine_is_told_from_others(error, lack):
     "error",
     [None, ValueError(), FileNotFoundError(2, "no"), CaseLimitError("needed more")],
 )
-def test_what_is_no_fault_of_the_machine(error):
+def test_errors_that_are_not_faults_of_the_machine(error):
     assert fault_of_machine(error) == ""
 
 
@@ -196,7 +196,7 @@ def test_an_error_of_the_clock_that_python_swallows_is_not_reported_and_comes_ag
     assert sys.unraisablehook is hook
 
 
-def test_what_a_call_itself_raises_there_is_reported(monkeypatch):
+def test_errors_of_the_call_itself_are_reported(monkeypatch):
     reported = []
     monkeypatch.setattr(
         sys, "unraisablehook", lambda told: reported.append(told.exc_type)

@@ -140,7 +140,7 @@ def test_a_reference_may_return_an_argument_or_a_view_of_it(reference):
     assert verdicts["plain"] == Match(4, exact=False)
 
 
-def test_what_one_backend_does_to_a_parameter_no_other_sees():
+def test_backends_do_not_share_parameters():
     seen = []
 
     class Recording(PlainBackend):
@@ -244,7 +244,7 @@ def test_a_refusal_of_the_reference_alone_is_a_failure(reference):
         Runner((PlainBackend(),)).check(relu_spec(reference), CASE)
 
 
-def test_a_reference_that_refuses_absolute_values_is_told_to_give_a_magnitude():
+def test_a_reference_that_rejects_absolute_values_needs_a_magnitude():
     def reference(x):
         assert (x < 0).all(), "x is negative"
         return x

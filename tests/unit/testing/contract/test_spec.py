@@ -59,7 +59,7 @@ def test_inputs_have_the_shapes_and_the_dtype():
     assert a.dtype == b.dtype == np.dtype("bfloat16")
 
 
-def test_inputs_are_made_anew():
+def test_inputs_are_new_at_each_access():
     spec = matrix_and_vector()
     first = spec.inputs_of(MATRIX_AND_VECTOR)[0]
     again = spec.inputs_of(MATRIX_AND_VECTOR)[0]
@@ -438,7 +438,7 @@ def test_a_reference_that_cannot_take_the_inputs_is_refused(role, reference, why
         (lambda: product_spec(grid=lambda: (2.5,)).grid_of({}), "grid: .*2.5"),
     ],
 )
-def test_what_is_no_spec_is_refused(refused, told):
+def test_wrong_specs_are_rejected(refused, told):
     with pytest.raises(SpecError, match=told):
         refused()
 

@@ -132,7 +132,7 @@ def drawn(spec):
     return examples(cases(spec), 30)
 
 
-def test_indices_beside_a_float_table():
+def test_indices_with_a_float_table():
     spec = gather_spec()
     runner = Runner((EmbeddedSimulator(),))
     for case in drawn(spec):
@@ -209,7 +209,7 @@ def scaled(weights, scale):
         ),
     ],
 )
-def test_int8_weights_beside_float_scales(data):
+def test_int8_weights_with_float_scales(data):
     spec = KernelSpec(
         kernel=scaled,
         reference=lambda weights, scale: (

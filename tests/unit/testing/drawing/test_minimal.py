@@ -164,7 +164,7 @@ def test_names_of_one_value_are_lowered_together():
     assert found.case.values == {"rows": 5, "columns": 5, "pool": 1}
 
 
-def test_time_is_limited_and_the_report_says_what_it_did_not_suffice_for():
+def test_time_is_limited_and_the_report_has_the_unfinished_part():
     tried = []
 
     def fails(case):

@@ -31,7 +31,7 @@ def seen(reference, **more):
     )
 
 
-def test_what_a_reference_does_is_seen():
+def test_properties_of_a_reference_are_inferred():
     moves = ReferenceProperties(moves=True, selects=True)
     selects = ReferenceProperties(selects=True)
     for reference, nature in (

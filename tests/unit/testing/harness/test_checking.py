@@ -98,6 +98,6 @@ def test_a_hazard_is_a_failure():
 
 
 @every("case", [None, {}, {"m": 3}, "{"])
-def test_what_is_no_case(case):
+def test_documents_that_are_not_cases(case):
     with pytest.raises(CaseError, match="received"):
         difftest.check(spec_of("sum"), case)

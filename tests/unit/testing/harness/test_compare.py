@@ -85,7 +85,7 @@ HALF = [np.array([False, True])]
         ([1e6, 1], np.array([65504, 1], "f2"), {"dtype": "float16"}, "infinity", ""),
     ],
 )
-def test_what_is_wrong_first_is_told(value, got, how, kind, message):
+def test_the_first_failed_check_is_reported(value, got, how, kind, message):
     """The shape, the dtype (strict), unwritten elements, and elements that are not finite."""
     verdict = compare_one(value, got, **how)
     assert verdict.kind == kind
@@ -105,7 +105,7 @@ def test_unwritten_elements_fail_even_with_the_right_value():
 
 
 @every("value, got", [(1.0, np.nan), (np.nan, 1.0)])
-def test_nan_must_stand_where_the_reference_has_it(value, got):
+def test_nan_must_be_where_the_reference_has_it(value, got):
     verdict = compare_one([0.0, value], float32(0, got))
     assert (verdict.kind, verdict.first.index) == ("nan", (1,))
     assert verdict.first.error == "not finite"
@@ -121,7 +121,7 @@ def test_the_same_nan_and_infinities_match_and_prove_nothing():
     one = Match(elements=1, exact=False, nonfinite=3)
     assert compare_one([*values, 2], float32(*values, 2)) == one
     assert (
-        "NaN beside NaN proves nothing" in compare_one(values, float32(*values)).reason
+        "NaN against NaN proves nothing" in compare_one(values, float32(*values)).reason
     )
     assert (
         compare([expected(values), expected([2])], [float32(*values), float32(2)])
@@ -134,7 +134,7 @@ def test_overflow_of_the_outputs_dtype_is_infinity():
     assert compare_one([1e6, 1], got, dtype="float16") == Match(1, False, nonfinite=1)
 
 
-def test_an_error_is_no_multiple_of_what_zero_has_not():
+def test_an_error_at_zero_is_no_multiple_of_a_unit():
     assert compare_one([0.0], float32(0.5)).first.error == "0.5, where 0 is expected"
     assert (
         compare_one([2e-40], float32(0.5)).first.error
@@ -157,7 +157,7 @@ def test_values_differ_by_more_than_the_bound():
     assert verdict.first.allowed == "exactly 1.0"
 
 
-def test_mismatch_says_what_where_how_far_and_how_many():
+def test_a_mismatch_has_its_kind_place_distance_and_count():
     got = np.zeros((4, 6), np.float32)
     got[2:4, 1:3] = 1
     verdict = compare_one(np.zeros((4, 6)), got)

@@ -132,7 +132,7 @@ def test_a_generator_that_goes_on_is_the_same_call(watch):
     ]
 
 
-def test_turns_of_loops(watch):
+def test_iterations_of_loops(watch):
     assert said(loops, coverage_of(watch, loops, 0)) == [
         (1, "it never ran"),
         (2, "it never ran"),
@@ -140,7 +140,7 @@ def test_turns_of_loops(watch):
     ]
 
 
-def test_each_entry_of_a_loop_counts_its_turns_anew(watch):
+def test_each_entry_of_a_loop_counts_its_iterations_from_0(watch):
     assert said(loops, coverage_of(watch, loops, 1)) == [
         (1, "never a second iteration"),
         (2, "never a second iteration"),
@@ -149,7 +149,7 @@ def test_each_entry_of_a_loop_counts_its_turns_anew(watch):
     assert said(loops, coverage_of(watch, loops, 5)) == [(2, "never a third iteration")]
 
 
-def test_calls_of_a_function_within_itself_are_told_apart(watch):
+def test_recursive_calls_are_distinguished(watch):
     assert (1, "never a third iteration") in said(
         recursive, coverage_of(watch, recursive, 2)
     )
@@ -175,7 +175,7 @@ def test_threads_of_a_call_count(watch):
     assert uncovered_branches(coverage_of(watch, of_threads, 5)) == []
 
 
-def test_what_has_shown_all_is_watched_no_longer(watch):
+def test_a_function_with_full_coverage_is_no_longer_traced(watch):
     assert uncovered_branches(coverage_of(watch, inner, 9)) == []
     assert coverage_of(watch, inner, 9).branches == set()
     before = sys.gettrace()

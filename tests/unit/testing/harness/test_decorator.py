@@ -141,7 +141,7 @@ def test_an_argument_that_no_spec_has_is_refused():
         decorator.kernel_test(kernel=add, domian={})
 
 
-def test_the_decorator_takes_what_a_spec_takes():
+def test_the_decorator_takes_the_arguments_of_a_spec():
     taken = inspect.signature(decorator.kernel_test).parameters
     assert {"kernel", "kernels", "domain", "machine"} < set(taken)
     assert taken == inspect.signature(KernelSpec).parameters

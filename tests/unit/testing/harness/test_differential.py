@@ -83,14 +83,14 @@ def test_a_correct_kernel():
     assert verdict == Match(elements=64 * 96, exact=False)
 
 
-def test_what_does_not_round_agrees_bit_for_bit():
+def test_outputs_without_rounding_agree_bit_for_bit():
     verdict, _ = checked(
         made_of(lambda x: nl.add(x, x)), wide(lambda x: 2 * x), Integers(0, bound=4)
     )
     assert verdict == Match(elements=64 * 96, exact=True)
 
 
-def test_what_float32_has_as_a_subnormal_may_be_0():
+def test_a_subnormal_of_float32_may_be_0():
     """x / (1 + exp(-x)) overflows on its way to -3e-40, and on its way to -2e-37 too."""
 
     def swish(x):
@@ -112,19 +112,19 @@ def test_an_error_far_below_a_rounding_is_one_of_the_algorithm():
     assert "ULP of float32" in text
 
 
-def test_a_report_shows_the_kernels_own_number_beside_the_exact_one():
+def test_a_report_shows_the_kernels_own_number_and_the_exact_one():
     """In bfloat16 the kernel gives 0.333984 for 0.3333 and for a third."""
     nearly = made_of(lambda x: nl.multiply(x, 0.3333))
     verdict, text = failure(nearly, wide(lambda x: x / 3), Ones(), dtype="bfloat16")
     assert (verdict.question, verdict.hidden) == ("algorithm", True)
     assert (verdict.first.got, verdict.first.exact) == ("0.333984", "0.3333")
     assert "got 0.333984, expected 0.3333333333333333" in text
-    assert "unrounded:   0.3333 is what the kernel computes without rounding" in text
+    assert "unrounded:   0.3333 is the kernel's value without rounding" in text
     assert "rounding hides the difference" in text
     assert "the error is 0.0171 ULP of bfloat16" in text
 
 
-def test_a_number_that_is_wrong_as_the_kernel_gave_it_stands_alone():
+def test_a_number_that_is_wrong_as_given_has_no_unrounded_line():
     """Also a failure of the algorithm, where rounding has changed nothing."""
     verdict, text = failure(
         made_of(lambda x: nl.multiply(x, 2.0)), wide(lambda x: x), Ones()
@@ -162,7 +162,7 @@ def test_random_data_show_a_wrong_number_of_the_kernels_own():
     assert caught.value.in_own_dtype(refuse) is caught.value
 
 
-def test_a_case_that_has_shown_such_a_number_is_told():
+def test_a_case_with_wrong_numbers_of_the_kernels_own_is_reported():
     """The failure with the fewest elements is kept."""
     nearly = made_of(lambda x: nl.multiply(x, 0.7001))
     runner = Runner((EmbeddedSimulator(),))
@@ -220,7 +220,7 @@ def test_digits_that_a_reference_loses_excuse_no_more_than_these():
     assert (verdict.question, verdict.first.index) == ("algorithm", (0, 0))
 
 
-def test_a_reference_rounds_beside_a_rounded_decision_too():
+def test_a_reference_rounds_in_a_rounded_decision_too():
     """Both questions are then judged together."""
 
     def compute(x):
@@ -237,7 +237,7 @@ def test_a_reference_rounds_beside_a_rounded_decision_too():
     assert runner.tally.doubts
 
 
-def test_a_reference_that_computes_in_float32_is_asked_in_float64():
+def test_a_reference_that_computes_in_float32_is_evaluated_in_float64():
     verdict, _ = checked(third, lambda x: x * np.float32(0.5) / 3 * 2)
     assert isinstance(verdict, Match)
 
@@ -281,7 +281,7 @@ def test_a_long_sum_in_the_operands_own_dtype():
     assert "a running sum is rounded into bfloat16 again and again" in text
 
 
-def test_a_report_says_of_how_many_terms_of_what_size_the_bound_is():
+def test_a_report_has_the_number_and_the_size_of_the_terms_of_the_bound():
     """A long sum in float32, and a result that a rounding into bfloat16 spoils."""
 
     def summed(x):
@@ -337,7 +337,7 @@ def test_an_overflow_names_the_tile_that_is_too_narrow():
     assert "of 200" not in verdict.how[0]
 
 
-def test_data_that_overflow_the_reference_are_told():
+def test_data_that_overflow_the_reference_are_reported():
     def products(x):
         return nisa.tensor_tensor_scan(x, x, 1.0, np.multiply, np.multiply)
 
@@ -360,14 +360,14 @@ def test_data_that_overflow_the_reference_are_told():
     assert "the data do it" not in text
 
 
-def test_nan_beside_nan_decides_no_case():
+def test_nan_against_nan_decides_no_case():
     """Wrong by a factor of 3, and NaN everywhere; with and without an exact run."""
     tripled = made_of(lambda x: nl.multiply(nl.multiply(x, 3), float("nan")))
     reference = wide(lambda x: x * float("nan"))
     for arguments in ({}, {"exact": False}, {"reduction": 2}):
         verdict, runner = checked(tripled, reference, **arguments)
         assert isinstance(verdict, Inconclusive)
-        assert "NaN beside NaN proves nothing" in runner.tally.nothing
+        assert "NaN against NaN proves nothing" in runner.tally.nothing
     half = wide(lambda x: np.where(x > 0, np.nan, x))
     kept = made_of(lambda x: nl.where(nl.greater(x, 0), float("nan"), x))
     verdict, runner = checked(kept, half)
@@ -523,7 +523,8 @@ def test_a_rounded_value_that_decides_joins_the_questions():
     assert isinstance(verdict, Match)
     assert any("a rounded value decides" in doubt for doubt in runner.tally.doubts)
     assert any(
-        "both questions are asked as one" in doubt for doubt in runner.tally.doubts
+        "algorithm and arithmetic are judged together" in doubt
+        for doubt in runner.tally.doubts
     )
 
 
@@ -546,7 +547,7 @@ def test_a_reduction_in_the_spec_holds_too():
     ],
     ids=["raises", "is NaN", "has another shape"],
 )
-def test_a_magnitude_that_is_none_shows_whoever_judges(magnitude, error):
+def test_a_wrong_magnitude_shows_with_any_judge(magnitude, error):
     with pytest.raises(error, match="magnitude"):
         checked(third, wide(lambda x: x / 3), magnitude=magnitude)
 
@@ -593,14 +594,14 @@ SEVERAL = made_of(several)
 FOUR = wide(lambda x: x * (1 / 3) * 3.3 * (1 / 3) * 3.3)
 
 
-def test_the_embedded_simulator_bounds_what_another_backend_computes():
+def test_the_embedded_simulator_bounds_the_results_of_another_backend():
     _, check = on_elsewhere(SEVERAL, FOUR, run_embedded)
     assert check() == Match(elements=64 * 96, exact=False)
     with pytest.raises(DifferentialFailure):  # by the bound of the spec alone
         on_elsewhere(SEVERAL, FOUR, None)[1]()
 
 
-def test_both_questions_are_asked_of_another_backend():
+def test_algorithm_and_arithmetic_of_another_backend_are_judged():
     for kernel, reference, off, question in (
         (SEVERAL, wide(lambda x: x * 1.2100001), 0.0, "algorithm"),
         (SEVERAL, FOUR, 1e-5, "arithmetic"),
@@ -657,7 +658,7 @@ def test_where_the_embedded_simulator_has_nothing_to_say_the_summary_says_so():
     )
 
 
-def test_unwritten_elements_are_told_first_and_no_rounding_is_why():
+def test_unwritten_elements_are_reported_first_without_roundings():
     @nki.jit
     def half(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -688,19 +689,19 @@ def doubled_today(writes):
 @pytest.mark.parametrize(
     "backend", [EmbeddedSimulator(), PlainSimulator()], ids=["fast", "plain"]
 )
-def test_a_write_of_equal_values_to_an_input_is_told(backend):
+def test_a_write_of_equal_values_to_an_input_is_reported(backend):
     case = Case(SHAPE, "float32", {"x": Random(3)})
     reads, writes = (
         spec_of(doubled_today(one), wide(lambda x: 2 * x)) for one in (False, True)
     )
     assert isinstance(Runner((backend,)).check(reads, case)[backend.name], Match)
     with pytest.raises(
-        DifferentialFailure, match="the kernel writes to its input x, and what"
+        DifferentialFailure, match="the kernel writes to its input x, here with"
     ):
         Runner((backend,)).check(writes, case)
 
 
-def test_a_reference_that_calls_the_kernel_is_told():
+def test_a_reference_that_calls_the_kernel_is_an_error():
     """It agrees with itself, right or wrong. Another kernel may be a reference, if need be."""
     kernel, other = doubled_today(False), made_of(lambda x: nl.add(x, x))
     case = Case(SHAPE, "float32", {"x": Random(3)})

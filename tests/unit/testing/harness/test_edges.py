@@ -32,7 +32,7 @@ def spec_of(kernel=checked_add, **changes):
 
 def why(spec):
     first, *others = [edge.why for edge in edge_cases(spec)]
-    assert first == "the plainest case"
+    assert first == "the minimal case"
     return others
 
 
@@ -60,7 +60,7 @@ def test_one_step_at_a_time_from_the_plainest_case():
     ]
 
 
-def test_a_name_that_depends_keeps_its_value_and_the_contract_is_asked():
+def test_a_dependent_name_keeps_its_value_and_the_contract_is_checked():
     domain = {"CHUNK": sizes(1, 4), "n": lambda CHUNK: multiples(CHUNK, at_most=8)}
     spec = spec_of(
         domain=domain,
@@ -103,13 +103,13 @@ def without_dtype(a, b):
         (without_dtype, "b of int32 beside float32"),
     ],
 )
-def test_what_is_accepted_must_be_correct(kernel, call):
+def test_an_accepted_call_must_be_correct(kernel, call):
     with pytest.raises(NotRejectedError) as caught:
         run(spec_of(kernel))
     assert f"{kernel.__name__} must" in str(caught.value)
 
 
-def test_the_report_says_what_was_called_and_what_to_do():
+def test_the_report_has_the_call_and_the_remedy():
     with pytest.raises(NotRejectedError) as caught:
         run(spec_of(without_size))
     text = str(caught.value)
@@ -144,7 +144,7 @@ def test_the_defaults_have_to_be_accepted():
         run(spec)
 
 
-def test_without_rejections_or_defaults_nothing_is_asked():
+def test_without_rejections_or_defaults_no_edge_is_called():
     backends = (PlainBackend(),)
     assert not has_edges(add_spec(), backends)
     assert why(add_spec()) == []
@@ -179,12 +179,12 @@ def doubling(a, b):
     return add(a, a)
 
 
-def test_of_a_kernel_that_is_wrong_inside_nothing_is_asked_outside():
+def test_a_kernel_that_is_wrong_inside_the_domain_is_not_called_outside():
     with pytest.raises(NotRejectedError) as caught:
         run(spec_of(doubling))
     text = str(caught.value)
     assert text.startswith("doubling must accept this call, and be correct\n")
-    assert text.endswith("  call:        the plainest case")
+    assert text.endswith("  call:        the minimal case")
 
 
 def test_the_plainest_case_may_be_refused_by_kernel_and_reference():

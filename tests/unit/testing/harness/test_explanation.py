@@ -149,7 +149,7 @@ def test_a_planted_mistake_is_named(start, got, reference, inputs):
         (A * np.nan, same, {"x": A}),
     ],
 )
-def test_what_is_near_a_mistake_is_not(got, reference, inputs):
+def test_values_near_a_mistake_are_not_recognised(got, reference, inputs):
     assert said(np.asarray(got), reference, **inputs) == ()
 
 
@@ -214,7 +214,7 @@ def test_one_dtype():
     assert one_dtype(half, [], [half]) == ""
 
 
-def test_the_report_says_what_the_largest_failing_case_looks_like():
+def test_the_report_describes_the_largest_failing_case():
     spec = add_spec(domain={"n": range(1, 99)})
     small = case(2)
     large = Case({"n": 64}, "float32", {"a": Random(1), "b": Random(2)})

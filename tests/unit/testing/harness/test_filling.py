@@ -154,7 +154,7 @@ def test_a_footprint_that_does_not_grow_has_no_limit():
     assert found(by_columns) == []
 
 
-def test_what_is_wrong_only_where_memory_is_full_is_found():
+def test_a_kernel_that_is_wrong_only_with_full_memory_is_found():
     with pytest.raises(NotRejectedError, match="just under the limit"):
         check_edges(
             Runner((EmbeddedSimulator(),)), spec_of(wrong_if_wide, inputs=FEW_ROWS)
@@ -174,7 +174,7 @@ def test_a_limit_that_the_footprint_foretells_takes_few_runs():
         assert len(runs) <= 8
 
 
-def test_a_profile_of_few_cases_leaves_what_takes_long(monkeypatch):
+def test_a_profile_of_few_cases_leaves_long_fills_out(monkeypatch):
     """SBUF filled by three tiles of 128 rows takes some 20 million elements."""
     monkeypatch.setattr(edges, "WORK_OF_A_CASE", 2**20)
     default = settings.get_current_profile_name()
@@ -231,13 +231,13 @@ def no_wider_than_drawn(x):
     return 2 * x.astype(np.float64)
 
 
-def test_beyond_what_is_drawn_a_reference_that_refuses_says_nothing():
+def test_outside_the_drawn_cases_a_rejecting_reference_decides_nothing():
     runner = Runner((EmbeddedSimulator(),))
     check_edges(runner, spec_of(double, rejects=(), reference=no_wider_than_drawn))
     assert runner.tally.rows["double", "embedded"].inconclusive == 2
     (reason, *_) = runner.tally.reasons
     assert (
-        "is beyond what is drawn: its reference rejects it: at most 64 columns"
+        "is outside the drawn cases: its reference rejects it: at most 64 columns"
         in str(reason)
     )
     with pytest.raises(NotRejectedError):
@@ -257,7 +257,7 @@ def test_a_reference_that_takes_gigabytes_is_stopped():
     assert (counts.inconclusive, counts.rejections) == (2, 0)
     (under, over) = sorted(runner.tally.reasons)
     assert (
-        f"n={WIDEST}, just under the limit, is beyond what is drawn: the reference"
+        f"n={WIDEST}, just under the limit, is outside the drawn cases: the reference"
         in under
     )
     assert "needed more than 1024 MiB of memory" in over

@@ -31,7 +31,7 @@ def test_an_infinity_that_the_reference_wants_is_no_hazard(id):
     assert not is_expected(reference_for(1.0, "float32"), finding(id))
 
 
-def test_what_overflows_in_the_outputs_dtype_is_wanted_too():
+def test_overflow_in_the_outputs_dtype_is_expected_too():
     spec = add_spec(
         reference=lambda a, b: 1e6 * a.astype(np.float64), dtypes=("float16",)
     )

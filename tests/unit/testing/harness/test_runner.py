@@ -74,7 +74,7 @@ def test_all_backends_run_even_if_the_first_fails():
     assert "disagrees with its reference on breaks" in str(caught.value)
 
 
-def test_what_one_backend_does_to_its_arrays_no_other_sees():
+def test_backends_do_not_share_arrays():
     def add_in_place(a, b):
         a += b
         return a
@@ -91,7 +91,7 @@ def test_what_one_backend_does_to_its_arrays_no_other_sees():
     assert said in str(caught.value)
 
 
-def test_what_a_kernel_writes_in_place_is_an_output():
+def test_an_array_written_in_place_is_an_output():
     def into(a, b, result):
         result[...] = a + b
 
@@ -115,7 +115,7 @@ def test_a_refusal_of_the_kernel_alone_is_a_failure_that_ends_in_the_kernel():
     assert [frame.name for frame in frames].count("check") == 1
 
 
-def test_the_report_of_a_kernel_that_calls_itself_has_its_last_turns_alone():
+def test_the_report_of_a_recursive_kernel_has_its_last_frames_alone():
     def turn(left):
         return turn(left - 1) if left else 1 / 0
 
@@ -183,7 +183,7 @@ def test_refusals_are_judged(reference, outcome, verdict):
     assert verdict_on(reference, outcome) == verdict
 
 
-def test_what_is_kept_of_cases_does_not_grow():
+def test_the_memory_for_cases_does_not_grow():
     """A kilobyte for each of thousands: one object of ours too many for each case would show."""
     spec = add_spec(domain={"n": range(1, 999)})
     session = runner()
@@ -253,7 +253,7 @@ class Lacks:
         (even_add, "cannot run it", {"match": "segment", "backend": Lacks()}),
     ],
 )
-def test_what_is_no_rejection_fails(kernel, told, options):
+def test_other_outcomes_than_the_rejection_fail(kernel, told, options):
     """Neither a case that is accepted, nor another reason, a crash, or what cannot be run."""
     with pytest.raises(NotRejectedError, match=told):
         check_rejection(kernel, **options)
@@ -300,7 +300,7 @@ def test_a_wrong_kernel_leaves_its_trace():
     assert recording.traces == {"one": backend.trace}
 
 
-def test_nothing_is_recorded_unless_asked_for():
+def test_traces_are_recorded_on_request_only():
     quiet = Runner((Records("one"),))
     quiet.check(add_spec(), CASE)
     assert quiet.traces == {}

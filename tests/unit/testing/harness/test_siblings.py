@@ -57,7 +57,7 @@ def test_each_kernel_runs_each_case_and_equal_bits_are_counted():
 
 
 @every("kernels", [(add, without_last), (without_last, add)])
-def test_a_wrong_kernel_is_found_wherever_it_stands_and_the_other_is_cleared(kernels):
+def test_a_wrong_kernel_is_found_at_any_place_and_the_other_is_cleared(kernels):
     with pytest.raises(DifferentialFailure) as caught:
         checked(spec_of(*kernels))
     text = str(caught.value)
@@ -88,7 +88,7 @@ def test_the_bits_of_a_kernel_that_agrees_need_no_exact_run_of_another():
     assert asked[-2:] == [("at_last_wrong", False), ("at_last_wrong", True)]
 
 
-def test_what_a_kernel_never_wrote_is_not_right_by_the_bits_of_another():
+def test_unwritten_elements_are_not_right_by_the_bits_of_another_kernel():
     """Nothing wrote the NaN that is right there."""
 
     class Backend(PlainBackend):
@@ -113,14 +113,14 @@ def test_kernels_that_are_wrong_alike_point_to_the_reference():
         checked(spec_of(add, also_add, reference=lambda a, b: np.float64(a) + b + 1))
 
 
-def test_kernels_that_are_wrong_each_in_its_way_are_told_apart():
+def test_kernels_with_different_errors_are_distinguished():
     with pytest.raises(
         DifferentialFailure, match="one_more is wrong too, and its outputs differ"
     ):
         checked(spec_of(without_last, one_more))
 
 
-def test_two_of_one_name_are_told_apart():
+def test_two_kernels_of_one_name_are_distinguished():
     def other():
         def add(a, b):
             return a + b
@@ -199,7 +199,7 @@ def test_a_kernel_or_several():
             decorator.kernel_test(**given, **rest)
 
 
-def test_each_kernel_must_refuse_what_the_contract_refuses():
+def test_each_kernel_must_reject_the_calls_that_the_contract_rejects():
     def checks(a, b):
         assert a.shape == b.shape, "shapes differ"
         return a + b

@@ -44,6 +44,10 @@ def test_probabilistic_gamma_grows_with_the_root_of_n():
     assert probabilistic_gamma(100, U32, 0) == 0
 
 
+def test_so_many_roundings_that_no_float_holds_the_bound():
+    assert probabilistic_gamma(10**9, 2.0**-8, 1000) == math.inf
+
+
 def test_probabilistic_gamma_is_higham_and_marys_with_the_union_bound():
     n = 512
     elements = 4096
@@ -82,7 +86,7 @@ def test_the_interval_is_rounded_once_into_the_outputs_dtype():
     assert high - low == pytest.approx(2.0**-25, rel=0.01)
 
 
-def test_the_interval_of_what_is_not_finite_is_the_value_itself():
+def test_the_interval_of_a_value_that_is_not_finite_is_the_value_itself():
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
     magnitude = np.array([np.nan, np.inf, np.inf, np.nan])
     low, high = interval(tolerance(5), values, magnitude, FLOAT32)
@@ -101,7 +105,7 @@ def test_near_the_largest_number_infinity_is_within_the_interval():
 
 @every("terms", [128, 1024])
 @every("output", [FLOAT32, FLOAT16])
-def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
+def test_float32_accumulation_is_distinguished_from_float16_accumulation(terms, output):
     generator = np.random.default_rng(terms)
     a, b = (generator.standard_normal((64, terms)).astype(np.float16) for _ in range(2))
     products = a.astype(np.float64) * b.astype(np.float64)
@@ -121,7 +125,7 @@ def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
     assert np.mean((low <= in_float16) & (in_float16 <= high)) < 0.5
 
 
-def test_what_underflows_has_an_absolute_error():
+def test_an_underflow_has_an_absolute_error():
     """A product of subnormal numbers rounds to a multiple of the smallest one, or to 0."""
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     expected = np.array([2 * smallest])

@@ -37,7 +37,7 @@ def test_the_files_of_a_benchmark_hold_what_the_commands_write(tmp_path):
     neff = tmp_path / "file.neff"
     ntff = tmp_path / "profile.ntff"
     bench = nki.benchmark(doubled, save_neff_name=neff, save_trace_name=ntff)
-    with pytest.warns(RuleWarning, match="files were asked for"):
+    with pytest.warns(RuleWarning, match="can write the requested files"):
         bench(DATA)
     trace = trace_from_json(neff.read_text())
     profile = json.loads(ntff.read_text())

@@ -63,7 +63,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
-def test_the_script_sees_what_it_would_under_python(script, capsys):
+def test_the_script_starts_as_under_python(script, capsys):
     path = script(SELF_PORTRAIT)
     assert run_script(path, ["--flag", "x"]) == 0
     expected = python(path, "--flag", "x")

@@ -45,7 +45,7 @@ def test_each_element_says_how_far_it_is():
     )
 
 
-def test_what_was_never_written():
+def test_unwritten_elements():
     hole = np.array([[False, True]])
     assert one_map([[1.0, 2.0]], [[1.0, 2.0]], unwritten=[hole])["rows"] == (".u",)
 
@@ -93,6 +93,6 @@ def test_the_cells_are_a_png():
     assert cells == (b"\0" + b"\7" * width) * height
 
 
-def test_the_legend_has_what_is_shown_and_no_more():
+def test_the_legend_has_the_shown_colours_only():
     maps = [{"rows": (".7",)}, {"rows": ("u.",)}]
     assert [meaning for _, meaning in legend(maps)] == [KINDS["u"][1], KINDS["7"][1]]

@@ -128,6 +128,9 @@ def document():
         "versions": {"nki-difftest": "0.2.0", "python": "3.13"},
         "backends": [{"name": "embedded", "description": "the embedded simulator"}],
         "kernels": [counts("add"), counts("scale")],
+        "launches": [
+            {"kernel": "rotate", "launches": 1234, "hazards": ["warning race: <two>"]}
+        ],
         "inconclusive": ["add: too vague"],
         "not_reached": [
             {
@@ -292,7 +295,7 @@ def test_each_failure_is_there_as_text(page):
     )  # in the head, and above its report
 
 
-def test_what_ran_and_what_was_found_is_there(page, document):
+def test_the_page_has_the_tests_and_their_findings(page, document):
     for part in (
         *("1 of 4 tests passed", "1,234,567", "never true", "if n < 3:", "too vague"),
         *("test_other.py", "kernels.nki.softmax.softmax_rows", "found: no package nki"),
@@ -336,9 +339,17 @@ def test_kernels_that_failed_come_first(page):
 
 def test_a_page_of_no_test(document):
     empty = {**document, "tests": [], "kernels": [], "not_reached": [], "exit_code": 5}
+    assert "No kernel test ran" not in Reader(page_text(empty)).said
+    empty["launches"] = []
     page = Reader(page_text(empty))
     assert "No kernel test ran" in page.said
     assert page.wrong == []
+
+
+def test_launches_without_a_reference_are_a_table(page, document):
+    assert "rotate 1,234 1" in page.said
+    assert "warning race: <two>" in page.said
+    assert "| rotate | 1,234 | 1 |" in markdown_text(document)
 
 
 def test_the_same_as_markdown(document):

@@ -98,7 +98,7 @@ def columns(report, meaning):
     return [(float(a), float(d), float(b) - float(c)) for a, b, c, d in numbers]
 
 
-def test_what_is_drawn_is_what_the_schedule_says():
+def test_the_picture_has_the_times_of_the_schedule():
     trace = launch(
         product, [np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)]
     ).trace

@@ -142,7 +142,7 @@ MADE = """3e38)
         nisa.tensor_scalar(dst=held, data=held, op0=nl.multiply, operand0=1.0)"""
 
 
-def test_a_warning_tells_what_a_wrong_output_came_from():
+def test_a_warning_has_the_cause_of_a_wrong_output():
     again, text = said(saved("factor)\n        nisa", MADE + "\n        nisa", rows=9))
     assert [one.judge for one in again.stops] == [
         "the exact run",
@@ -163,7 +163,7 @@ def test_a_warning_tells_what_a_wrong_output_came_from():
         ("src=held)", "src=held.nothing)", "MissingNameError is raised here", 17),
     ],
 )
-def test_what_is_raised_stops_there(old, new, judge, line):
+def test_a_replay_stops_at_the_line_that_raises(old, new, judge, line):
     again, text = said(saved(old, new))
     (stop,) = again.stops
     assert stop.text == judge
@@ -184,7 +184,7 @@ def test_the_debugger_stops_before_the_line(monkeypatch, capsys):
     assert [text.strip() for text in session] == ["(128, (2, 2))", ""]
 
 
-def test_the_command_ends_with_what_came_of_it(tmp_path):
+def test_the_exit_code_of_the_command_is_the_result(tmp_path):
     file = tmp_path / "failure.py"
     for one, code, text in (
         (saved("src=x[first : first + count, :]", WRONG), 1, "written here last"),
@@ -228,7 +228,7 @@ def test_another_file_is_refused(tmp_path, text, why):
     file = tmp_path / "other.py"
     file.write_text(text)
     with pytest.raises(
-        SavedError, match=f"is no failure that pytest --difftest-save wrote: {why}"
+        SavedError, match=f"was not written by pytest --difftest-save: {why}"
     ):
         read_saved(file)
     result = CliRunner().invoke(main, ["replay", str(file)])
@@ -246,7 +246,7 @@ def test_a_module_that_is_not_there_is_named():
         said(SavedFailure("test_scaled:reference", CASE % 1, saved().modules))
 
 
-def test_what_was_imported_before_comes_back():
+def test_earlier_imports_are_restored():
     before = dict(sys.modules), list(sys.path)
     sys.modules["scaled"] = marker = type(sys)("scaled")
     try:
@@ -258,7 +258,7 @@ def test_what_was_imported_before_comes_back():
     assert "test_scaled" not in sys.modules
 
 
-def test_the_modules_of_a_test_are_its_own_and_what_they_import(monkeypatch, tmp_path):
+def test_the_modules_of_a_test_are_its_own_and_their_imports(monkeypatch, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("")
     (tmp_path / "mine" / "one.py").write_text(

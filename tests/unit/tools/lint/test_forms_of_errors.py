@@ -1,5 +1,9 @@
 """Documented classic errors in each form that AWS's page gives (nki.errors.rst at v2.26.0)."""
 
+import ast
+
+import pytest
+
 from difftest.tools.lint.check import lint_source
 from difftest.tools.lint.rule import SDKS
 from difftest.tools.lint.source import Source
@@ -32,6 +36,15 @@ def kernel(x):
     out = {}
     nl.store(out, nl.load(x))
     return out
+"""
+MANY_MADE = """
+def made(x, buffer):
+{}
+    return out
+
+@nki.jit
+def kernel(x):
+    return made(x, nl.shared_hbm)
 """
 OWN = "nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)"
 ANNOTATED = """
@@ -107,3 +120,16 @@ def test_a_helper_of_a_kernel_that_places_its_tensors_names_its_bias(tmp_path):
 def test_a_transpose_by_indices_is_the_apis_since_2_27(tmp_path):
     text = TRANSPOSED.format("nisa.dma_transpose", "rows")
     assert "NKT216" not in found(text, tmp_path, "2.27")
+
+
+@pytest.mark.parametrize("count", [4, 64])
+def test_a_file_is_walked_no_more_often_for_more_calls(count, tmp_path, monkeypatch):
+    walked = []
+    walk = ast.walk
+    monkeypatch.setattr(ast, "walk", lambda node: walked.append(node) or walk(node))
+    text = MANY_MADE.format(
+        "    out = nl.zeros(x.shape, x.dtype, buffer=buffer)\n" * count
+    )
+    source = Source(tmp_path / "kernel.py", HEAD + text)
+    assert len(lint_source(source, SDKS["2.26"])) == count
+    assert sum(isinstance(node, ast.Module) for node in walked) <= 5

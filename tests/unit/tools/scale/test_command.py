@@ -78,7 +78,10 @@ def test_findings_are_listed_shown_and_closed(found):
 def test_what_is_no_finding_is_a_usage_error(found):
     result = run("findings", "show", "xyz")
     assert result.exit_code == 2
-    assert f"no one finding begins with 'xyz'; open are {found.id}" in result.output
+    assert (
+        f"not one finding alone begins with 'xyz'; the open findings are {found.id}"
+        in result.output
+    )
     assert "--good COMMIT, or --levels" in run("findings", "bisect", found.id).output
 
 

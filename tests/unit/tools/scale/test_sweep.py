@@ -122,9 +122,9 @@ def test_a_kill_between_parquet_and_the_journal_loses_nothing(
 @every(
     "column, told",
     [
-        ("kernel_digest", "since then changed the kernel's files"),
-        ("spec_digest", "since then changed the test, the reference or the domain"),
-        ("versions", "since then changed the versions"),
+        ("kernel_digest", "the kernel's files changed since then"),
+        ("spec_digest", "the test, the reference or the domain changed since then"),
+        ("versions", "the versions of what runs and judges it changed since then"),
     ],
 )
 def test_a_file_of_another_kernel_test_or_version_is_not_gone_on_with(
@@ -225,7 +225,7 @@ def test_the_command(tmp_path):
 @every(
     "words, told",
     [
-        ((), "name what varies"),
+        ((), "no axis is given"),
         (("--over", "outcome=1"), "outcome is a column of each row"),
         (
             ("--over", "columns=1", "--sample", "some"),
@@ -253,7 +253,7 @@ def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_th
         "its name ends in .parquet; got a.csv" in CliRunner().invoke(main, words).output
     )
     result = CliRunner().invoke(main, ["tune", TEST, "--case", "{}"])
-    assert "name what varies: --over NAME=VALUES\n" in result.output
+    assert "no axis is given: pass --over NAME=VALUES\n" in result.output
 
 
 def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):
@@ -270,7 +270,7 @@ def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):
     )
     assert result.exit_code == 1
     assert "weak_spec: columns=8: " in result.output, "one point has a name, too"
-    assert "no point decides" in result.output
+    assert "no point is decided" in result.output
 
 
 def test_a_campaign_without_a_case_is_no_success():

@@ -6,7 +6,12 @@ import numpy as np
 
 from difftest import sizes
 from difftest.testing.contract.spec import KernelSpec
-from difftest.tools.verdict.candidate import Candidate, load_candidate, read_candidate
+from difftest.tools.verdict.candidate import (
+    Candidate,
+    load_candidate,
+    quoted,
+    read_candidate,
+)
 from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
 from difftest.tools.verdict.outcome import Outcome
@@ -90,16 +95,17 @@ def judged(
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
         judgement.reason = str(outside)
         return judgement
-    try:
-        described = load_candidate(worker, files, "add", allow)
-    except OutsideLanguage as outside:
-        judgement.outcome = Outcome.OUTSIDE_LANGUAGE
-        judgement.reason = str(outside)
-        return judgement
-    except WorkerEnd as end:
-        judgement.outcome = end.outcome
-        judgement.reason = str(end)
-        judgement.report = end.report
-        return judgement
-    candidate = Candidate("add", "candidate", described["signature"])
-    return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()
+    with quoted(files):
+        try:
+            described = load_candidate(worker, files, "add", allow)
+        except OutsideLanguage as outside:
+            judgement.outcome = Outcome.OUTSIDE_LANGUAGE
+            judgement.reason = str(outside)
+            return judgement
+        except WorkerEnd as end:
+            judgement.outcome = end.outcome
+            judgement.reason = str(end)
+            judgement.report = end.report
+            return judgement
+        candidate = Candidate("add", "candidate", described["signature"])
+        return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

@@ -1,5 +1,6 @@
 """`difftest verdict --batch`: killed and resumed, each candidate is judged once."""
 
+import contextlib
 import json
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.support.journal import Journal
 from difftest.support.pool import LostTask
+from difftest.tools.verdict import batch
 from difftest.tools.verdict.batch import (
     BatchOrders,
     batch_summary,
@@ -19,9 +21,10 @@ from difftest.tools.verdict.batch import (
     memoize_pickled,
 )
 from difftest.tools.verdict.candidate import JudgeSettings
+from difftest.tools.verdict.judgement import Judgement
 from difftest.tools.verdict.outcome import Outcome
 from tests.every import every
-from tests.unit.tools.verdict.kernels import RIGHT, WRONG
+from tests.unit.tools.verdict.kernels import RIGHT, WRONG, spec_of
 from tests.unit.tools.verdict.schema_check import SCHEMA, breaches
 from tests.unit.tools.verdict.test_command import TEST
 
@@ -253,3 +256,29 @@ def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(
     document = lost(f"{file}:add", LostTask([], is_late), orders)
     assert document["outcome"] == outcome.value
     assert list(breaches(document, SCHEMA)) == []
+
+
+def test_a_candidate_whose_process_died_is_judged_again(tmp_path, monkeypatch):
+    """A candidate before it may have harmed the process that forks workers."""
+    file = tmp_path / "a.py"
+    file.write_text(RIGHT)
+    verdicts = [
+        Judgement({"file": str(file), "name": "add"}, "t.py::t", 1, has_died=has_died)
+        for has_died in (True, False)
+    ]
+    servers = []
+
+    def judge(kernel, test, settings, forks, spec):
+        servers.append(forks)
+        return verdicts[len(servers) - 1]
+
+    monkeypatch.setattr(batch, "judge_candidate", judge)
+    monkeypatch.setattr(batch, "ForkServer", lambda: contextlib.nullcontext("fresh"))
+    connection = Mock()
+    connection.recv.side_effect = [("key", f"{file}:add"), EOFError]
+    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), (f"{file}:add",))
+    spec = spec_of(lambda a, b: a)
+    batch._judge_all(connection, orders, {}, "shared", spec)
+    assert servers == ["shared", "fresh"]
+    (answer,) = connection.send.call_args_list[1].args
+    assert answer["notes"] == [batch._AGAIN]

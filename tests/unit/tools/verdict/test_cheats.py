@@ -9,16 +9,17 @@ from difftest.tools.verdict.fork_server import Limits, Sandbox
 from tests.every import every
 from tests.unit.tools.verdict.cheats.known import KNOWN
 from tests.unit.tools.verdict.cheats.no_work import WITHOUT_WORK, in_place
+from tests.unit.tools.verdict.cheats.turns import IN_TURNS
 from tests.unit.tools.verdict.kernels import judged
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-TABLE = WITHOUT_WORK | KNOWN
+TABLE = WITHOUT_WORK | KNOWN | IN_TURNS
 
 
 ALWAYS = [name for name, one in TABLE.items() if one.spec is in_place]
 
 
-@every("name", TABLE if NIGHTLY else dict.fromkeys([*list(TABLE)[::3], *ALWAYS]))
+@every("name", TABLE if NIGHTLY else dict.fromkeys([*list(TABLE)[::5], *ALWAYS]))
 def test_a_cheat_is_caught(nursery, tmp_path, name):
     cheat = TABLE[name]
     with Sandbox(Limits(cheat.seconds), nursery) as worker:

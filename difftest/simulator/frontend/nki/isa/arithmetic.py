@@ -243,9 +243,12 @@ def nc_matmul(
     pe_tile = _pe_tile(tile_position, tile_size)
     dst, stationary, moving = _grouped("nc_matmul", operands, tiles=any(pe_tile))
     if is_transpose and isinstance(moving, IndirectTensor):
-        takes = "no indirect moving operand"
-        got = "an indirect moving operand"
-        raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
+        raise not_taken(
+            "nc_matmul with is_transpose",
+            "no indirect moving operand",
+            "an indirect moving operand",
+            repr(moving),
+        )
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if (
         is_transpose
@@ -317,10 +320,15 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
     if not all(isinstance(tile, Tile) for tile in (dst, stationary, moving)):
         return  # the record raises the error
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
-        takes = "float32 and tfloat32 with each other only"
         got = f"{dtype_name(stationary.dtype)} with {dtype_name(moving.dtype)}"
-        remedy = "cast both operands to one dtype"
-        raise not_taken("nc_matmul", takes, got, got, error=DtypeError, remedy=remedy)
+        raise not_taken(
+            "nc_matmul",
+            "float32 and tfloat32 with each other only",
+            got,
+            got,
+            error=DtypeError,
+            remedy="cast both operands to one dtype",
+        )
     if dst.dtype is FLOAT32:
         return
     version = current().machine.nc_version
@@ -366,9 +374,12 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
     if not indirect:
         return operands
     if tiles:
-        takes = "no PE tile with an indirect operand"
-        got = "tile_position or tile_size beside one"
-        raise not_taken(name, takes, got, repr(indirect[0]))
+        raise not_taken(
+            name,
+            "no PE tile with an indirect operand",
+            "tile_position or tile_size beside one",
+            repr(indirect[0]),
+        )
     _check_indirect(name, operands[0], indirect)
     return tuple(
         item._grouped() if isinstance(item, IndirectTensor) else item
@@ -380,9 +391,13 @@ def _check_indirect(name: str, dst: Any, indirect: list[IndirectTensor]) -> None
     """Raise, or warn, unless a product takes indirect operands of these dtypes."""
     for operand in indirect:
         if operand.dtype in _WIDE and operand is not dst:
-            takes = "indirect operands of two bytes or one"
-            got = f"one of {dtype_name(operand.dtype)}"
-            raise not_taken(name, takes, got, repr(operand), error=DtypeError)
+            raise not_taken(
+                name,
+                "indirect operands of two bytes or one",
+                f"one of {dtype_name(operand.dtype)}",
+                repr(operand),
+                error=DtypeError,
+            )
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(
             IndirectionWarning(
@@ -405,10 +420,11 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
         return
     if all(indirect) and _index(data) == _index(scale):
         return
-    takes = f"{role} and its scales indirect by one index, or neither"
-    got = f"{role} and {role}_scale by other indices, or one without"
     raise not_taken(
-        "nc_matmul_mx", takes, got, f"{role} = {data!r}, {role}_scale = {scale!r}"
+        "nc_matmul_mx",
+        f"{role} and its scales indirect by one index, or neither",
+        f"{role} and {role}_scale by other indices, or one without",
+        f"{role} = {data!r}, {role}_scale = {scale!r}",
     )
 
 

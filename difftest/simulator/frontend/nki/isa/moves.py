@@ -32,6 +32,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,
     new_label,
+    origin_of,
     thirty_two_bits,
 )
 from difftest.simulator.index import as_integer
@@ -44,6 +45,8 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _PRIORITIES = range(4)
+_LOADED = "loaded"
+"""The origin of a device's value that was read from memory."""
 _QUEUES = (UNKNOWN, constants.engine.sync, constants.engine.scalar)
 
 
@@ -55,12 +58,13 @@ def memset(dst, value, engine=UNKNOWN, name=None):
     """
     if isinstance(value, float) and isinstance(dst, Tile) and is_integer(dst.dtype):
         if not value.is_integer():
-            takes = "a value of dst's own kind"
-            remedy = "give dst a float dtype"
-            got = f"the float {value!r} for a dst of {dtype_name(dst.dtype)}"
-            received = f"value={value!r} for {dst!r}"
             raise not_taken(
-                "memset", takes, got, received, error=DtypeError, remedy=remedy
+                "memset",
+                "a value of dst's own kind",
+                f"the float {value!r} for a dst of {dtype_name(dst.dtype)}",
+                f"value={value!r} for {dst!r}",
+                error=DtypeError,
+                remedy="give dst a float dtype",
             )
         check_level("a float as nisa.memset's value for integers")
         value = int(value)
@@ -85,9 +89,10 @@ def check_priority(priority, where):
         current().machine.nc_version < 4
         or as_integer(priority, "priority") not in _PRIORITIES
     ):
-        takes = "priority as 0 to 3, on NeuronCore-v4 and later"
         got = f"priority={priority!r:.40} on {current().machine.name}"
-        raise not_taken(where, takes, got, got)
+        raise not_taken(
+            where, "priority as 0 to 3, on NeuronCore-v4 and later", got, got
+        )
 
 
 def _no_engine(value, where):
@@ -106,10 +111,11 @@ def dma_copy(
     check_priority(priority, "dma_copy")
     dge_mode = member_of(dge_modes, dge_mode, "dma_copy").name
     if engine is not UNKNOWN and dge_mode != "hwdge":
-        takes = "engine with dge_mode.hwdge only"
-        got = f"an engine with dge_mode.{dge_mode}"
         raise not_taken(
-            "dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}"
+            "dma_copy",
+            "engine with dge_mode.hwdge only",
+            f"an engine with dge_mode.{dge_mode}",
+            f"engine={engine!r}, dge_mode.{dge_mode}",
         )
     oob_mode = member_of(oob_modes, oob_mode, "dma_copy").name
     if not isinstance(src, DynamicView) and not isinstance(dst, DynamicView):
@@ -140,9 +146,11 @@ def dma_transpose(
     if oob_mode == "skip" and not isinstance(src, DynamicView):
         takes = "where src has a dynamic offset"
         got = "without a dynamic offset"
-        received = f"oob_mode.skip with src {src!r}"
         raise not_taken(
-            where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received
+            where,
+            f"oob_mode.skip {takes}",
+            f"oob_mode.skip {got}",
+            f"oob_mode.skip with src {src!r}",
         )
     if dge_mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
         page = "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0)"
@@ -175,9 +183,12 @@ def dma_compute(
     where = "dma_compute"
     listed = isinstance(srcs, (list, tuple))
     if not listed or not 1 <= len(srcs) <= MOST_SOURCES:
-        takes = f"srcs as a list of 1 to {MOST_SOURCES} tensors"
-        got = f"{type(srcs).__name__}{f' of {len(srcs)}' if listed else ''} as srcs"
-        raise not_taken(where, takes, got, f"srcs={srcs!r:.80}")
+        raise not_taken(
+            where,
+            f"srcs as a list of 1 to {MOST_SOURCES} tensors",
+            f"{type(srcs).__name__}{f' of {len(srcs)}' if listed else ''} as srcs",
+            f"srcs={srcs!r:.80}",
+        )
     operator = operator_of(reduce_op, where)
     skip = member_of(oob_modes, oob_mode, where) is oob_modes.skip
     factors = None if scales is None else _factors(scales)
@@ -186,9 +197,12 @@ def dma_compute(
             dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices)
         )
     if skip:
-        takes = "oob_mode.skip with a vector_offset only"
-        got = "oob_mode.skip and no side with a vector_offset"
-        raise not_taken(where, takes, got, f"dst = {dst!r}")
+        raise not_taken(
+            where,
+            "oob_mode.skip with a vector_offset only",
+            "oob_mode.skip and no side with a vector_offset",
+            f"dst = {dst!r}",
+        )
     left = (None,) * (MOST_SOURCES - len(srcs))
     return issue(record, dst, (*srcs, *left), (operator, factors))
 
@@ -196,30 +210,39 @@ def dma_compute(
 def _factors(scales):
     if isinstance(scales, (list, tuple)) and all(map(is_number, scales)):
         return tuple(map(float, scales))
-    takes = "scales as a list of numbers, one for each source"
-    got = f"a {type(scales).__name__} as scales"
     more = {
         "limit": "None, or 1.0 for each source",
         "remedy": "scale a tile with nisa.tensor_scalar or nisa.tensor_tensor first",
     }
-    raise not_taken("dma_compute", takes, got, f"scales={scales!r:.80}", **more)
+    raise not_taken(
+        "dma_compute",
+        "scales as a list of numbers, one for each source",
+        f"a {type(scales).__name__} as scales",
+        f"scales={scales!r:.80}",
+        **more,
+    )
 
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """Compute ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
     if len(srcs) != _TWO or not unique or set(factors or ()) - {1.0}:
-        takes = "two srcs, scales of 1.0 and unique indices"
-        got = f"{len(srcs)} srcs"
-        received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
-        raise not_taken("dma_compute with a vector_offset", takes, got, received)
+        raise not_taken(
+            "dma_compute with a vector_offset",
+            "two srcs, scales of 1.0 and unique indices",
+            f"{len(srcs)} srcs",
+            f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}",
+        )
     other = _other_source(dst, srcs)
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _check_rows(dst)
     elif not isinstance(dst, Tile) or dst._space is not Space.SBUF:
-        takes = "a dst in SBUF that gathered rows are added to"
-        got = "a dst that is not there"
-        raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
+        raise not_taken(
+            "dma_compute",
+            "a dst in SBUF that gathered rows are added to",
+            "a dst that is not there",
+            f"dst = {dst!r}",
+        )
     return issue(dma.dma_copy, dst, (other,), options)
 
 
@@ -228,12 +251,12 @@ def _other_source(dst, srcs):
     others = [src for src in srcs if not _same_place(src, dst)]
     if len(others) == 1:
         return others[0]
-    takes = "its dst as one of its two srcs"
-    got = "a dst that is not one of the two srcs"
-    received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
-    remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
     raise not_taken(
-        "dma_compute with a vector_offset", takes, got, received, remedy=remedy
+        "dma_compute with a vector_offset",
+        "its dst as one of its two srcs",
+        "a dst that is not one of the two srcs",
+        f"dst = {dst!r}, srcs = {list(srcs)!r:.160}",
+        remedy="write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect",
     )
 
 
@@ -270,9 +293,8 @@ def register_alloc(x=None):
     """Allocate a register; initialize it with ``x`` unless that is None."""
     if x is None:
         return VirtualRegister(None)
-    return VirtualRegister(
-        thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
-    )
+    value = thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
+    return VirtualRegister(value, origin=origin_of(value))
 
 
 @public  # by hand: between registers, without an event
@@ -281,16 +303,15 @@ def register_move(dst, src):
     target = _register(dst, "dst", "register_move")
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
-    target.set(value, "register_move")
+    target.set(value, "register_move", origin_of(src if is_register else value))
     return issued()
 
 
 def _load(record, dst, operands, options, **_):
     """Load a register."""
     (target,) = options
-    target.set(
-        effects.issue_effect(record, [(operands, ())], (target.label,)), record.name
-    )
+    value = effects.issue_effect(record, [(operands, ())], (target.label,))
+    target.set(value, record.name, _LOADED)
     return issued()
 
 
@@ -298,6 +319,7 @@ def _load(record, dst, operands, options, **_):
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
     register = _register(src, "src", "register_store")
+    current().note_on_tape("stored", register.origin)
     value = register.device_value()
     src = register.label
     return locals()
@@ -308,7 +330,7 @@ def scalar_load(src):
     """Load an integer in HBM or SBUF as a scalar."""
     label = new_label()
     value = effects.issue_effect(effects.scalar_load, [((src,), ())], (label,))
-    return NkiScalar(value, INT32, label)
+    return NkiScalar(value, INT32, label, _LOADED)
 
 
 @call(effects.scalar_store)
@@ -316,6 +338,7 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, (VirtualRegister, NkiScalar)):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
+    current().note_on_tape("stored", s.origin)
     value = s.device_value()
     src = s.label
     return locals()
@@ -323,8 +346,9 @@ def scalar_store(dst, s):
 
 def _register(value: Any, role: str, where: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        remedy = "make one with nisa.register_alloc()"
-        raise wrong_kind(value, "a register", where, role, remedy)
+        raise wrong_kind(
+            value, "a register", where, role, "make one with nisa.register_alloc()"
+        )
     return value
 
 

@@ -58,9 +58,10 @@ def new_tensor(
     space = space_of(buffer, where)
     sizes = as_integers(shape, f"{where} with shape")
     if not sizes or min(sizes) < 1:
-        takes = "a shape of positive sizes"
         got = f"shape {list(sizes)}"
-        raise not_taken(where, takes, f"the {got}", got, error=ShapeError)
+        raise not_taken(
+            where, "a shape of positive sizes", f"the {got}", got, error=ShapeError
+        )
     if not space.is_hbm and sizes[0] > core.machine.partitions:
         raise LimitError(
             f"a tensor on chip has at most {core.machine.partitions} partitions",
@@ -185,8 +186,9 @@ def shared_constant(constant):
         try:
             constant = np.load(constant)
         except (OSError, ValueError) as error:
-            got = "a file that it could not read"
-            raise not_taken(where, takes, got, f"{constant!r}: {error}") from None
+            raise not_taken(
+                where, takes, "a file that it could not read", f"{constant!r}: {error}"
+            ) from None
     if not isinstance(constant, np.ndarray):
         raise wrong_kind(constant, takes, where)
     as_nki_dtype(constant.dtype, where)
@@ -208,11 +210,12 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
         tensor = dst
     else:
-        takes = "a dst of shape (n, n)"
-        got = "a dst of another shape"
-        received = f"{dst!r} for n={n}"
         raise not_taken(
-            "nl.shared_identity_matrix", takes, got, received, error=ShapeError
+            "nl.shared_identity_matrix",
+            "a dst of shape (n, n)",
+            "a dst of another shape",
+            f"{dst!r} for n={n}",
+            error=ShapeError,
         )
     gate.issue(copies.memset, (0,), dst=tensor)
     step = tensor._storage.allocation.partition_step
@@ -345,15 +348,19 @@ def _cut(where: str, source: Any, tile_shape: Any, **blocks: Any) -> NkiGrid:
     if not isinstance(source, NkiTensor):
         raise wrong_kind(source, "a tensor or a grid", where)
     if tile is None:
-        takes = "tile_shape for a tensor"
-        raise not_taken(where, takes, "a tensor and no tile_shape", repr(source))
+        raise not_taken(
+            where, "tile_shape for a tensor", "a tensor and no tile_shape", repr(source)
+        )
     _check_ranks(tile, block, source.shape, where)
     if not source._in_hbm and len(tile) != len(source.shape):
-        takes = "a tile_shape with all dimensions of a tensor on chip"
-        got = f"{len(source.shape)} dimensions on chip to cut into tiles of {len(tile)}"
-        received = f"tile_shape={tile} for {source!r}"
-        remedy = "name the partitions in tile_shape too; dimensions without tiles are for HBM"
-        raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
+        raise not_taken(
+            where,
+            "a tile_shape with all dimensions of a tensor on chip",
+            f"{len(source.shape)} dimensions on chip to cut into tiles of {len(tile)}",
+            f"tile_shape={tile} for {source!r}",
+            error=ShapeError,
+            remedy="name the partitions in tile_shape too; dimensions without tiles are for HBM",
+        )
     return whole(Backing(source), tile, block)
 
 
@@ -393,19 +400,26 @@ def _sizes(where: str, **shapes: Any) -> Shape:
             where, f"a {name} of positive sizes", got, got, error=ShapeError
         )
     if name == "tile_shape" and len(shape) < 2:
-        takes = "a tile_shape of two dimensions at least"
-        raise not_taken(where, takes, got, got, error=ShapeError)
+        raise not_taken(
+            where, "a tile_shape of two dimensions at least", got, got, error=ShapeError
+        )
     return shape
 
 
 def _check_ranks(tile: Shape, block: Shape | None, shape: Shape, where: str) -> None:
     if len(tile) > len(shape):
-        takes = "a tile_shape of no more dimensions than the tensor"
-        got = f"{len(shape)} dimensions to cut into tiles of {len(tile)}"
-        received = f"tile_shape={tile} for {list(shape)} elements"
-        raise not_taken(where, takes, got, received, error=ShapeError)
+        raise not_taken(
+            where,
+            "a tile_shape of no more dimensions than the tensor",
+            f"{len(shape)} dimensions to cut into tiles of {len(tile)}",
+            f"tile_shape={tile} for {list(shape)} elements",
+            error=ShapeError,
+        )
     if block is not None and len(block) != len(tile):
-        takes = "a block_shape with the dimensions of tile_shape"
-        got = f"block_shape={block} for tiles of {len(tile)} dimensions"
-        received = f"block_shape={block}, tile_shape={tile}"
-        raise not_taken(where, takes, got, received, error=ShapeError)
+        raise not_taken(
+            where,
+            "a block_shape with the dimensions of tile_shape",
+            f"block_shape={block} for tiles of {len(tile)} dimensions",
+            f"block_shape={block}, tile_shape={tile}",
+            error=ShapeError,
+        )

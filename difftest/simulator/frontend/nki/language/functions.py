@@ -53,7 +53,9 @@ Body = Callable[[Any, Any], Any]
 
 def wanted(dtype: object, like: Any = None) -> Any:
     """Return the dtype of a call; by default that of ``like``, or None for the usual one."""
-    return getattr(like, "dtype", None) if dtype is None else as_nki_dtype(dtype)
+    if dtype is None:
+        return getattr(like, "dtype", None)
+    return as_nki_dtype(dtype)
 
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
@@ -69,16 +71,22 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         return _of_two_tiles(op, *to_one_size(where, x, y), result)
     if isinstance(x, _OPERANDS) and is_number(y):
         if name == "power":
-            takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
-            got = "a number as y"
-            received = f"nl.power({x!r}, {y!r})"
-            raise not_taken(where, takes, got, received, error=NotModelledError)
+            raise not_taken(
+                where,
+                "no number as y: it does not compile (release notes of NKI 0.3, known issues)",
+                "a number as y",
+                f"nl.power({x!r}, {y!r})",
+                error=NotModelledError,
+            )
         return _with_scalar(op, x, y, wanted(dtype, x))
     if isinstance(y, _OPERANDS) and is_number(x):
         return _with_scalar(op, y, x, wanted(dtype, y), reverse=True)
-    takes = "two tiles, or a tile and a number"
-    got = f"a {type(x).__name__} and a {type(y).__name__}"
-    raise not_taken(where, takes, got, f"{x!r:.60} and {y!r:.60}")
+    raise not_taken(
+        where,
+        "two tiles, or a tile and a number",
+        f"a {type(x).__name__} and a {type(y).__name__}",
+        f"{x!r:.60} and {y!r:.60}",
+    )
 
 
 def _with_scalar(

@@ -9,6 +9,7 @@ The launch records each loop, so that the trace has its iterations.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +40,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
     NkiScalar,
     VirtualRegister,
+    origin_of,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
@@ -62,10 +64,14 @@ def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> N
     ):
         return
     kind = "" if ndim is None else f"a {ndim}-D tensor "
-    takes = f"{kind or f'{name} '}in hbm"
-    got = f"a {name} that is not {kind}in hbm"
-    received = f"{name} = {tensor!r:.80}"
-    raise not_taken(where, takes, got, received, error=BufferError, limit="hbm")
+    raise not_taken(
+        where,
+        f"{kind or f'{name} '}in hbm",
+        f"a {name} that is not {kind}in hbm",
+        f"{name} = {tensor!r:.80}",
+        error=BufferError,
+        limit="hbm",
+    )
 
 
 @public
@@ -176,9 +182,12 @@ def random_seed(seed):
     """Restart ``nl.rand`` and ``nl.dropout`` from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
-        got = f"a tensor of {tile.size} elements"
         raise not_taken(
-            "nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError
+            "nl.random_seed",
+            "a (1, 1) tensor",
+            f"a tensor of {tile.size} elements",
+            repr(tile),
+            error=ShapeError,
         )
     value = int(np.asarray(tile._values()).reshape(-1)[0])
     current().seed(value % 2**32)
@@ -213,10 +222,13 @@ def broadcast_to(x, shape, dtype=None):
     if sizes == tile.shape and wanted(dtype, tile) == tile.dtype:
         return tile
     if len(sizes) != tile.ndim:
-        takes = f"a shape of {tile.ndim} dimensions, as the tile's"
-        got = f"a shape of {len(sizes)}"
-        received = f"{tile!r} to {list(sizes)}"
-        raise not_taken("nl.broadcast_to", takes, got, received, error=ShapeError)
+        raise not_taken(
+            "nl.broadcast_to",
+            f"a shape of {tile.ndim} dimensions, as the tile's",
+            f"a shape of {len(sizes)}",
+            f"{tile!r} to {list(sizes)}",
+            error=ShapeError,
+        )
     return gate.issue(
         copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile)
     )
@@ -254,9 +266,12 @@ def fori_loop(lower, upper, body_fun, step=1):
     for variable in _turns(values, body_fun, scalar=scalar):
         returned = body_fun(variable)
         if returned is not None and not isinstance(returned, NkiInstruction):
-            remedy = "keep what goes from turn to turn in SBUF or HBM"
-            takes = "a body_fun that returns nothing"
-            raise wrong_kind(returned, takes, "nl.fori_loop", remedy=remedy)
+            raise wrong_kind(
+                returned,
+                "a body_fun that returns nothing",
+                "nl.fori_loop",
+                remedy="keep what goes from turn to turn in SBUF or HBM",
+            )
 
 
 @public
@@ -270,6 +285,7 @@ def while_loop(init, body_fun):
 
     for variable in _turns(values(), body_fun, frozen=False):
         register = _condition(body_fun(variable), "what body_fun returns")
+        current().note_on_tape("while", register.origin)
 
 
 @public
@@ -322,7 +338,10 @@ def _on_device(
     loops = current().loops
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
+    if loops.is_single_turn:
+        values = itertools.islice(values, 1)
     for value in iterate(LoopKind.DYNAMIC, values, body):
+        current().note_on_tape("turn")
         variable: NkiScalar | VirtualRegister
         if scalar:
             variable = NkiScalar(value, np.dtype(np.int32))
@@ -335,19 +354,24 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
         takes = "step as a positive integer that is known when the kernel is built"
         raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
+    bounds = (origin_of(lower), origin_of(upper), f"{step}")
+    current().note_on_tape("range", *bounds)
     return range(_bound(lower, where), _bound(upper, where), step)
 
 
 def _bound(value: Any, where: str) -> int:
-    return (
-        value.device_value()
-        if isinstance(value, DeviceValue)
-        else as_integer(value, where)
-    )
+    if isinstance(value, DeviceValue):
+        return value.device_value()
+    return as_integer(value, where)
 
 
 def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        remedy = "make one with nisa.register_alloc(), and return it from the body"
-        raise wrong_kind(value, "a register", "nl.while_loop", what, remedy)
+        raise wrong_kind(
+            value,
+            "a register",
+            "nl.while_loop",
+            what,
+            "make one with nisa.register_alloc(), and return it from the body",
+        )
     return value

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, RuleWarning, launch
+from difftest.simulator import NkiError, OutOfBoundsError, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -76,6 +76,32 @@ def test_a_mask_between_a_products_operands_brackets(limited, function):
     expected[m, n] = LEFT[k, m].T @ RIGHT[k, n]
     result = in_both_modes(kernel, LEFT, RIGHT)
     assert_array_equal(result, expected)
+
+
+@every("columns", [N - 2, N - 1, N])
+@every("begun", [False, True])
+def test_a_masked_product_is_added_to_a_tile_that_ends_before_it(begun, columns):
+    """The target leaves its tensor where the mask left the product out, and nowhere else."""
+
+    def kernel(left, right):
+        shape = (nl.par_dim(M), N - 1)
+        total = nl.ndarray(shape, nl.float32, buffer=nl.psum)
+        if begun:
+            total[...] = nl.zeros((M, N - 1), nl.float32)
+        n = nl.arange(N)[None, :]
+        for _ in range(2):
+            y = nl.load(right)[nl.arange(K)[:, None], n][n < columns]
+            total[nl.arange(M)[:, None], n] += nisa.nc_matmul(nl.load(left), y)
+        return written(nl.copy(total[:, 0 : N - 2]))
+
+    if columns == N:
+        with pytest.raises(OutOfBoundsError, match=f"index {N - 1} of {N - 1}"):
+            launch(kernel, [LEFT, RIGHT])
+        return
+    expected = 2 * (LEFT.T @ RIGHT)[:, : N - 2]
+    assert_array_equal(in_both_modes(kernel, LEFT, RIGHT), expected)
+    (output,) = launch(kernel, [LEFT, RIGHT], exact=True).exact.outputs
+    assert_array_equal(output.value, expected)
 
 
 HALVES = np.arange(K * 2 * M, dtype=np.float32).reshape(K, 2, M) % 5 / 4

@@ -311,13 +311,15 @@ def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
 
     with pytest.raises(UnwrittenError):
         launch(kernel, plain=plain)
-    with pytest.warns(RuleWarning, match="nothing had written|never"):
+    with pytest.warns(RuleWarning, match="never"):
         (result,) = launch(kernel, plain=plain, strictness="relaxed").outputs
     assert np.isnan(result).all()
 
 
 def test_an_unknown_strictness():
-    with pytest.raises(KernelError, match="strictness is one of a few") as caught:
+    with pytest.raises(
+        KernelError, match="strictness is one of the accepted values"
+    ) as caught:
         launch(lambda: None, strictness="lax")
     assert caught.value.limit == "documented, seen, relaxed"
 

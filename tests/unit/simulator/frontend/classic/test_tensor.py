@@ -72,7 +72,7 @@ REFUSED = {
     "nl.add takes x in sbuf or psum": {
         "x = t [6, 8] float32 in shared_hbm": lambda x, t: t + 1.0
     },
-    "nki's compiler refuses": {
+    "nki's compiler rejects": {
         "nki's add in a kernel of neuronxcc.nki": lambda x, t: todays.add(x, x),
     },
 }

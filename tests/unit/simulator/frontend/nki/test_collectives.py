@@ -212,7 +212,7 @@ def fetched(meta, in_sbuf):
     return held
 
 
-def by_table(call, *, in_sbuf=False, **options):
+def by_table(call, *, ranks=2, in_sbuf=False, **options):
     """A kernel that returns the results of a collective with metadata: dst and the metadata."""
 
     @jit
@@ -220,7 +220,7 @@ def by_table(call, *, in_sbuf=False, **options):
         out = nl.ndarray((8,), a.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(out, nl.full((1, 8), -1.0, a.dtype))
         given = fetched(meta, in_sbuf)
-        call([a], [out], ncc.ReplicaGroup([[0, 1]]), given, **options)
+        call([a], [out], ncc.ReplicaGroup([list(range(ranks))]), given, **options)
         after = nl.ndarray(meta.shape, meta.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(after, given)
         return out, after
@@ -231,18 +231,24 @@ def by_table(call, *, in_sbuf=False, **options):
 @every("in_sbuf", [False, True])
 @every("known", [False, True])
 def test_all_gather_v(known, in_sbuf):
-    sent = [(3, 1), (2, 4)]  # count and displacement of each rank
-    metas = [np.array([[n, 99], [at, 99], [77, 77]], np.uint32) for n, at in sent]
-    kernel = by_table(ncc.all_gather_v, in_sbuf=in_sbuf, recv_counts_known=known)
+    """Four ranks, each with two cores: AWS supports no others."""
+    sent = [(2, 1), (1, 4), (0, 0), (2, 6)]  # count and displacement of each rank
+    metas = [
+        np.array([[n, 99, 99, 99], [at, 99, 99, 99], [77] * 4], np.uint32)
+        for n, at in sent
+    ]
+    kernel = by_table(
+        ncc.all_gather_v, ranks=4, in_sbuf=in_sbuf, recv_counts_known=known
+    )
     expected = np.full(8, -1.0, np.float32)
+    data = [np.arange(8, dtype=np.float32).reshape(4, 2) + 10 * k for k in range(4)]
     for place, (count, at) in enumerate(sent):
-        expected[4 * place : 4 * place + count] = DATA[place].reshape(-1)[
-            at : at + count
-        ]
-    ranks = launch_ranks(kernel, list(zip(DATA[:2], metas, strict=True)))
+        chunk = data[place].reshape(-1)[at : at + count]
+        expected[2 * place : 2 * place + count] = chunk
+    ranks = launch_ranks(kernel[2], list(zip(data, metas, strict=True)))
     for rank, meta in zip(ranks, metas, strict=True):
         np.testing.assert_array_equal(rank.outputs[0], expected)
-        counts = [77, 77] if known else [3, 2]
+        counts = [77] * 4 if known else [2, 1, 0, 2]
         np.testing.assert_array_equal(rank.outputs[1], [meta[0], meta[1], counts])
 
 
@@ -379,7 +385,7 @@ def table(rows):
     return nl.shared_constant(np.array(rows, np.uint32))
 
 
-def varying(call=ncc.all_gather_v, meta=None, srcs=None, dsts=None, **options):
+def varying(call=ncc.all_to_all_v, meta=None, srcs=None, dsts=None, **options):
     group = ncc.ReplicaGroup([[0, 1]])
     meta = table([[1, 1], [0, 0], [0, 0]]) if meta is None else meta
     call(srcs or [hbm(4, 2)], dsts or [hbm(4, 2)], group, meta, True, **options)

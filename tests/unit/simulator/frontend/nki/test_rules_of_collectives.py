@@ -13,6 +13,9 @@ from difftest.simulator.frontend.nki import language as nl
 from tests.every import every
 
 PAIR = [[0, 1]]
+CHIP = [[0, 1, 2, 3]]
+OF_A_CHIP = ("all_gather_v",)
+"""Collectives of the four ranks of a chip, with two cores each."""
 SHAPES = {"all_gather": (8, 2), "reduce_scatter": (2, 2)}
 """Shapes of the destination for a source of (4, 2); (4, 2) for the others."""
 
@@ -28,7 +31,8 @@ def lists(name, tensors):
 
 def arguments(name, srcs, dsts, **changed):
     """The arguments of a call, by its own names."""
-    given = {"replica_group": ncc.ReplicaGroup(PAIR)}
+    groups = CHIP if name in OF_A_CHIP else PAIR
+    given = {"replica_group": ncc.ReplicaGroup(groups)}
     if name == "collective_permute":
         given = {"source_target_pairs": [(0, 1), (1, 0)]}
     sides = {"srcs": lists(name, srcs), "dsts": lists(name, dsts)}
@@ -45,7 +49,8 @@ def arguments(name, srcs, dsts, **changed):
     if name in ("all_reduce", "reduce_scatter", "collective_permute_implicit_reduce"):
         given["op"] = nl.add
     if name.endswith("_v"):
-        given["metadata_tensor"] = nl.shared_constant(np.zeros((3, 2), np.uint32))
+        table = np.zeros((3, len(groups[0])), np.uint32)
+        given["metadata_tensor"] = nl.shared_constant(table)
         given["recv_counts_known"] = True
     return {**given, **sides, **changed}
 
@@ -209,7 +214,10 @@ def outcome(name, way, machine=TRN2):
             getattr(ncc, name)(**given)
 
     try:
-        launch_ranks(kernel, [(), ()], machine=machine)
+        if name in OF_A_CHIP:
+            launch_ranks(kernel[2], [()] * len(CHIP[0]), machine=machine)
+        else:
+            launch_ranks(kernel, [(), ()], machine=machine)
     except NkiError as error:
         return error
     return all(made)

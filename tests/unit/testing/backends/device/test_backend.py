@@ -139,7 +139,7 @@ def test_a_device_that_is_wrong_about_known_kernels_is_not_believed(
         run(backend)
 
 
-def test_a_device_that_is_not_believed_is_asked_once(backend, ran, monkeypatch):
+def test_an_untrusted_device_is_tested_once(backend, ran, monkeypatch):
     monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
     for _ in range(2):
         with pytest.raises(UntrustedDeviceError):
@@ -175,7 +175,7 @@ def test_an_execution_is_always_limited(backend, monkeypatch, text, seconds):
     assert backend.core.environment()["NEURON_RT_EXEC_TIMEOUT"] == seconds
 
 
-def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
+def test_the_newer_runtime_gets_the_kernels_lnc(site, chip, monkeypatch):
     write_newer(site)
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
     backend = device_backend()

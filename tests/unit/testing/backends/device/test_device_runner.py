@@ -137,7 +137,7 @@ def test_after_a_difference_other_cases_are_steps_of_shrinking_and_not_run():
     assert len(device.calls) == 1
 
 
-def test_the_next_test_begins_anew():
+def test_the_next_test_starts_fresh():
     device = Device(lambda output: output + 1)
     runner = runner_of(device)
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_the_next_test_begins_anew():
     assert len(device.calls) == 2
 
 
-def test_a_difference_says_who_agrees():
+def test_a_difference_names_the_agreeing_backends():
     device = Device(lambda output: output + np.float32(1))
     with pytest.raises(Difference) as caught:
         runner_of(device, arbiter=PlainBackend("sdk")).check(SPEC, CASE)
@@ -167,7 +167,7 @@ def test_the_log_of_a_wrong_kernel_is_shown():
     assert str(caught.value).endswith("  log:\n    neuronx-cc: warning\n    more of it")
 
 
-def test_without_a_simulator_the_report_says_that_none_was_asked():
+def test_without_a_simulator_the_report_states_that():
     with pytest.raises(Difference, match="device only: no simulator was there to ask"):
         runner_of(Device(lambda output: output + 1)).check(SPEC, CASE)
 
@@ -188,7 +188,7 @@ def test_a_device_that_breaks_down_is_a_difference():
         (lambda output: np.arange(1, 9, dtype=np.float32), None),
     ],
 )
-def test_what_is_suspected_stands_in_the_failure(breaks, suspicion):
+def test_a_suspicion_is_in_the_failure(breaks, suspicion):
     with pytest.raises(Difference) as caught:
         runner_of(Device(breaks)).check(SPEC, CASE)
     assert (ALL_ZERO in str(caught.value)) is (suspicion is not None)
@@ -211,7 +211,7 @@ def test_zeros_that_are_right_are_right():
     assert runner_of(Device()).check(SPEC, case)["device"] == Match(8, exact=False)
 
 
-def test_what_is_suspicious_fails_although_the_comparison_can_tell_nothing():
+def test_suspicious_outputs_fail_although_the_comparison_decides_nothing():
     """A bound so wide that zeros lie within it."""
     spec = add_spec(reduction=lambda n: 10**9)
     runner = runner_of(Device(np.zeros_like))

@@ -33,7 +33,7 @@ def test_codes_are_found_by_name_and_by_number(text, code):
     "text",
     ["", "a value of 1006 in row 5", "NRT_SOMETHING_NEW", "AssertionError: 128 rows"],
 )
-def test_what_is_no_code_is_not_taken_for_one(text):
+def test_text_that_resembles_a_code_is_not_a_code(text):
     assert find_fault(text) is None
 
 

@@ -116,7 +116,7 @@ def foreign(monkeypatch):
 
 
 @pytest.mark.usefixtures("foreign")
-def test_a_lock_of_another_user_is_one_error_that_says_what_to_do(cores, tmp_path):
+def test_a_lock_of_another_user_is_one_error_with_a_remedy(cores, tmp_path):
     with pytest.raises(NoCoreError) as error:
         CoreLease()
     text = str(error.value)
@@ -129,7 +129,7 @@ def test_a_lock_of_another_user_is_one_error_that_says_what_to_do(cores, tmp_pat
     assert CoreLease().core == 1, "another core is free"
 
 
-def test_a_folder_of_another_user_is_told_in_the_same_way(monkeypatch, tmp_path):
+def test_a_folder_of_another_user_is_reported_likewise(monkeypatch, tmp_path):
     def refused(folder, **how):
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 

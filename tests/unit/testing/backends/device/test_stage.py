@@ -44,7 +44,7 @@ def test_one_per_cent_decides(third, rounds):
     assert result_of(100.0, 100.5, third, third, third).rounds == rounds
 
 
-def test_noise_that_stays_is_said_to():
+def test_noise_that_stays_is_reported():
     result = result_of(*[100.0, 200.0] * 9)
     assert result.rounds == 9
     assert "NOT under 1 %" in result.lines()[-1]

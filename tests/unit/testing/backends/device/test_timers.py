@@ -70,7 +70,9 @@ def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, timer, monkeypatch):
         ("no NEFF", "NKI_ARTIFACTS_DIR has 0"),
     ],
 )
-def test_what_nrtpy_cannot_time_says_why(site, timer, monkeypatch, fault, message):
+def test_a_kernel_that_nrtpy_cannot_time_has_a_reason(
+    site, timer, monkeypatch, fault, message
+):
     write_newer(site, "0.6.0")
     if fault == "no NEFF":
         keep_nothing(site)
@@ -118,7 +120,7 @@ def test_a_percentile_is_a_duration_that_was_measured():
 @pytest.mark.parametrize(
     "durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]]
 )
-def test_what_is_no_duration_is_an_error(durations):
+def test_invalid_durations_are_an_error(durations):
     with pytest.raises(DeviceError, match="accepted: positive numbers"):
         p99_of(durations)
 
@@ -136,7 +138,9 @@ def test_a_tool_that_fails_says_why(capture, timer, monkeypatch):
         timer().p99(CALL, warmup=5, iterations=1)
 
 
-def test_without_any_tool_the_error_says_what_to_install(site, timer, monkeypatch):
+def test_without_any_tool_the_error_names_the_packages_to_install(
+    site, timer, monkeypatch
+):
     write_newer(site)
     monkeypatch.setenv("PATH", str(site))
     with pytest.raises(

@@ -376,6 +376,11 @@ SYSTEM = {
         "the attribute write",
     ),
     "NKI's private modules": ("import nki._private\nnki._private.x", "_private"),
+    "a hidden name of a module": ("getattr(nki, '\N{MIDDLE DOT}find')", "find"),
+    "a hidden name of a module set": (
+        "setattr(nl, '\N{MIDDLE DOT}names', ())\nnl.add = nl.subtract",
+        "names is set",
+    ),
     "NKI's module's dictionary": ("nl.__dict__", "__dict__"),
     "NKI's loader": ("nl.__spec__", "__spec__"),
     "NKI's simulator": ("nki.simulate(add)", "nki"),

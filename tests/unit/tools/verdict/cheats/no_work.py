@@ -77,7 +77,7 @@ WITHOUT_WORK = {
     "an output that nothing wrote": cheat(
         "return nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)",
         Outcome.REFUSED,
-        because="nothing wrote",
+        because="no element was written",
     ),
     "the first row alone": cheat(
         "tile = load(a)\nnisa.tensor_tensor(dst=tile[0:1], data1=tile[0:1], data2=load(b)[0:1],"
@@ -118,8 +118,7 @@ WITHOUT_WORK = {
     "NumPy by another name": cheat("m = np\nreturn m.load('x')", OUTSIDE),
     "an address in a text": cheat(
         "return by_memset(np.full(a.shape, int(f'{object()}'[-6:-1], 16)), a)",
-        CHEATS,
-        WRONG,
+        OUTSIDE,
     ),
     "memory that nothing wrote": cheat(
         "return by_memset(np.empty(a.shape, a.dtype), a)", CHEATS, WRONG

@@ -1,0 +1,256 @@
+"""Compare what a kernel asks of a device, which receives the body of a loop once.
+
+AWS's compiler traces a loop on the device once ("a single copy of the body is generated"), and the
+arithmetic of registers is traced, not evaluated. The simulator runs the kernel's Python in each
+turn. So Python's state may follow turns and registers here, and not on a device. These comparisons
+find such kernels:
+
+- two runs on other data ask for the same, but for the values of registers;
+- each turn of a loop asks for what its first turn asks;
+- a run whose loops have one turn at most asks for the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple, TypeAlias
+
+from difftest.simulator.errors import Location
+from difftest.simulator.tape import Tape, TapedCall, TapedForm
+from difftest.simulator.tape_json import tape_to_json
+from difftest.simulator.trace import Iteration, LoopKind
+
+NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
+"""A tensor's name on a tape. It may differ between runs, and changes no instruction."""
+_VALUE = re.compile(r'(?<=\["DeviceValue",\[)-?\d+,"[^"]*",')
+"""The value and the label of a register; its origin stays."""
+_STORED = re.compile(r'(?<=_store"\]\},\[\[\[)-?\d+(?=\])')
+"""The value that a register stores."""
+_NUMBER = re.compile(r'("TileForm":\[|"register )(\d+)')
+"""The number of a tensor or of a register."""
+_PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
+"""The fields of a line after its call: the number that it made, its places and its program."""
+
+
+class DeviceCall(NamedTuple):
+    """A call on a tape: the step, and its text without values of registers and places."""
+
+    step: TapedCall
+    text: str
+
+
+class Difference(NamedTuple):
+    """The first difference of two sequences of calls; None for a call that is missing."""
+
+    first: TapedCall | None
+    second: TapedCall | None
+
+    def __str__(self) -> str:
+        one, two = map(_described, self)
+        if one != two:
+            return f"{one} in one, {two} in the other"
+        return f"{one} with other operands or numbers"
+
+
+def _described(step: TapedCall | None) -> str:
+    """Return the name and the line of a call."""
+    if step is None:
+        return "no further instruction"
+    operation = next(filter(_is_opcode, step.args), None)
+    name = step.call if operation is None else str(operation.parts[0])
+    if step.call == "note":
+        name = _NOTES.get(step.args[0], name)
+    place = step.stack[0].place if step.stack else "an unknown line"
+    return f"{name} at {place}"
+
+
+_NOTES = {
+    "range": "the bounds of a loop",
+    "while": "the condition of a loop",
+    "stored": "a stored register",
+    "turn": "a turn",
+}
+"""The names of notes on a tape."""
+
+
+def _is_opcode(value: object) -> bool:
+    return isinstance(value, TapedForm) and value.kind == "Opcode"
+
+
+def calls_of(tape: Tape) -> list[DeviceCall]:
+    """Return the calls of a tape, with texts that can be compared."""
+    text = NAME.sub("", tape_to_json(tape)).partition('"steps":[\n')[2]
+    return [
+        DeviceCall(step, _PLACES.sub("", _STORED.sub("", _VALUE.sub("", line))))
+        for step, line in zip(tape.steps, text.splitlines(), strict=True)
+    ]
+
+
+def device_turns(step: TapedCall) -> list[Iteration]:
+    """Return the iterations of loops on the device around a call, the outermost first."""
+    return [turn for turn in step.loops if turn.loop.kind is LoopKind.DYNAMIC]
+
+
+def has_device_loop(tape: Tape) -> bool:
+    """Return whether a call of a tape is in a loop on the device."""
+    return any(device_turns(step) for step in tape.steps)
+
+
+def difference_of_runs(tape: Tape, other: Tape) -> Difference | None:
+    """Return the first difference of what a device receives in two runs; None if they are equal.
+
+    A device receives calls outside of loops, and calls of first turns. Calls in loops that only one
+    run enters are left out.
+    """
+    one = list(_received(calls_of(tape)))
+    two = list(_received(calls_of(other)))
+    both = {loop for around, _ in one for loop in around}
+    both &= {loop for around, _ in two for loop in around}
+    return _difference(
+        [call for around, call in one if around <= both],
+        [call for around, call in two if around <= both],
+    )
+
+
+def _received(
+    calls: Sequence[DeviceCall],
+) -> Iterator[tuple[set[tuple[Location | None, int]], DeviceCall]]:
+    """Yield the calls that a device receives, each with its loops.
+
+    A loop is identified by its line and by the number of calls outside of loops before it.
+    """
+    outside = 0
+    for call in calls:
+        turns = device_turns(call.step)
+        outside += not turns
+        if not any(turn.number for turn in turns):
+            yield {(turn.loop.location, outside) for turn in turns}, call
+
+
+def _difference(
+    one: Sequence[DeviceCall], two: Sequence[DeviceCall], made: int = 0
+) -> Difference | None:
+    """Return the first difference of two sequences of calls, with numbers by their first use."""
+    for first, second in zip_longest(_numbered(one, made), _numbered(two, made)):
+        if first is None or second is None or first[1] != second[1]:
+            return Difference(first and first[0], second and second[0])
+    return None
+
+
+def _numbered(
+    calls: Sequence[DeviceCall], before: int
+) -> Iterator[tuple[TapedCall, object]]:
+    """Yield each call with its program and text.
+
+    Numbers of tensors and registers below ``before`` stay; others are replaced by the order of
+    their first use.
+    """
+    numbers: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        if int(match[2]) < before:
+            return match[0]
+        return f"{match[1]}new {numbers.setdefault(match[0], len(numbers))}"
+
+    for call in calls:
+        yield call.step, (call.step.program, _NUMBER.sub(number, call.text))
+
+
+class TurnDifference(NamedTuple):
+    """A turn of a loop on the device that differs from the first turn."""
+
+    turn: Iteration
+    difference: Difference
+
+    def __str__(self) -> str:
+        loop = self.turn.loop.location
+        where = "" if loop is None else f" of the loop at {loop.place}"
+        return f"turn {self.turn.number}{where}: {self.difference}"
+
+
+class _Turns(NamedTuple):
+    """The calls of a loop by its turns.
+
+    Attributes
+    ----------
+    made : the number of the first tensor that the loop itself can have made.
+    rows : the calls of each turn; of inner loops, those of their first turns.
+    """
+
+    made: int
+    rows: dict[Iteration, list[DeviceCall]]
+
+
+def _turns_of(tape: Tape, kinds: Collection[LoopKind]) -> list[_Turns]:
+    """Return the turns of each loop of some kinds."""
+    loops: dict[int, _Turns] = {}
+    highest = len(tape.inputs)
+    for call in calls_of(tape):
+        around = [turn for turn in call.step.loops if turn.loop.kind in kinds]
+        for place, turn in enumerate(around):
+            turns = loops.setdefault(turn.loop.id, _Turns(highest, {}))
+            if not any(inner.number for inner in around[place + 1 :]):
+                turns.rows.setdefault(turn, []).append(call)
+        if call.step.call != "effect" and call.step.made is not None:
+            highest = max(highest, call.step.made + 1)
+    return list(loops.values())
+
+
+def difference_of_turns(tape: Tape) -> TurnDifference | None:
+    """Return the first turn of a loop on the device that asks for other calls than its first."""
+    for turns in _turns_of(tape, (LoopKind.DYNAMIC,)):
+        first, *others = turns.rows.items()
+        for turn, calls in others:
+            if found := _difference(first[1], calls, turns.made):
+                return TurnDifference(turn, found)
+    return None
+
+
+_CLASSIC = (LoopKind.AFFINE, LoopKind.SEQUENTIAL)
+"""The loops that the classic compiler traces once (the stub of ``nl.static_range``, v2.26.0)."""
+_ARRAYS = re.compile(r'\{"(?:bits|array)":\[[^{}]*\]\}')
+"""An array on a tape: a mask that a turn decides differs at the edges of a tensor."""
+_NUMERAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def unpredicted_turn(tape: Tape) -> TurnDifference | None:
+    """Return the first turn of a classic loop that its first two turns do not predict.
+
+    The classic compiler traces the body once, with operands that are affine in the loop's variable.
+    The simulator runs Python in each turn: an ``if`` of the variable works there.
+    """
+    for turns in _turns_of(tape, _CLASSIC):
+        numbered = [
+            (turn, list(_numbered(calls, turns.made)))
+            for turn, calls in turns.rows.items()
+        ]
+        for turn, calls in numbered[1:]:
+            if found := _unpredicted(numbered[0], numbered[1], (turn, calls)):
+                return TurnDifference(turn, found)
+    return None
+
+
+_NumberedTurn: TypeAlias = tuple[Iteration, Sequence[tuple[TapedCall, object]]]
+
+
+def _unpredicted(
+    first: _NumberedTurn, second: _NumberedTurn, turn: _NumberedTurn
+) -> Difference | None:
+    """Return the first call of a turn that is not affine in the number of the turn."""
+    distance = turn[0].number - first[0].number
+    step = second[0].number - first[0].number
+    for one, two, call in zip_longest(first[1], second[1], turn[1]):
+        if one is None or two is None or call is None:
+            return Difference(one and one[0], call and call[0])
+        texts = [_ARRAYS.sub("", str(item[1])) for item in (one, two, call)]
+        if len({_NUMERAL.sub("", text) for text in texts}) > 1:
+            return Difference(one[0], call[0])
+        numerals = [
+            [float(found) for found in _NUMERAL.findall(text)] for text in texts
+        ]
+        for begin, after, now in zip(*numerals, strict=True):
+            if now != begin + (after - begin) / step * distance:
+                return Difference(one[0], call[0])
+    return None
