@@ -156,7 +156,8 @@ class Report:
         program = self.prediction.program
         clock = program.parameters.clocks[Engine.TENSOR].value * 1e9
         flops = [0, 0]
-        streamed = matmuls = 0
+        streamed: float = 0
+        matmuls = 0
         widest = 1
         for step in program.instructions:
             if work := step.matmul:
