@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -125,29 +125,43 @@ def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
 
 
-def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
-    """Yield the branches that no case took in the kernels' own code.
+def aimed_lines(tally: Tally) -> Iterator[str]:
+    """Yield the branches that cases were aimed at, and that none took."""
+    places = [place for place in uncovered_branches(tally.coverage) if place.tried]
+    for line, _ in _grouped(places):
+        yield line
 
-    Lines of a file are grouped, and only the first few groups are shown unless ``verbose``. Loops
-    without a third iteration are shown only if ``verbose``: often no case of the domain has one.
+
+def coverage_lines(tally: Tally) -> Iterator[str]:
+    """Yield the other branches that no case took in the kernels' own code.
+
+    Lines of a file are grouped, and only the first few groups are shown. Loops without a third
+    iteration are not shown: often no case of the domain has one.
     """
-    if verbose:
-        yield from _all_coverage_lines(tally)
-        return
-    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for place in uncovered_branches(tally.coverage):
-        if place.what != ITERATIONS[-1]:
-            key = place.file, place.what, _named(place.kernels, 1), _tried(place)
-            groups[key].append(str(place.line))
-    shown = list(groups.items())[:_FEW]
-    for (file, what, names, tried), lines in shown:
-        yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    left = sum(map(len, groups.values())) - sum(len(lines) for _, lines in shown)
+    places = [
+        place
+        for place in uncovered_branches(tally.coverage)
+        if not place.tried and place.what != ITERATIONS[-1]
+    ]
+    groups = list(_grouped(places))
+    for line, _ in groups[:_FEW]:
+        yield line
+    left = sum(count for _, count in groups[_FEW:])
     if left:
         yield f"no case: and {left} more branches and loops; -v has all"
 
 
-def _all_coverage_lines(tally: Tally) -> Iterator[str]:
+def _grouped(places: Iterable[UncoveredBranch]) -> Iterator[tuple[str, int]]:
+    """Yield a line for branches of a file that differ in their lines alone, and their number."""
+    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place in places:
+        key = place.file, place.what, _named(place.kernels, 1), _tried(place)
+        groups[key].append(str(place.line))
+    for (file, what, names, tried), lines in groups.items():
+        yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}", len(lines)
+
+
+def all_coverage_lines(tally: Tally) -> Iterator[str]:
     """Yield two lines for each branch that no case took, and the reasons for unknown branches."""
     for place in uncovered_branches(tally.coverage):
         names = ", ".join(place.kernels)
@@ -191,11 +205,13 @@ def summary_lines(
             lines += table_text(tally, verbose)
         elif not launched:
             lines.append("no kernel test ran")
+        if not verbose:
+            lines += aimed_lines(tally)
         lines += _agreement_lines(tally)
         lines += _inconclusive_lines(tally, verbose)
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += sorted(tally.broken)
-        lines += coverage_lines(tally, verbose)
+        lines += all_coverage_lines(tally) if verbose else coverage_lines(tally)
         if verbose:
             for name, option in BACKENDS.items():
                 if name not in ran:

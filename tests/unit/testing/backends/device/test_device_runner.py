@@ -7,7 +7,7 @@ from difftest.testing.backends.base import Completed, Crashed
 from difftest.testing.backends.device.selftest import ALL_ZERO, STALE
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Ones, Random, Zeros
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.device_runner import DeviceRunner, Difference
 from difftest.testing.harness.failures import DifferentialFailure, HazardFailure
 from difftest.testing.harness.verdict import Inconclusive, Match
