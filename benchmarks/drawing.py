@@ -26,7 +26,8 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import sizes
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
@@ -149,6 +150,7 @@ def final_case(spec: KernelSpec, seed: int, count: int) -> DifferentialFailure |
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        backend=BACKEND,
     )
     try:
         few(hypothesis.seed(seed)(test))(difftest_runner=Runner((PlainBackend(),)))
@@ -214,6 +216,7 @@ def drawn(spec: KernelSpec, seed: int, count: int, ends: Any = None) -> list[Any
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        backend=BACKEND,
     )
     test = decorate(spec, check)
     with contextlib.suppress(Enough):
@@ -280,7 +283,11 @@ def measure_cost(seeds: int) -> None:
         for seed in range(seeds):
             test = decorate(spec, _checked(run))
             plain = settings(
-                max_examples=300, phases=[Phase.generate], database=None, deadline=None
+                max_examples=300,
+                phases=[Phase.generate],
+                database=None,
+                deadline=None,
+                backend=BACKEND,
             )
             before = time.process_time()
             plain(hypothesis.seed(seed)(test))(

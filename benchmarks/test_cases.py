@@ -15,7 +15,8 @@ from hypothesis import Phase, given, settings
 
 from difftest import kernel_test, sizes
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.bound_case import check_each
 from difftest.testing.harness.decorator import kernel_test_of
 from difftest.testing.harness.differential import evaluate_reference
@@ -43,7 +44,13 @@ def drawn_cases(spec, count=CASES):
     drawn = []
 
     @hypothesis.seed(0)
-    @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        backend=BACKEND,
+    )
     @given(cases(spec))
     def draw(case):
         drawn.append(case)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from benchmarks.ladder import candidates
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.drawing.strategies import cases, examples
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.examples import examples
 from difftest.testing.harness.runner import Runner
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.batch import memoize_pickled

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         Sorted,
         Uniform,
     )
-    from difftest.testing.drawing.strategies import cases, multiples, seeded, sizes
+    from difftest.testing.drawing.cases import cases
+    from difftest.testing.drawing.data import seeded
+    from difftest.testing.drawing.sizes import multiples, sizes
     from difftest.testing.harness.bound_case import BoundCase, check
     from difftest.testing.harness.decorator import kernel_test
     from difftest.testing.harness.failures import DifferentialFailure
@@ -54,7 +56,9 @@ _HOMES = {
     ),
     "contract.spec": ("Input", "KernelSpec", "Rejection"),
     "contract.spec_arguments": ("SpecError",),
-    "drawing.strategies": ("cases", "multiples", "seeded", "sizes"),
+    "drawing.cases": ("cases",),
+    "drawing.data": ("seeded",),
+    "drawing.sizes": ("multiples", "sizes"),
     "contract.structured": (
         "Bernoulli",
         "Given",

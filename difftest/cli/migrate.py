@@ -215,7 +215,7 @@ def _parse_sizes(text: str) -> tuple[str, Any]:
     """Parse ``rows=1:300`` or ``rows=128,256`` into a name and the strategy for its sizes."""
     from hypothesis.strategies import sampled_from
 
-    from difftest.testing.drawing.strategies import sizes as between
+    from difftest.testing.drawing.sizes import sizes as between
 
     name, separator, values = text.partition("=")
     first, colon, last = values.partition(":")

@@ -12,6 +12,7 @@ from difftest.simulator.program_scheduler import one_thread
 from difftest.support.choices import PAGES
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.provider import use_backend
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -42,6 +43,7 @@ def run_kernel_test(
     failed = None
     state.has_run = True
     drawn = session.drawn_test(item, state.request)
+    use_backend(getattr(item, "obj", None))
     runner.start(session.reproduction_of(item, state.request))
     try:
         with one_thread(), one_of_several(runner):
@@ -116,6 +118,8 @@ def _add_properties(
 
 def _check_compared(runner: Runner, drawn: KernelTest | None) -> None:
     """Raise a NothingComparedError if the test compared nothing, or too little."""
-    accepts = drawn is None or drawn.spec.allow_inconclusive
-    if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
+    text = runner.tally.nothing
+    if drawn is not None and not drawn.spec.allow_inconclusive:
+        text = text or runner.tally.weak or runner.narrow(drawn.spec)
+    if text:
         raise NothingComparedError(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -37,13 +37,14 @@ COLUMNS = {
 def table_text(tally: Tally, verbose: bool) -> list[str]:
     """Return the lines of the table of counts for each kernel."""
     rows = _table_rows(tally, verbose)
-    columns = {"kernel": [kernel for kernel, _ in rows]}
-    backends = [backend for _, backend in rows]
+    kernels, backends = zip(*rows, strict=True)
+    columns: dict[str, Collection[str]] = {"kernel": kernels}
     if len(set(backends)) > 1:
         columns["backend"] = backends
     for title, name in COLUMNS.items():
         counts = [row[name] for row in rows.values()]
-        if any(counts) and (verbose or name != "nonfinite"):
+        is_hidden = name == "nonfinite" and not verbose
+        if any(counts) and not is_hidden:
             columns[title] = list(map(str, counts))
     padded = [_padded_column(title, cells) for title, cells in columns.items()]
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
@@ -125,29 +126,43 @@ def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
 
 
-def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
-    """Yield the branches that no case took in the kernels' own code.
+def aimed_lines(tally: Tally) -> Iterator[str]:
+    """Yield the branches that cases were aimed at, and that none took."""
+    places = [place for place in uncovered_branches(tally.coverage) if place.tried]
+    for line, _ in _grouped(places):
+        yield line
 
-    Lines of a file are grouped, and only the first few groups are shown unless ``verbose``. Loops
-    without a third iteration are shown only if ``verbose``: often no case of the domain has one.
+
+def coverage_lines(tally: Tally) -> Iterator[str]:
+    """Yield the other branches that no case took in the kernels' own code.
+
+    Lines of a file are grouped, and only the first few groups are shown. Loops without a third
+    iteration are not shown: often no case of the domain has one.
     """
-    if verbose:
-        yield from _all_coverage_lines(tally)
-        return
-    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for place in uncovered_branches(tally.coverage):
-        if place.what != ITERATIONS[-1]:
-            key = place.file, place.what, _named(place.kernels, 1), _tried(place)
-            groups[key].append(str(place.line))
-    shown = list(groups.items())[:_FEW]
-    for (file, what, names, tried), lines in shown:
-        yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
-    left = sum(map(len, groups.values())) - sum(len(lines) for _, lines in shown)
+    places = [
+        place
+        for place in uncovered_branches(tally.coverage)
+        if not place.tried and place.what != ITERATIONS[-1]
+    ]
+    groups = list(_grouped(places))
+    for line, _ in groups[:_FEW]:
+        yield line
+    left = sum(count for _, count in groups[_FEW:])
     if left:
         yield f"no case: and {left} more branches and loops; -v has all"
 
 
-def _all_coverage_lines(tally: Tally) -> Iterator[str]:
+def _grouped(places: Iterable[UncoveredBranch]) -> Iterator[tuple[str, int]]:
+    """Yield a line for branches of a file that differ in their lines alone, and their number."""
+    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place in places:
+        key = place.file, place.what, _named(place.kernels, 1), _tried(place)
+        groups[key].append(str(place.line))
+    for (file, what, names, tried), lines in groups.items():
+        yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}", len(lines)
+
+
+def all_coverage_lines(tally: Tally) -> Iterator[str]:
     """Yield two lines for each branch that no case took, and the reasons for unknown branches."""
     for place in uncovered_branches(tally.coverage):
         names = ", ".join(place.kernels)
@@ -165,6 +180,13 @@ def _tried(place: UncoveredBranch) -> str:
 def _named(names: Collection[str], most: int = _FEW) -> str:
     text = ", ".join(list(names)[:most])
     return f"{text} and {len(names) - most} more" if len(names) > most else text
+
+
+def _idle_lines(ran: Collection[str]) -> Iterator[str]:
+    """Yield one line for each backend that did not run."""
+    for name, option in BACKENDS.items():
+        if name not in ran:
+            yield f"not run: {name} ({option} was not given)"
 
 
 def summary_lines(
@@ -191,15 +213,15 @@ def summary_lines(
             lines += table_text(tally, verbose)
         elif not launched:
             lines.append("no kernel test ran")
+        if not verbose:
+            lines += aimed_lines(tally)
         lines += _agreement_lines(tally)
         lines += _inconclusive_lines(tally, verbose)
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += sorted(tally.broken)
-        lines += coverage_lines(tally, verbose)
+        lines += all_coverage_lines(tally) if verbose else coverage_lines(tally)
         if verbose:
-            for name, option in BACKENDS.items():
-                if name not in ran:
-                    lines.append(f"not run: {name} ({option} was not given)")
+            lines += _idle_lines(ran)
     if left:
         noun = "modules" if len(left) > 1 else "module"
         verb = "were" if len(left) > 1 else "was"

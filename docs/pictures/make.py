@@ -29,7 +29,8 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from difftest.testing.contract.case import Case
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.decorator import kernel_test_of
 
 HERE = Path(__file__).parent
@@ -200,7 +201,13 @@ def drawn(folder: Path) -> None:
     spec = kernel_test_of(found["test_gathers"]).spec  # type: ignore[union-attr]
 
     @seed(3)
-    @settings(max_examples=8, database=None, phases=[Phase.generate], deadline=None)
+    @settings(
+        max_examples=8,
+        database=None,
+        phases=[Phase.generate],
+        deadline=None,
+        backend=BACKEND,
+    )
     @given(cases(spec))
     def show(case: Case) -> None:
         cells = [

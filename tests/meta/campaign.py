@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, Phase, settings
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive
@@ -74,6 +75,7 @@ def drawn(
             database=None,
             deadline=None,
             suppress_health_check=list(HealthCheck),
+            backend=BACKEND,
         )
         @hypothesis.given(cases(spec))
         def draw(case: Case) -> None:

@@ -26,6 +26,7 @@ from difftest.simulator.machine import TRN2
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Zeros
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.decorator import ATTRIBUTE, decorate
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
@@ -62,6 +63,7 @@ def drawn(
         database=None,
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
+        backend=BACKEND,
     )
     with contextlib.suppress(Enough):
         plain(hypothesis.seed(seed)(decorate(spec, check)))(difftest_runner=Runner(()))

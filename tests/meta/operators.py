@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.simulator.entry.install import embedded
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.sizes import multiples, sizes
 
 with embedded():
     import neuronxcc.nki as nki

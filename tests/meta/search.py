@@ -9,6 +9,7 @@ from hypothesis import Phase, settings
 from difftest.plugin.profiles import PROFILES
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
@@ -37,6 +38,8 @@ def _search(spec: KernelSpec, seed: int, cases: int, *phases: Phase) -> None:
     def check(case):
         case.check()
 
-    chosen = settings(max_examples=cases, phases=phases, database=None, deadline=None)
+    chosen = settings(
+        max_examples=cases, phases=phases, database=None, deadline=None, backend=BACKEND
+    )
     test = chosen(hypothesis.seed(seed)(decorate(spec, check)))
     test(difftest_runner=Runner((EmbeddedSimulator(),)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.sizes import multiples, sizes
 from reference.matmul import matmul
 from reference.transpose import transpose
 from reference.vector_add import vector_add

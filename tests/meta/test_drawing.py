@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import Phase, find, settings
 
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.provider import BACKEND
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
@@ -11,7 +12,11 @@ from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
 SPECS = dict(kernel_tests())
 LAYER_SEEDS = range(5) if NIGHTLY else (0,)
 deterministic = settings(
-    derandomize=True, database=None, deadline=None, max_examples=2000
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=2000,
+    backend=BACKEND,
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from difftest.testing.contract.spec import Input, KernelSpec
-from difftest.testing.drawing.strategies import sizes
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from reference.conv2d_maxpool import conv2d_maxpool

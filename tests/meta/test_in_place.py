@@ -18,7 +18,8 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.explicit import case_from_json, minimal_case
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import DifferentialFailure
@@ -151,6 +152,7 @@ def checked(spec, *, cases=15, backend=None):
         phases=(Phase.generate, Phase.shrink),
         database=None,
         deadline=None,
+        backend=BACKEND,
     )
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
     return runner

@@ -11,7 +11,7 @@ import pytest
 
 from difftest.simulator.entry.install import embedded
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import multiples
+from difftest.testing.drawing.sizes import multiples
 from tests.kernels.budget import NIGHTLY
 from tests.meta.search import judged
 

@@ -13,7 +13,7 @@ from difftest.testing.backends.sdk import ByDialect
 from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.drawing.strategies import sizes
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.edges import edge_cases
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import call_of_case, make_call

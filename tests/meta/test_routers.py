@@ -9,7 +9,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Fill, Random
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import sizes
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
 from tests.kernels.budget import NIGHTLY

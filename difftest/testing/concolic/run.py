@@ -26,9 +26,16 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic import stubs
 from difftest.testing.contract.limits import ExpiredError
 
-_LONG, _STEPS, _QUIET, _OFTEN, _LARGE = 300, 10_000, 300, 8, 2**20
-"""Characters of a text, steps of a run, and without a new text, texts that one place of the code
-asks, and an exponent, at most."""
+_LONG = 300
+"""The most characters of a text. A longer one takes too long to evaluate."""
+_STEPS = 10_000
+"""The most steps of a run: it may wait for a value that no stub has."""
+_QUIET = 300
+"""The most steps without a new condition."""
+_OFTEN = 8
+"""The most conditions that are kept of one place, such as a loop's."""
+_LARGE = 2**20
+"""The largest exponent: a power has as many digits."""
 _BINARY = """lt < le <= eq == ne != gt > ge >= add + sub - mul * floordiv // mod % truediv / pow **
 and & or | xor ^ lshift << rshift >>"""
 _UNARY = {"neg": "-{0}", "abs": "abs({0})", "invert": "~{0}"}
@@ -106,6 +113,19 @@ class BranchCondition(NamedTuple):
     held: bool
 
 
+def _asking_place(text: str) -> tuple[str, int, int, int]:
+    """Return the place of the author's code that asks a condition."""
+    frame = sys._getframe(1)
+    is_key = False
+    while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
+        # The keys of a table lead apart.
+        is_key = is_key or frame.f_code.co_name in ("_ask", "_hash")
+        frame = frame.f_back
+    key = 1 + sum(text.encode()) % 15 if is_key else 0
+    file = frame.f_code.co_filename.removeprefix(stubs.DRY)
+    return file, frame.f_lineno, frame.f_lasti, key
+
+
 class StepLimitExceeded(BaseException):
     """A run takes too long: it waits for what no stand-in brings."""
 
@@ -122,6 +142,8 @@ class ConcolicRun:
         self._texts = defaultdict[Any, list[str]](list)
         self._lengths = dict[int, Any]()
         self.shown: dict[str, Any] = {}
+        self.loops: dict[tuple[str, int], bool] = {}
+        """The loops over sizes, by file and line: whether one had a second iteration."""
         self.grid: Sequence[Any] = (1,)  # the kernel is the last of its programs
         self.given: dict[str, Any] = dict.fromkeys(_TURNS, self.loop_range) | {
             "ds": lambda start, size: slice(start, start + size),
@@ -153,25 +175,14 @@ class ConcolicRun:
 
     def record_branch(self, text: str, held: bool) -> bool:
         """Record a condition of the author's code."""
-        frame = sys._getframe(1)
-        is_key = False
-        while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
-            is_key = is_key or frame.f_code.co_name in (
-                "_ask",
-                "_hash",
-            )  # a table's lead apart
-            frame = frame.f_back
-        file = frame.f_code.co_filename
-        key = 1 + sum(text.encode()) % 15 if is_key else 0
-        place = file.removeprefix(stubs.DRY), frame.f_lineno, frame.f_lasti, key
+        place = _asking_place(text)
         if text not in self._seen and len(text) < _LONG:
             self._seen.add(text)
             self._most = min(_STEPS, self.steps + _QUIET)
             self.path_condition[text] = BranchCondition(place, text, held)
             self._texts[place].append(text)
-            if (
-                len(self._texts[place]) > _OFTEN
-            ):  # of a loop's turns the first and the last stay
+            # Of a loop's iterations the first and the last stay.
+            if len(self._texts[place]) > _OFTEN:
                 del self.path_condition[self._texts[place].pop(_OFTEN // 2)]
         return held
 
@@ -205,7 +216,10 @@ class ConcolicRun:
         turns: Sequence[int] = range(*map(concrete_value, ends))
         if any(isinstance(end, _ConcolicNumber) for end in ends):
             first, stop, step = map(_text, (*(0, *ends)[-max(2, len(ends)) :], 1)[:3])
-            self.record_branch(f"(({stop} - {first}) / {step}) > 2", len(turns) > 2)
+            text = f"(({stop} - {first}) / {step}) > 2"
+            loop = _asking_place(text)[:2]
+            self.loops[loop] = self.loops.get(loop, False) or len(turns) > 1
+            self.record_branch(text, len(turns) > 2)
             if isinstance(ends[0], _ConcolicNumber) and list(turns[:1]) > [
                 0
             ]:  # each is known by the first

@@ -20,12 +20,12 @@ import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis.control import assume, current_build_context
 
 from difftest.support.rounding import Array
 from difftest.support.signature import bind_kernel
@@ -33,40 +33,17 @@ from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic.run import (
     BranchCondition,
     ConcolicRun,
-    StepLimitExceeded,
-    concrete_value,
 )
 from difftest.testing.contract.limits import USED, CaseLimitError, limit, within_limits
-from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import (
     KernelSpec,
-    Source,
-    is_choice,
-    is_function_of_domain,
     resolve_argument,
 )
 
-_SHARE, _WHOLE, _BESIDE, _LEAST, _FEW = 0.4, 0.8, 0.25, 3, 8
-"""Of the cases how many aim at something, of these how many at all names of it, and how many one
-beside it; smaller numbers, and all of so few values, are drawn anyhow: of those only what lies
-beyond is looked for, to be told."""
-_BASES, _RUNS, _OFTEN, _AGAIN, _MET = 8, 96, 32, 4, 4
-"""Values that a search begins with; runs of a kernel, for one condition's place, and for its text;
-ways on which it comes out so, or not, that are looked for where it does for many."""
-# of CPU, for all runs; and calls within calls
-_SECONDS = 2.4
-_MEBIBYTES = 1024
-_DEEP = 500
-_ASKED, _POINTS, _ALONE, _SAMPLED, _KEPT = 2**11, 2**15, 2**11, 2**12, 64
-"""Values of a name, points of several, or of no array, places looked at, and kept, at most."""
-# so many, and smaller: a large one hides something, and is no data
-_FLOATS = 8
-_LARGE = 2.0**18
 _LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
 """The instruction by which Python 3.14 loads an integer up to 255, which is then no constant."""
-# between a name and the number of a choice; what is more is no size
 _PART = "·"
-_WIDEST = 2**31
+"""Between a name of the domain and the number of a choice that its value is made of."""
 
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
@@ -75,20 +52,72 @@ Place = dict[str, int]  # values of names of the domain, at which a condition ch
 Condition = tuple[str, int, list[Place]]  # with its file and line
 
 
-def draw_target(groups: Sequence[Sequence[Place]], seed: int) -> Place:
-    """Values for names of the domain in a case; empty for one that aims at nothing."""
-    chance = random.Random(seed)
-    if not groups or chance.random() > _SHARE:
-        return {}
+@dataclass(frozen=True)
+class SearchLimits:
+    """The limits of a search, each with its reason.
+
+    Attributes
+    ----------
+    seconds : CPU time of all runs. A test's first case waits for it.
+    mebibytes : memory of all runs.
+    depth : calls within calls. A deeper recursion could end the process in C.
+    bases : random values that a search begins with. Each condition comes out both ways in some.
+    runs : runs of the kernels. More find no more of the planted conditions.
+    place_runs : conditions of one place that are looked at: a loop asks many.
+    text_runs : times that one condition is looked at.
+    ways : runs that are sought on which a condition comes out so that holds for many values.
+    few : values of a name that cases meet anyhow, because each is drawn.
+    least : the first size that is worth an aim: smaller ones are drawn anyhow.
+    names : names of conditions that must hold together. The points of more are too many.
+    together : the share of points at which they hold. Cases meet a larger share anyhow.
+    whole : the share of aims at all names of a place. The others show which name matters.
+    beside : the share of aims at a size beside a place, where an off-by-one error shows.
+    values : values of one name at which a condition is evaluated.
+    points : values of several names, of a condition that NumPy evaluates for all at once.
+    single_points : the same of a condition that is evaluated point by point.
+    sampled : points at which the earlier conditions are evaluated.
+    kept : places that are kept of a condition.
+    floats : floats of the kernels' code that are data. More would leave no other data.
+    largest_float : the largest of these. A larger one stands for infinity.
+    """
+
+    seconds: float = 2.4
+    mebibytes: int = 1024
+    depth: int = 500
+    bases: int = 8
+    runs: int = 96
+    place_runs: int = 32
+    text_runs: int = 4
+    ways: int = 4
+    few: int = 8
+    least: int = 3
+    names: int = 3
+    together: float = 0.2
+    whole: float = 0.8
+    beside: float = 0.25
+    values: int = 2**11
+    points: int = 2**15
+    single_points: int = 2**11
+    sampled: int = 2**12
+    kept: int = 64
+    floats: int = 8
+    largest_float: float = 2.0**18
+
+
+LIMITS = SearchLimits()
+
+
+def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Place:
+    """Return values for names of the domain that lead to a place of each group, or beside one."""
     values: Place = {}
-    for places in [chance.choice(groups) for _ in range(chance.choice((1, 2)))]:
+    for places in groups:
         values |= chance.choice(places)
     last = {
         _head(key): key for key in values
     }  # of the choices for one value the last is moved
-    dropped = "" if chance.random() < _WHOLE else chance.choice(list(last))
+    dropped = "" if chance.random() < LIMITS.whole else chance.choice(list(last))
     moved = last[chance.choice(list(last))]
-    if chance.random() < _BESIDE and type(values[moved]) is int:
+    if chance.random() < LIMITS.beside and type(values[moved]) is int:
         values[moved] += chance.choice((-1, 1))
     return {key: at for key, at in values.items() if _head(key) != dropped}
 
@@ -145,7 +174,9 @@ def float_constants(spec: KernelSpec) -> tuple[float, ...]:
         floats += [value for value in values if type(value) is float]
         own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
         functions += [f for v in own if (f := function_of(v)) and f not in functions]
-    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < _LARGE))[:_FLOATS]
+    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < LIMITS.largest_float))[
+        : LIMITS.floats
+    ]
 
 
 def _head(key: str) -> str:
@@ -158,70 +189,25 @@ def choice_keys(name: str) -> Iterator[str]:
     return (f"{name}{_PART}{number}" for number in itertools.count())
 
 
-def _drawn(
-    domain: Values, source_of: Callable[..., Any], before: Values
-) -> tuple[ConcolicRun, Values, dict[str, Any], Ranges]:
-    """Values of names as sizes, as far as they have any, what is chosen for them, and from what."""
-    run, values, chosen, ranges = ConcolicRun(), *(dict[str, Any]() for _ in range(3))
-    data: Any = current_build_context().data
-    keys: Iterator[str] = iter(())
+class DrawnValues(NamedTuple):
+    """Values of a domain, the choices that make them, and from what range each choice is.
 
-    def choose(
-        kind: str, limits: Any, *, observe: bool, forced: Any, **more: Any
-    ) -> Any:
-        key = next(keys, "") if observe else ""
-        ends = range(0)
-        if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
-            ends = range(limits["min_value"], limits["max_value"] + 1)
-        value = before.get(key) if forced is None else None
-        if value is None or (ends and value not in ends):
-            value = type(data)._draw(
-                data, kind, limits, observe=False, forced=forced, **more
-            )
-        if not key:
-            return value
-        chosen[key] = value
-        if forced is not None or not 0 < ends.stop - ends.start < _WIDEST:
-            return value
-        ranges[key] = ends
-        return run.number(value, key)
+    Names whose values are sizes have a choice under their name. The ``values`` end before a name
+    whose source fails.
+    """
 
-    vars(data).update(
-        _draw=choose, conclude_test=lambda *_: assume(False), difftest_edge=None
-    )
-    with contextlib.suppress(Exception, StepLimitExceeded):
-        for name, of in domain.items():
-            plain = {n: concrete_value(value) for n, value in values.items()}
-            try:  # no function that keeps what it returns is to keep sizes
-                source = source_of(name, plain if hasattr(of, "cache_info") else values)
-            except Exception:  # it takes no such sizes
-                source = source_of(name, plain)
-            own = (
-                source if is_function_of_domain(of) else getattr(source, RANGE, source)
-            )
-            is_size = is_choice(own) and type(own[0]) is int and name.isidentifier()
-            # Of a composed size it asks what any would be, not one of those near to an edge.
-            keys, data.difftest_edge = (
-                (iter(()), None) if is_size else (choice_keys(name), 0)
-            )
-            value = before.get(name)
-            if value is None:
-                at = (
-                    data.draw_integer(0, len(source) - 1) if is_choice(source) else None
-                )
-                value = data.draw(source) if at is None else source[at]
-            values[name] = run.number(value, name) if is_size else value
-            chosen |= {name: value} if is_size else {}
-            ranges |= {name: own} if is_size and value in own else {}
-    del data._draw, data.conclude_test, data.difftest_edge
-    return run, values, chosen, ranges
+    run: ConcolicRun
+    values: dict[str, Any]
+    chosen: dict[str, Any]
+    ranges: dict[str, Sequence[int]]
 
 
 class _SearchState(NamedTuple):
     """Where a kernel is to run, and why.
 
     What is not ``chosen`` is drawn. A condition that was asked on another way is to come out there
-    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there.
+    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there, and
+    ``chain`` the conditions that came out otherwise on the way there.
     """
 
     chosen: dict[str, Any]
@@ -229,18 +215,22 @@ class _SearchState(NamedTuple):
     led: Sequence[str]
     expected: BranchCondition = BranchCondition(("", 0, 0, 0), "", held=False)
     aims: Sequence[Place] = ()
+    chain: tuple[BranchCondition, ...] = ()
 
 
 class BranchSearch:
     """The search for where a spec's kernels ask something of sizes that changes for few.
 
-    ``source_of`` tells where the values of a name of the domain come from, given earlier ones.
+    ``draw`` returns new values of the domain for some choices; the other choices it draws.
+    ``loops`` are the loops over sizes that the search has met, by file and line, and whether one
+    had a second iteration.
     """
 
-    def __init__(self, spec: KernelSpec, source_of: Callable[..., Source]) -> None:
+    def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
         self._spec = spec
-        self._drawn = functools.partial(_drawn, spec.domain, source_of)
+        self._drawn = draw
         self._chance = np.random.default_rng(0)
+        self.loops: dict[tuple[str, int], bool] = {}
         self._tried = Counter[Any]()
         self._found = defaultdict[Any, list[Place]](list)
         self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
@@ -252,13 +242,16 @@ class BranchSearch:
         """The conditions that are met on the way from some values of the domain, in some time."""
         before = sys.getrecursionlimit()
         depth = len(list(traceback.walk_stack(None)))
-        memory = _MEBIBYTES if USED.exists() and find_spec("resource") else None
-        with contextlib.suppress(CaseLimitError), limit(4 * _SECONDS, memory) as undo:
+        memory = LIMITS.mebibytes if USED.exists() and find_spec("resource") else None
+        with (
+            contextlib.suppress(CaseLimitError),
+            limit(4 * LIMITS.seconds, memory) as undo,
+        ):
             undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")  # the kernel's own come when it runs
             undo.callback(sys.setrecursionlimit, before)
             sys.setrecursionlimit(
-                min(before, depth + _DEEP)
+                min(before, depth + LIMITS.depth)
             )  # a larger one than C's stack holds
             within_limits(self._search)
         return [
@@ -270,14 +263,17 @@ class BranchSearch:
     @np.errstate(all="ignore")
     def _search(self) -> None:
         """Add the places at which conditions come out otherwise, by where these are asked."""
-        drawings = [self._drawn({})[2:] for _ in range(_BASES)]
-        wide = [d for d in drawings if any(len(own) > _FEW for own in d[1].values())]
-        bases = [
-            chosen for chosen, _ in wide or drawings[:1]
-        ]  # one tells what lies beyond
+        drawings = [self._drawn({})[2:] for _ in range(LIMITS.bases)]
+        wide = [
+            d for d in drawings if any(len(own) > LIMITS.few for own in d[1].values())
+        ]
+        bases = [chosen for chosen, _ in wide or drawings[:1]]
+        chosen, ranges = drawings[0]
+        # The first has all sizes at their ends, where loops are long.
+        bases.insert(0, {**chosen, **{name: own[-1] for name, own in ranges.items()}})
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
         end = (
-            time.thread_time() + _SECONDS
+            time.thread_time() + LIMITS.seconds
         )  # the limit is the clock's, for a run without end
         for kernel in kernels:
             starts = list(
@@ -289,19 +285,21 @@ class BranchSearch:
                 )
             )
             for start in itertools.islice(
-                starts, _RUNS // len(kernels) ** 2
+                starts, LIMITS.runs // len(kernels) ** 2
             ):  # they grow
                 place = start.expected.place
-                if self._tried[place] >= _RUNS or time.thread_time() > end:
+                if self._tried[place] >= LIMITS.runs or time.thread_time() > end:
                     continue
                 run, values, chosen, ranges = self._drawn(start.chosen)
                 told = len(run.path_condition)
                 is_refused = self._refuses(kernel, run, values, start.dtype)
                 # a cache may keep its sizes
+                for loop, is_repeated in run.loops.items():
+                    self.loops[loop] = self.loops.get(loop, False) or is_repeated
                 way = list(run.path_condition.values())
                 run.steps = -math.inf
                 if is_refused and way[-1:] == [start.expected]:
-                    self._tried[place] += _RUNS * bool(
+                    self._tried[place] += LIMITS.runs * bool(
                         start.aims
                     )  # the domain keeps to it
                     continue
@@ -344,8 +342,14 @@ class BranchSearch:
         for number, asked in enumerate(way[told:], told):
             own = [name for name in ranges if name in named[number]]
             place = asked.place
-            if own and self._tried[place] < _OFTEN and self._tried[asked] < _AGAIN:
-                self._tried.update([place, *[asked] * (_AGAIN if place[3] else 1)])
+            if (
+                own
+                and self._tried[place] < LIMITS.place_runs
+                and self._tried[asked] < LIMITS.text_runs
+            ):
+                self._tried.update(
+                    [place, *[asked] * (LIMITS.text_runs if place[3] else 1)]
+                )
                 led = {
                     *start.led,
                     *own,
@@ -360,48 +364,77 @@ class BranchSearch:
                     *(names for names in named[:number] if names & set(own))
                 )
                 beside = own + [name for name in ranges if name in near.difference(own)]
-                is_wide = any(len(ranges[name]) > _FEW for name in own)
+                is_wide = any(len(ranges[name]) > LIMITS.few for name in own)
                 ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
                 for names, held in ways if is_wide else ways[:1]:
                     points = self._points(names[:3], ranges, asked.text)
                     places, are_few = self._changes(held, asked, points, start.chosen)
                     if not is_wide:
-                        outside = (
+                        outside = [
                             at
                             for at in places
                             if any(at[n] not in ranges[n] for n in at)
-                        )
+                        ]
                         self._found[place] += outside
-                    elif places and (
-                        are_few or self._tried[place, not asked.held] < _MET
+                        places = [at for at in places if at not in outside]
+                        are_few = False
+                    if places and (
+                        are_few or self._tried[place, not asked.held] < LIMITS.ways
                     ):
-                        aims = [{**kept, **at} for at in places] if are_few else []
+                        other = asked._replace(held=not asked.held)
+                        if are_few:
+                            aims = [{**kept, **at} for at in places]
+                        else:
+                            line = (at for at in before if at.place[:2] == place[:2])
+                            together = dict.fromkeys((*start.chain, *line, other))
+                            aims = self._places_of_all(
+                                list(together), ranges, start.chosen
+                            )
                         # Of 300 <= n < 312 each half holds for many: both together lead on.
                         on = (
                             *start.led,
-                            *(places[0] if len(places) < _KEPT // 4 else ()),
+                            *(places[0] if len(places) < LIMITS.kept // 4 else ()),
                         )
                         chosen = start.chosen | places[0]
                         on = tuple(aims[0]) if aims else on
-                        other = asked._replace(held=not asked.held)
-                        yield _SearchState(chosen, start.dtype, on, other, aims)
+                        chain = (*start.chain, other)
+                        yield _SearchState(chosen, start.dtype, on, other, aims, chain)
                         break
             if self._rare.get(asked.text) == asked.held and not set("<>") & set(
                 asked.text
             ):
                 rare.append((place, own))
 
+    def _places_of_all(
+        self, conditions: Sequence[BranchCondition], ranges: Ranges, chosen: Values
+    ) -> list[Place]:
+        """Return places where several conditions hold together; none if many places are such."""
+        texts = [f"({asked.text})" for asked in conditions]
+        known = {name for text in texts for name in _code(text).co_names}
+        names = [name for name in ranges if name in known]
+        if not 1 < len(names) <= LIMITS.names:
+            return []
+        points = self._points(names, ranges, " + ".join(texts))
+        holds = np.logical_and.reduce(
+            [_held(asked.text, chosen, points) == asked.held for asked in conditions]
+        )
+        at = np.flatnonzero(holds)
+        if not 0 < len(at) <= LIMITS.together * len(holds):
+            return []
+        at = self._chance.permutation(at)[: LIMITS.kept]
+        return [{n: int(axis[i]) for n, axis in points.items()} for i in at]
+
     def _points(
         self, names: Sequence[str], ranges: Ranges, text: str
     ) -> dict[str, Array]:
         """All values of a name, all of several together; some where there are many."""
         near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
-        most = 1.0 * (_POINTS if _is_of_arrays(text) else _ALONE)
+        most = 1.0 * (LIMITS.points if _is_of_arrays(text) else LIMITS.single_points)
         axes = dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
             own, count = (
                 ranges[name],
-                min(_ASKED, 8 + int(most ** (1 / (len(names) - len(axes))))),
+                min(LIMITS.values, 8 + int(most ** (1 / (len(names) - len(axes))))),
             )
             chosen = self._chance.integers(len(own), size=count).tolist()
             few = own if len(own) <= count else [own[at] for at in chosen]
@@ -434,13 +467,13 @@ class BranchSearch:
         if len(points) == 1:  # what lies between the ends of a run is met as well
             steps = np.diff(at, prepend=-2, append=len(told) + 1) > 1
             (axis,) = points.values()
-            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= _LEAST)
+            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= LIMITS.least)
             ends = at[(steps[1:] | steps[:-1]) & inner]
             are_few = len(ends) > 0 and (
                 are_few or (share <= 0.5 and int(steps.sum()) < 6)
             )
         for name, axis in points.items() if are_few else ():
-            self._values[name].update(axis[ends[:_KEPT]].tolist())
+            self._values[name].update(axis[ends[: LIMITS.kept]].tolist())
         places = self._places(before, ends if are_few else at, points, values)
         return places or self._places(before, at, points, values), are_few
 
@@ -448,21 +481,23 @@ class BranchSearch:
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Those of some points where conditions hold as they did."""
-        few = len(at) <= _SAMPLED
+        few = len(at) <= LIMITS.sampled
         chance = self._chance
-        at = chance.permutation(at) if few else chance.choice(at, _SAMPLED)
+        at = chance.permutation(at) if few else chance.choice(at, LIMITS.sampled)
         before = [
             a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)
         ]
         for _, text, held in sorted(
             before, key=lambda one: not _is_of_arrays(one.text)
         ):
-            at = at if _is_of_arrays(text) else at[: 4 * _KEPT]
+            at = at if _is_of_arrays(text) else at[: 4 * LIMITS.kept]
             if len(at):
                 at = at[
                     _held(text, values, {n: a[at] for n, a in points.items()}) == held
                 ]
-        return [{n: int(axis[i]) for n, axis in points.items()} for i in at[:_KEPT]]
+        return [
+            {n: int(axis[i]) for n, axis in points.items()} for i in at[: LIMITS.kept]
+        ]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,6 +1,6 @@
 """Recipes for structured data: indices, masks, sorted rows, positive numbers.
 
-Only their seed shrinks. ``seeded`` in :mod:`difftest.testing.drawing.strategies` draws them, and
+Only their seed shrinks. ``seeded`` in :mod:`difftest.testing.drawing.data` draws them, and
 they compose with Hypothesis's own strategies.
 """
 

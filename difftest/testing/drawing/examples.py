@@ -14,6 +14,7 @@ from hypothesis.errors import HypothesisException, HypothesisSideeffectWarning
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.provider import BACKEND
 
 Example = TypeVar("Example")
 
@@ -21,7 +22,9 @@ _TRIES = 4
 """Examples that are tried before a strategy counts as one that has none."""
 
 
-def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
+def examples(
+    strategy: SearchStrategy[Example], count: int, backend: str = BACKEND
+) -> list[Example]:
     """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
@@ -36,6 +39,7 @@ def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        backend=backend,
     )
     asked(seed(0)(given(strategy)(collect)))()
     return drawn

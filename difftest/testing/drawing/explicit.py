@@ -21,8 +21,8 @@ from difftest.testing.contract.recipes import (
 )
 from difftest.testing.contract.spec import KernelSpec, is_choice
 from difftest.testing.contract.spec_arguments import SpecError, validate_grid
+from difftest.testing.drawing.data import data_strategy
 from difftest.testing.drawing.examples import minimal_example
-from difftest.testing.drawing.strategies import data_strategy
 
 
 class CaseError(ValueError):
@@ -188,7 +188,7 @@ def _minimal_data(
         is_float = is_float_dtype(np.dtype(dtype))
         return Random(seed) if is_float else Integers(seed, 4)
     recipe: Recipe | None = minimal_example(
-        functools.partial(data_strategy, spec, name, values, dtype)
+        functools.partial(data_strategy, spec, name, values)
     )
     if recipe is None:
         raise NoDataError(

@@ -18,14 +18,16 @@ from hypothesis.strategies import SearchStrategy
 from difftest.simulator.machine import TRN2
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import RECIPES, Iota, Ones, Recipe, Seeded, Zeros
-from difftest.testing.contract.sources import EDGES, ordered_values
+from difftest.testing.contract.sources import EDGES
 from difftest.testing.contract.spec import (
     KernelSpec,
     call_with_values,
     is_function_of_domain,
 )
+from difftest.testing.drawing.data import data_strategy
 from difftest.testing.drawing.examples import minimal_example
-from difftest.testing.drawing.strategies import data_strategy, strategy_of
+from difftest.testing.drawing.provider import ordered_values
+from difftest.testing.drawing.sizes import source_of
 
 SECONDS = 2.0
 """The most CPU time of the step, in seconds."""
@@ -166,7 +168,7 @@ class _Minimization:
     def _source(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the source of a name's values; None if it has none for these earlier values."""
         try:
-            return strategy_of(self.spec, name, values)
+            return source_of(self.spec, name, values)
         except Exception:  # a function of the domain that refuses the values
             return None
 
@@ -247,7 +249,7 @@ class _Minimization:
             made = call_with_values(own, values)
             if isinstance(made, Recipe):
                 return made
-        strategy = data_strategy(self.spec, name, values, case.dtype_of(name))
+        strategy = data_strategy(self.spec, name, values)
         drawn = minimal_example(lambda: strategy)
         if drawn is None:
             raise ValueError(f"no data for {name}")

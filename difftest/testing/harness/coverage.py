@@ -32,6 +32,8 @@ from difftest.support.tracebacks import is_installed, is_library
 
 ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
+EXPRESSION = "its condition never changes"
+"""The text for a conditional expression that came out alike in all cases."""
 SAYINGS = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 _MONITORING: Any = getattr(sys, "monitoring", None)
@@ -108,12 +110,15 @@ class Coverage:
     done : covered outcomes: (file, line, index into ``BRANCHES`` or ``ITERATIONS``).
     unknown : reasons why some cases were not traced.
     tried : the nearest values at a branch: (file, line, distance from the condition, text).
+    expressions : lines with a conditional expression that few sizes decide otherwise: (file, line,
+        kernel, the nearest values, or an empty text if a case had such sizes).
     """
 
     branches: set[tuple[str, int, bool, str]] = field(default_factory=set)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
+    expressions: set[tuple[str, int, str, str]] = field(default_factory=set)
 
     def add_function(
         self, kernel: str, branches: Collection[tuple[str, int, bool]]
@@ -179,13 +184,46 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
         left = [text for what, text in texts if (file, line, what) not in coverage.done]
         source = linecache.getline(file, line).strip()
         for what in left[: 1 if loops else None]:
-            nearest = "" if loops else tried.get((file, line), "")
+            nearest = tried.get((file, line), "")
             places.append(
                 UncoveredBranch(
                     relative_path(file), line, tuple(kernels), what, source, nearest
                 )
             )
-    return places
+    return [*places, *_undecided_expressions(coverage)]
+
+
+def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
+    """Yield the conditional expressions that came out alike in all cases."""
+    from difftest.simulator.errors import relative_path
+
+    by_line = defaultdict[tuple[str, int], dict[str, str]](dict)
+    for file, line, kernel, nearest in sorted(coverage.expressions, reverse=True):
+        by_line[file, line][kernel] = nearest  # an empty text comes last
+    for (file, line), by_kernel in sorted(by_line.items()):
+        if all(by_kernel.values()):
+            source = linecache.getline(file, line).strip()
+            nearest = next(iter(by_kernel.values()))
+            yield UncoveredBranch(
+                *(relative_path(file), line, tuple(by_kernel), EXPRESSION),
+                *(source, nearest),
+            )
+
+
+@functools.cache
+def expression_lines(file: str) -> frozenset[int]:
+    """Return the lines of a file that hold the condition of a conditional expression."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return frozenset()
+    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.IfExp)]
+    lines = {
+        line
+        for test in tests
+        for line in range(test.lineno, (test.end_lineno or test.lineno) + 1)
+    }
+    return frozenset(lines - _branches_in(file).keys())
 
 
 class BranchTrace:

@@ -16,7 +16,7 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import LIMITS, fault_of_machine
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.strategies import cases
+from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.bound_case import BoundCase, runnable
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import CaseFailure, NothingComparedError

@@ -55,9 +55,10 @@ from difftest.testing.contract.spec import (
     is_function_of_domain,
 )
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.cases import values_of
 from difftest.testing.drawing.examples import minimal_example
 from difftest.testing.drawing.explicit import NoDataError, minimal_case
-from difftest.testing.drawing.strategies import strategy_of, values_of
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
@@ -162,7 +163,7 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for step in (value - 1, value + 1):
             if step >= 1:
                 yield from _edge({**base, name: step}, spec, f"{name}={step}")
-        own = getattr(strategy_of(spec, name, base), RANGE, range(0))
+        own = getattr(source_of(spec, name, base), RANGE, range(0))
         if own and own.step == 1:
             beyond = minimal_values(spec, {name: own[-1] + 1})
             yield from _edge(
@@ -248,7 +249,7 @@ def _may_grow(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> bool:
     """
     if not is_size(values[name]):
         return False
-    return bool(spec.rejects) or not is_choice(strategy_of(spec, name, values))
+    return bool(spec.rejects) or not is_choice(source_of(spec, name, values))
 
 
 def _fitting_attempts(

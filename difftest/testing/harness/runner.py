@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import fails, finding_text
-from difftest.simulator.errors import warn
+from difftest.simulator.errors import relative_path, warn
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.trace import Trace
 from difftest.support.rounding import Array
@@ -45,11 +45,15 @@ from difftest.testing.contract.reference import (
 )
 from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.dry_run import branch_conditions, search_kernels
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.drawing.strategies import branch_conditions
+from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
-from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
+from difftest.testing.harness.coverage import (
+    ITERATIONS,
+    BranchTracer,
+    expression_lines,
+)
 from difftest.testing.harness.differential import (
     ReferenceResult,
     compare_exact,
@@ -407,16 +411,51 @@ class Runner:
                 warn(HazardWarning(finding_text(finding)), finding.location)
 
     def report_uncovered(self) -> None:
-        """Note which values came nearest to the condition of each branch that no case took."""
+        """Note which values came nearest to each condition that changes for few sizes."""
         coverage = self.tally.coverage
-        if not uncovered_branches(coverage):
-            return
-        for history in self.histories.values():
+        for kernel, history in self.histories.items():
             cases = [case.values for case in history.agreed]
             if not cases:
                 continue
+            missed: dict[tuple[str, int], str] = {}
             for file, line, places in branch_conditions(history.spec):
-                coverage.tried.add((file, line, *nearest_miss(places, cases)))
+                distance, text = nearest_miss(places, cases)
+                coverage.tried.add((file, line, distance, text))
+                if line in expression_lines(file) and text:
+                    missed[file, line] = missed.get((file, line), "") or (
+                        text if distance else ""
+                    )
+            for (file, line), text in missed.items():
+                coverage.expressions.add((file, line, kernel, text))
+
+    def narrow(self, spec: KernelSpec) -> str:
+        """Return why a test proves too little whose domain needs one tile alone; else empty.
+
+        That is so if the kernel has loops over sizes, and none of them ran twice: not in a case,
+        nor in the search for conditions, which begins with the largest sizes.
+        """
+        coverage = self.tally.coverage
+        if coverage.unknown:
+            return ""
+        sized = search_kernels(spec).loops
+        for kernel in self.histories:
+            loops = [
+                branch[:2]
+                for branch in sorted(coverage.branches)
+                if branch[3] == kernel and branch[2] and branch[:2] in sized
+            ]
+            ran = [loop for loop in loops if (*loop, 0) in coverage.done]
+            again = [sized[loop] or (*loop, 1) in coverage.done for loop in loops]
+            if ran and not any(again):
+                file, line = ran[0]
+                return (
+                    f"the test of {kernel} proves too little: "
+                    "no case runs a loop over sizes twice\n"
+                    f"  first:  {relative_path(file)}:{line}: {ITERATIONS[1]}\n"
+                    "  remedy: widen the domain until a second tile is needed; "
+                    "allow_inconclusive=True of the spec accepts it"
+                )
+        return ""
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """Return the settings of a case's exact run; None for no exact run."""

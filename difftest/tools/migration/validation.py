@@ -78,8 +78,8 @@ def calls_of_shapes(
     """
     from hypothesis import strategies as st
 
+    from difftest.testing.drawing.data import recipes
     from difftest.testing.drawing.examples import examples
-    from difftest.testing.drawing.strategies import recipes
 
     @st.composite
     def call(draw: DrawFn, dtype: str) -> ValidationCall:
@@ -113,8 +113,8 @@ def _built(
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
     """Return calls for ``count`` cases of a kernel test's domain, including output arrays."""
+    from difftest.testing.drawing.cases import cases
     from difftest.testing.drawing.examples import examples
-    from difftest.testing.drawing.strategies import cases
     from difftest.testing.harness.runner import call_of_case
 
     def call(case: Case) -> ValidationCall:

@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import FunctionType
 from typing import NamedTuple
 
@@ -21,9 +21,8 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import CaseLimitError
 from difftest.testing.contract.spec import KernelSpec, count_elements
-from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.cases import cases, distinct_cases
 from difftest.testing.drawing.explicit import explicit_cases
-from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.edges import check_edges, has_edges, run_recorded
@@ -33,6 +32,7 @@ from difftest.testing.harness.failures import (
     HazardFailure,
     NotRejectedError,
 )
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.report.line_tracing import trace_code
@@ -40,6 +40,8 @@ from difftest.tools.mutants.mutant import codes_in, functions_of
 
 EDGES = "edges"
 """The name of the test of calls at the edges of the contract and of the memories."""
+_MINIMAL_SECONDS = 0.5
+"""The most CPU time to make the case of a killed mutant smaller, in seconds."""
 _KEPT_ELEMENTS = 2**20
 """The largest number of elements of a case whose reference result is kept."""
 
@@ -114,9 +116,9 @@ class Suite:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._check(Runner((EmbeddedSimulator(),)), test, case)
+                self._check_smallest(Runner((EmbeddedSimulator(),)), test, case)
         except (CaseFailure, NotRejectedError) as failure:
-            case = case or getattr(failure, "case", None)
+            case = getattr(failure, "case", case)
             return Kill(
                 test,
                 killer_of(failure),
@@ -124,6 +126,16 @@ class Suite:
                 case.to_json() if case else "",
             )
         return None
+
+    def _check_smallest(self, runner: Runner, test: str, case: Case | None) -> None:
+        """Check a test; of a drawn case that fails, raise the failure of a minimal case."""
+        try:
+            self._check(runner, test, case)
+        except CaseFailure as failure:
+            if not test.startswith("case"):
+                raise
+            run = partial(runner.check, self.spec)
+            raise minimal_failure(failure, run, _MINIMAL_SECONDS) from None
 
     def _check(self, runner: Runner, test: str, case: Case | None) -> None:
         if case is None and test == EDGES:
@@ -182,16 +194,7 @@ def is_quick(test: str) -> bool:
 
 def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
     """Return ``count`` drawn cases without duplicates, the smallest first, the same each time."""
-    seen: set[str] = set()
-
-    def is_new(case: Case) -> bool:
-        text = case.to_json()
-        is_seen = text in seen
-        seen.add(text)
-        return not is_seen
-
-    drawn = examples(cases(spec).filter(is_new), count)
-    return sorted(drawn, key=lambda case: count_elements(spec, case.values))
+    return distinct_cases(spec, cases(spec), count)
 
 
 def suites_of(

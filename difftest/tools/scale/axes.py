@@ -21,7 +21,7 @@ from difftest.testing.contract.case import meant, to_jsonable
 from difftest.testing.contract.recipes import RECIPES, Recipe, RecipeError
 from difftest.testing.contract.spec import KernelSpec, is_choice
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.strategies import seeded
+from difftest.testing.drawing.data import seeded
 from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.host.loading import parse_keywords
 from difftest.testing.host.naming import suggest_names

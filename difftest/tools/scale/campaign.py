@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any
 
+import hypofuzz.hypofuzz
 import hypofuzz.provider
 import hypothesis
 from hypofuzz.coverage import CoverageCollector
@@ -31,7 +33,8 @@ from difftest.support.tracebacks import is_user_file
 from difftest.testing.backends.base import Backend, KernelCall, Outcome
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.duplicates import PassedCases
+from difftest.testing.drawing.passed_cases import PassedCases
+from difftest.testing.drawing.provider import Planned
 from difftest.testing.harness.coverage import BranchTracer, Coverage
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import (
@@ -41,6 +44,7 @@ from difftest.testing.harness.failures import (
     HazardFailure,
     Reproduction,
 )
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner, run_kernel
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.verdict import BothRejected, Verdict
@@ -143,11 +147,35 @@ def _enter_again(target: FuzzTarget) -> None:
 def _patch_hypofuzz() -> None:
     """Make HypoFuzz use :class:`KernelCoverage`, and work around its defects."""
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
+    vars(hypofuzz.hypofuzz)["HypofuzzProvider"] = PlannedFuzz
     FuzzTarget._enter_fixtures = _enter_again  # type: ignore[method-assign,assignment]
     if not hasattr(ConjectureResult, _OLD_NAME):
         setattr(
             ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments)
         )
+
+
+class PlannedFuzz(Planned, hypofuzz.provider.HypofuzzProvider):
+    """HypoFuzz's provider, whose new choices are those of a test's plan.
+
+    Without it a campaign would draw few limits of the hardware, and aim at no condition.
+    """
+
+    @property
+    def chance(self) -> random.Random:  # type: ignore[override]
+        """The random numbers of the campaign."""
+        return self.random
+
+    def _fresh_choice(self, choice_type: Any, constraints: Any) -> Any:
+        wanted = None
+        if choice_type in ("integer", "boolean"):
+            wanted = self.next_wanted(constraints)
+        if wanted is not None:
+            return wanted
+        low, high = constraints.get("min_value"), constraints.get("max_value")
+        if choice_type == "integer" and None not in (low, high):
+            return self.next_integer(low, high)
+        return super()._fresh_choice(choice_type, constraints)
 
 
 class _NoRepeats(PassedCases):
@@ -197,6 +225,7 @@ class CampaignRunner(Runner):
         self.setting = setting
         self.options = options
         self._did = Coverage()
+        self._is_minimizing = False
         self._first: dict[
             tuple[str, str], tuple[CampaignFinding, CampaignFinding | None]
         ] = {}
@@ -251,8 +280,10 @@ class CampaignRunner(Runner):
 
         HypoFuzz observes the first run and the run after shrinking, but no run between them.
         """
-        if not observability_enabled():
+        if not observability_enabled() or self._is_minimizing:
             return
+        if (_node(), failure.spec.name) in self._first:
+            failure = self._minimal(failure)
         finding = found_of(failure, _node(), self.root, self.setting, self.traces)
         stored = self.findings.get(finding.id)
         key = finding.test, finding.kernel
@@ -276,6 +307,23 @@ class CampaignRunner(Runner):
                 file=sys.stderr,
                 flush=True,
             )
+
+    def _minimal(self, failure: CaseFailure) -> CaseFailure:
+        """Return the failure of a minimal case, and keep its traces."""
+        by_case = {repr(failure.case): self.traces}
+
+        def run(case: Case) -> None:
+            with one_thread():
+                try:
+                    Runner.check(self, failure.spec, case)
+                finally:
+                    by_case[repr(case)] = self.traces
+
+        self._is_minimizing = True
+        smallest = minimal_failure(failure, run)
+        self._is_minimizing = False
+        self.traces = by_case[repr(smallest.case)]
+        return smallest
 
 
 def _node() -> str:

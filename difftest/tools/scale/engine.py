@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,8 +15,6 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import click
-import hypothesis
-from hypothesis import HealthCheck
 
 from difftest.simulator.program_scheduler import one_thread
 from difftest.support.pool import START, LostTask, run_tasks, serve_tasks
@@ -25,13 +22,15 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import limit
 from difftest.testing.contract.sources import RANGE
-from difftest.testing.contract.spec import KernelSpec, count_elements
+from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.cases import SAMPLES, cases_like, distinct_cases
 from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
     infer_properties,
 )
-from difftest.testing.drawing.strategies import SAMPLES, cases_like, strategy_of
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.failures import CaseFailure
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import BothRejected, Match
 from difftest.testing.host.collection import with_spec
@@ -41,39 +40,11 @@ from difftest.tools.verdict.judgement import Judgement, add_memory, add_time
 from difftest.tools.verdict.outcome import Outcome
 
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
-_TRIES = 10
-"""The number of draws for each case."""
-_BYTES = 2**10
-"""The random bytes of a draw."""
 
 
 def cases_of(spec: KernelSpec, nature: ReferenceProperties, count: int) -> list[Case]:
-    """Return up to ``count`` cases, the smallest first and the same in each process.
-
-    The cases come from fixed random bytes. Hypothesis's own draws depend on the numbers in the
-    modules that a process has imported.
-
-    Raises
-    ------
-    ValueError : no case is found within the tries.
-    """
-    drawn: dict[str, Case] = {}
-
-    @hypothesis.settings(
-        database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    @hypothesis.given(cases_like(spec, nature))
-    def keep(case: Case) -> None:
-        drawn.setdefault(case.to_json(), case)
-
-    draw: Callable[[bytes], object] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
-    for number in range(_TRIES * count):
-        if len(drawn) == count:
-            break
-        draw(random.Random(number).randbytes(_BYTES))
-    if not drawn:
-        raise ValueError("no draw gave a case")
-    return sorted(drawn.values(), key=lambda case: count_elements(spec, case.values))
+    """Return up to ``count`` cases, the smallest first and the same in each process."""
+    return distinct_cases(spec, cases_like(spec, nature), count, simplest=False)
 
 
 @dataclass
@@ -114,7 +85,7 @@ class PointJudge:
         """Make a rejection inconclusive if a size is outside the test's domain."""
         values = json.loads(judgement.case or "{}").get("values", {})
         for name in [name for name in values if name in self.spec.domain]:
-            source: Any = strategy_of(self.spec, name, values)
+            source: Any = source_of(self.spec, name, values)
             promised = getattr(source, RANGE, source)
             value = values[name]
             if (
@@ -139,14 +110,16 @@ class PointJudge:
 def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> None:
     """Judge cases in their order; if all agree, add memory and time of the last case."""
     runner = Runner((EmbeddedSimulator(place.level),))
+    run = functools.partial(runner.check, place.spec)
     last = drawn[-1]
     for case in drawn:
         runner.record = case is last
         judgement.evidence.cases += 1
         try:
-            verdicts = runner.check(place.spec, case)
+            verdicts = run(case)
         except CaseFailure as failure:
-            judgement.blame(case, failure)
+            smallest = minimal_failure(failure, run, _MINIMAL_SECONDS)
+            judgement.blame(smallest.case, smallest)
             return
         for verdict in verdicts.values():
             if isinstance(verdict, BothRejected):
@@ -190,6 +163,8 @@ def _row(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+_MINIMAL_SECONDS = 0.5
+"""The most CPU time to make the failing case of a point smaller, in seconds."""
 AHEAD = 2
 """Points that a worker of Dask holds at a time: the current point and the next."""
 _CALLS = 2

@@ -24,8 +24,8 @@ from hypothesis.database import ExampleDatabase
 from difftest.simulator.trace import Location, Trace
 from difftest.support.output import write_file
 from difftest.testing.contract.case import Case
+from difftest.testing.contract.sources import HARDWARE_LIMITS
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.strategies import HARDWARE_LIMITS
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,

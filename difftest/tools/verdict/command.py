@@ -19,9 +19,9 @@ from difftest.testing.backends.base import Completed
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.examples import examples
 from difftest.testing.drawing.explicit import explicit_cases
-from difftest.testing.drawing.strategies import cases
 from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.testing.harness.verdict import Match
 from difftest.testing.host.collection import with_spec

@@ -25,8 +25,11 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.cases import MOST_ELEMENTS, cases
 from difftest.testing.drawing.explicit import explicit_cases, minimal_case
-from difftest.testing.drawing.strategies import MOST_ELEMENTS, cases, strategy_of
+from difftest.testing.drawing.minimal import OutOfTimeError
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.compare import around, check_values
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
 from difftest.testing.harness.differential import (
@@ -38,9 +41,11 @@ from difftest.testing.harness.differential import (
 from difftest.testing.harness.edges import minimal_values
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
+    CaseFailure,
     DifferentialFailure,
     NotRejectedError,
 )
+from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner, Trial
 from difftest.testing.harness.verdict import Mismatch, Verdict
 from difftest.testing.harness.writers import locate_writers
@@ -219,6 +224,7 @@ class Judge:
             verbosity=Verbosity.quiet,
             print_blob=False,
             report_multiple_bugs=False,
+            backend=BACKEND,
         )
         @hypothesis.given(drawn=cases(self.spec))
         def check(drawn: Case) -> None:
@@ -226,7 +232,11 @@ class Judge:
             if not self._runner.repeats.is_duplicate(self.spec, case):
                 self._check(case)
 
-        check()
+        try:
+            check()
+        except CaseFailure:
+            self._minimize()
+            raise
         for case in corners:
             self._check(reseeded(case, self.judgement.seed))
         before = self._coverage()
@@ -265,6 +275,30 @@ class Judge:
             raise _Stop from None
         self._runner.repeats.add(self.spec, case)
         self._keep(case, verdicts, next(iter(traces.values()), None))
+
+    def _minimize(self) -> None:
+        """Replace the failure that Hypothesis's shrinking ended with by that of a minimal case."""
+        _, failure = self._failure or (None, None)
+        if not isinstance(failure, DifferentialFailure):
+            return
+        with self._runner.uncounted():
+            smallest = minimal_failure(failure, self._check_again)
+        self._failure = smallest.case, smallest
+        if self.judgement.failure is not None and smallest is not failure:
+            assert isinstance(smallest, DifferentialFailure)
+            self.judgement.failure = smallest
+
+    def _check_again(self, case: Case) -> None:
+        """Check a case that is to be smaller than a failing one, without a count."""
+        self._backend.last = None
+        try:
+            self._runner.check(self.spec, case)
+        except DifferentialFailure as failure:
+            if self._backend.last is not None:
+                failure.spec = self._replaying()
+            raise
+        except WorkerEnd:
+            raise OutOfTimeError from None
 
     def _exclude(self) -> None:
         """Check that the kernel rejects each case that the contract excludes, with any message."""
@@ -404,7 +438,7 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:
-            source = strategy_of(spec, name, values)
+            source = source_of(spec, name, values)
             choices = (
                 source if isinstance(source, Sequence) else getattr(source, RANGE, ())
             )

@@ -1,13 +1,9 @@
 import os
-import runpy
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 
-from hypothesis.internal import conjecture
-
 from difftest.plugin.startup import _FastFinder
-from difftest.testing.drawing import strategies
 
 SCRIPT = """
 import os
@@ -36,12 +32,6 @@ import difftest.tools.scale.regressions
 print({"click", "rich", "difftest.simulator.tape", "difftest.timing"} & {*sys.modules})
 print(id(json) in getattr(providers, "_seen_modules", {id(json)}))
 """
-
-
-def test_a_hypothesis_without_providers_will_do(monkeypatch):
-    monkeypatch.delattr(conjecture, "providers")
-    monkeypatch.setitem(sys.modules, f"{conjecture.__name__}.providers", None)
-    assert runpy.run_path(strategies.__file__)["HARDWARE_LIMITS"]
 
 
 def test_quick_is_the_default_and_ci_where_the_environment_says_so(tmp_path):

@@ -1,9 +1,14 @@
 from collections import Counter
 from types import SimpleNamespace
 
-from difftest.plugin.summary import coverage_lines, summary_lines
+from difftest.plugin.summary import (
+    all_coverage_lines,
+    coverage_lines,
+    summary_lines,
+)
 from difftest.testing.harness.coverage import Coverage
 from difftest.testing.harness.tally import Counts, Tally
+from difftest.testing.harness.verdict import Match
 from difftest.testing.report.document import BUG, also_wrong, bugs_of
 
 TALLY = Tally(
@@ -121,20 +126,38 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
             (str(file), 1, turn)
         )  # and no third: nothing in the domain may have one
     tally = Tally(coverage=coverage)
-    assert list(coverage_lines(tally, verbose=False)) == [
+    assert list(coverage_lines(tally)) == [
         f"no case: {file}:2, 3, 4, 5, 6 and 2 more: it never ran (add)"
     ]
-    assert list(coverage_lines(tally, verbose=True))[14:] == [
+    assert list(all_coverage_lines(tally))[14:] == [
         f"no case: {file}:8: it never ran (add)",
         "           for tile in tiles:",
         "the branches and loops of some cases are unknown: another tool traces",
     ]
     for number in range(7):
         coverage.add_function(f"sub{number}", {(f"{file}{number}", 4, True)})
-    assert list(coverage_lines(tally, verbose=False))[4:] == [
+    assert list(coverage_lines(tally))[4:] == [
         f"no case: {file}3:4: it never ran (sub3)",
         "no case: and 3 more branches and loops; -v has all",
     ]
+
+
+def test_a_branch_that_was_aimed_at_and_missed_comes_before_other_sentences(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text("if rows == 217:\n    a\nb = 1 if rows == 31 else 2\n")
+    coverage = Coverage(tried={(str(file), 1, 3, "nearest: rows=214")})
+    coverage.add_function("add", {(str(file), 1, False)})
+    coverage.done.add((str(file), 1, 1))
+    coverage.expressions |= {(str(file), 3, "add", "nearest: rows=30")}
+    tally = Tally(coverage=coverage, doubts={"a doubt"})
+    tally.count("add", "embedded", Match(4, exact=True))
+    assert summary_lines(tally, ["embedded"], [])[2:] == [
+        f"no case: {file}:1: never true (add): nearest: rows=214",
+        f"no case: {file}:3: its condition never changes (add): nearest: rows=30",
+        "exact run: a doubt",
+    ]
+    coverage.expressions |= {(str(file), 3, "sub", "")}  # another test has met it
+    assert "its condition" not in "".join(summary_lines(tally, ["embedded"], []))
 
 
 def test_reports_of_workers_are_in_the_order_of_the_tests():

@@ -3,6 +3,7 @@
 import abc
 import bisect
 import contextlib
+import dataclasses
 import enum
 import functools
 import math
@@ -25,16 +26,17 @@ from difftest.testing.concolic.run import ConcolicRun, StepLimitExceeded
 from difftest.testing.concolic.search import nearest_miss, targets_in_domain
 from difftest.testing.contract.recipes import Zeros
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.cases import cases
+from difftest.testing.drawing.dry_run import branch_conditions
 from difftest.testing.drawing.examples import examples
-from difftest.testing.drawing.strategies import (
-    branch_conditions,
-    cases,
-    multiples,
-    sizes,
-)
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import multiples, sizes
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 
+GENERATED = settings(
+    database=None, deadline=None, phases=[Phase.generate], backend=BACKEND
+)
 TILE = 96
 LEVEL = 0.75
 PAIRS = {(64, 512): False, (217, 443): True, (30, 600): True}
@@ -289,7 +291,7 @@ def spec_of(kernel, dtypes=("float32",), **more):
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     @hypothesis.seed(seed)
-    @settings(database=None, deadline=None, max_examples=300, phases=[Phase.generate])
+    @settings(GENERATED, max_examples=300)
     @given(cases(spec_of(kernel)))
     def draw(case):
         if kernel(None, **case.values):
@@ -349,7 +351,7 @@ def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
     met = []
 
     @hypothesis.seed(seed)
-    @settings(database=None, deadline=None, max_examples=60, phases=[Phase.generate])
+    @settings(GENERATED, max_examples=60)
     @given(cases(spec))
     def collect(case):
         met.append((case.values["pool"], case.dtype) == (3, "bfloat16"))
@@ -363,7 +365,11 @@ def test_a_case_that_aims_shrinks_as_any_other(rows):
     """It is replayed without its aim: what Hypothesis chose is all that it is made of. A range in
     a domain is a list of sizes: an aim's number was taken for one of a strategy's."""
     deterministic = settings(
-        derandomize=True, database=None, deadline=None, max_examples=500
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=500,
+        backend=BACKEND,
     )
     spec = spec_of(both, rows=rows)
     found = find(
@@ -424,9 +430,24 @@ def test_where_the_last_condition_holds_the_kernel_is_wrong(kernel):
 def test_what_a_kernel_asks_for(kernel, asked):
     """Sizes between the ends of the domain and beyond its last, and none that it refuses."""
     conditions = branch_conditions(spec_of(kernel))
-    assert [
-        {n for at in places for n in at.values()} for *_, places in conditions
-    ] == asked
+    alone = [places for *_, places in conditions if len(places[0]) == 1]
+    assert [{n for at in places for n in at.values()} for places in alone] == asked
+
+
+@every(
+    "kernel",
+    [
+        lambda x, rows, columns: rows == 3 and columns == 1,
+        lambda x, rows, columns: columns % 2 == 1 if rows > 200 else False,
+        refusing,
+    ],
+)
+def test_what_several_conditions_ask_for_together(kernel):
+    """Each alone holds for many sizes, or for small ones, which are drawn anyhow."""
+    *_, (_, _, places) = branch_conditions(spec_of(kernel))
+    assert {*places[0]} == {"rows", "columns"}
+    if kernel is not refusing:
+        assert any(kernel(None, **place) for place in places)
 
 
 def test_a_kernel_of_a_grid_is_the_last_of_its_programs():
@@ -454,7 +475,8 @@ def test_a_tile_has_the_shape_that_it_is_made_of():
 @every("kernel", [endless, lambda *_, **__: all(iter(lambda: 1, 0)), of_contents])
 def test_the_search_leaves_nothing_and_ends(kernel, capsys, tmp_path, monkeypatch):
     """A kernel may print, write, and wait for what no stand-in brings."""
-    monkeypatch.setattr(branch_targets, "_SECONDS", 0.1)
+    quick = dataclasses.replace(branch_targets.LIMITS, seconds=0.1)
+    monkeypatch.setattr(branch_targets, "LIMITS", quick)
     monkeypatch.chdir(tmp_path)
     branch_conditions(spec_of(kernel))
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])

@@ -18,7 +18,7 @@ from difftest.testing.contract.recipes import (
     Zeros,
     recipe_from_json,
 )
-from difftest.testing.drawing.strategies import recipes
+from difftest.testing.drawing.data import recipes
 from tests.every import every
 
 FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")

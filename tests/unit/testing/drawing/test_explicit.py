@@ -12,13 +12,14 @@ import difftest
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Ones, Random, Zeros
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.explicit import (
     CaseError,
     case_from_json,
     explicit_cases,
     minimal_case,
 )
-from difftest.testing.drawing.strategies import cases, sizes
+from difftest.testing.drawing.sizes import sizes
 from tests.every import every
 from tests.unit.standin import add_spec
 

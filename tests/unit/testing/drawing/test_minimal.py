@@ -10,8 +10,10 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Integers, Iota, Ones, Random, Zeros
 from difftest.testing.contract.spec import Input, KernelSpec
 from difftest.testing.contract.structured import Indices
+from difftest.testing.drawing.data import seeded
 from difftest.testing.drawing.minimal import OutOfTimeError, minimize
-from difftest.testing.drawing.strategies import multiples, seeded, sizes
+from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.bound_case import check_each
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
@@ -42,9 +44,11 @@ def plane_spec(is_wrong=lambda *_: False, **fields):
     return KernelSpec(**{**own, **fields})
 
 
-def failing(spec, seed=0, phases=(Phase.generate, Phase.shrink), **more):
+def failing(spec, seed=0, phases=(Phase.generate, Phase.shrink)):
     test = decorate(spec, lambda case: case.check())
-    few = settings(max_examples=60, phases=phases, database=None, deadline=None, **more)
+    few = settings(
+        max_examples=60, phases=phases, database=None, deadline=None, backend=BACKEND
+    )
     with pytest.raises((DifferentialFailure, BrokenReferenceError)) as caught:
         few(hypothesis.seed(seed)(test))(difftest_runner=Runner((PlainBackend(),)))
     return caught.value

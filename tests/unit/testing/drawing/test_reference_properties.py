@@ -4,18 +4,14 @@ import numpy as np
 
 from difftest.testing.contract.spec import Input, KernelSpec
 from difftest.testing.contract.structured import Indices
+from difftest.testing.drawing.cases import SAMPLES, cases, cases_like
+from difftest.testing.drawing.data import seeded
 from difftest.testing.drawing.examples import examples, examples_or_none
 from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
     infer_properties,
 )
-from difftest.testing.drawing.strategies import (
-    SAMPLES,
-    cases,
-    cases_like,
-    seeded,
-    sizes,
-)
+from difftest.testing.drawing.sizes import sizes
 from tests.unit.standin import add, add_spec
 
 

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from difftest.testing.contract.spec import Input, Rejection
 from difftest.testing.drawing.explicit import NoDataError, minimal_case
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.edges import check_edges, edge_cases, has_edges
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner

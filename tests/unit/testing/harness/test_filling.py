@@ -10,7 +10,7 @@ from difftest.simulator.machine import TRN2
 from difftest.testing.backends.base import Completed, Rejected
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.spec import KernelSpec, Rejection
-from difftest.testing.drawing.strategies import multiples, sizes
+from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness import edges
 from difftest.testing.harness.edges import check_edges, filling_cases, run_recorded
 from difftest.testing.harness.failures import NotRejectedError

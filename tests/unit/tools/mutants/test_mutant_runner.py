@@ -185,7 +185,7 @@ def test_a_classic_kernel(tmp_path):
 
 def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
     (suite,) = suites_of(
-        {"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 4)}
+        {"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 8)}
     ).values()
     (function, *_) = suite.functions
     file = function.__code__.co_filename

@@ -17,6 +17,7 @@ WHOLE = [
     "    case:        p=1, n=1, float32",
     "    a:           (1, 1) Zeros()",
     "    b:           (1, 1) Ones()",
+    "    minimal:     no case with smaller p or n fails",
     "    embedded:    the algorithm differs: without rounding too, values are wrong",
     "    first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
     "    written by:  *: *",
@@ -24,7 +25,7 @@ WHOLE = [
     "    wrong:       1 of 1 elements, which is all of them",
     "    looks like:  a wrong sign: as if b were negative (in p=*, n=*, which fails too)",
     "  judge again: difftest verdict *.py:add *::test_add --case '{*}'",
-    "  evidence:    cases: *, decided: *, elements: *",
+    "  evidence:    cases: *, elements: *",
     "  seed:        7",
     "  reward:      0.200",
 ]

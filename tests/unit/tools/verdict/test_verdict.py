@@ -84,6 +84,17 @@ def add(a, b):
 """
 
 
+def test_the_case_of_a_verdict_is_minimal(worker, tmp_path):
+    """The failure is not monotone: Hypothesis alone ends above."""
+    op = "op = nl.subtract if a.shape[0] % 7 == 5 and a.shape[0] > 20 else nl.add"
+    text = source(f"{op}\nreturn store(total(a, b, op))")
+    judgement = judged(worker, tmp_path, text, 20)
+    case = json.loads(judgement.case)
+    assert case["values"] == {"p": 26, "n": 1}
+    assert case["data"] == {"a": "zeros", "b": "ones"}
+    assert "minimal:     no case with smaller p or n fails" in judgement.report
+
+
 def test_a_comment_of_the_kernels_author_silences_no_hazard(worker, tmp_path):
     judgement = judged(worker, tmp_path, CARRIED)
     assert judgement.outcome is Outcome.HAZARD, judgement.as_mapping()

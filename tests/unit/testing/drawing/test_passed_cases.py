@@ -1,13 +1,13 @@
-from types import SimpleNamespace
-
 import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Ones, Zeros
-from difftest.testing.drawing.duplicates import PassedCases
-from difftest.testing.drawing.strategies import sizes
+from difftest.testing.drawing import passed_cases
+from difftest.testing.drawing.passed_cases import PassedCases
+from difftest.testing.drawing.provider import BACKEND, Planned
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
@@ -21,61 +21,49 @@ def case_of(n):
 
 
 @pytest.fixture
-def choose(monkeypatch):
-    """Says what Hypothesis has chosen for the case."""
+def replayed(monkeypatch):
+    """Let a case be new, or a replay of Hypothesis's."""
 
-    def chosen(choices):
-        context = SimpleNamespace(data=SimpleNamespace(choices=choices))
-        monkeypatch.setattr(
-            "difftest.testing.drawing.duplicates.current_build_context", lambda: context
-        )
+    def set_to(is_replay):
+        provider = None if is_replay else Planned()
+        monkeypatch.setattr(passed_cases, "planned_provider", lambda: provider)
 
-    chosen("first")
-    return chosen
+    set_to(False)
+    return set_to
 
 
-def test_a_case_is_a_repeat_once_it_agreed(choose):
+def test_a_case_is_a_repeat_once_it_agreed(replayed):
     repeats = PassedCases()
     assert not repeats.is_duplicate(ADD, case_of(1))
     repeats.add(ADD, case_of(1))
-    choose("other choices of the same case")
     with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
         repeats.is_duplicate(ADD, case_of(1))
-    choose("another case")
     assert not repeats.is_duplicate(ADD, case_of(2))
 
 
-def test_the_same_choices_come_to_the_same(choose):
+def test_a_case_that_is_replayed_is_passed_over(replayed):
     """Hypothesis calls a test flaky if choices are valid once and not the next time."""
     repeats = PassedCases()
-    assert not repeats.is_duplicate(ADD, case_of(1))
     repeats.add(ADD, case_of(1))
-    assert repeats.is_duplicate(ADD, case_of(1))  # passed over
-    choose("second")
-    for _ in range(2):
-        with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
-            repeats.is_duplicate(ADD, case_of(1))
+    replayed(True)
+    assert repeats.is_duplicate(ADD, case_of(1))
+    assert not repeats.is_duplicate(ADD, case_of(2))
 
 
-def test_nothing_is_replaced_once_a_case_has_failed(choose):
+def test_nothing_is_replaced_once_a_case_has_failed(replayed):
     repeats = PassedCases()
     repeats.add(ADD, case_of(1))
     repeats.has_failed = True
     assert repeats.is_duplicate(ADD, case_of(1))
 
 
-def test_where_there_is_no_other_case_it_is_passed_over(choose):
+def test_where_there_is_no_other_case_it_is_passed_over(replayed):
     repeats = PassedCases()
     repeats.add(ADD, case_of(1))
-    replaced = 0
-    while True:
-        choose(str(replaced))
-        try:
-            assert repeats.is_duplicate(ADD, case_of(1))
-            break
-        except hypothesis.errors.UnsatisfiedAssumption:
-            replaced += 1
-    assert replaced == 4
+    for _ in range(4):
+        with pytest.raises(hypothesis.errors.UnsatisfiedAssumption):
+            repeats.is_duplicate(ADD, case_of(1))
+    assert repeats.is_duplicate(ADD, case_of(1))
 
 
 class Collecting(Runner):
@@ -97,7 +85,13 @@ def run_test(spec, runner, **given):
         case.check()
 
     chosen = settings(
-        **{"max_examples": 50, "database": None, "deadline": None, **given}
+        **{
+            "max_examples": 50,
+            "database": None,
+            "deadline": None,
+            "backend": BACKEND,
+            **given,
+        }
     )
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
 
@@ -145,7 +139,7 @@ def test_shrinking_that_makes_choices_again_is_not_called_flaky():
         run_test(spec, WrongWhereWide(), max_examples=200)
 
 
-def test_a_test_begins_without_repeats(choose):
+def test_a_test_begins_without_repeats(replayed):
     runner = Collecting()
     runner.repeats.add(ADD, case_of(1))
     runner.start(None)

@@ -1,0 +1,143 @@
+"""Values of a domain for the dry run of a kernel: sizes that record what is computed of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from difftest.testing.concolic.run import (
+    ConcolicRun,
+    StepLimitExceeded,
+    concrete_value,
+)
+from difftest.testing.concolic.search import (
+    BranchSearch,
+    Condition,
+    DrawnValues,
+    choice_keys,
+)
+from difftest.testing.contract.sources import RANGE
+from difftest.testing.contract.spec import KernelSpec, is_choice, is_function_of_domain
+from difftest.testing.drawing.examples import examples
+from difftest.testing.drawing.provider import (
+    DRY_BACKEND,
+    DryProvider,
+    draw_index,
+    planned_provider,
+)
+from difftest.testing.drawing.sizes import source_of
+
+_WIDEST = 2**31
+"""The least number of values of an integer that is no size."""
+
+
+class KernelSearch(NamedTuple):
+    """What the dry runs of a spec's kernels have found.
+
+    Attributes
+    ----------
+    conditions : the conditions that change for few sizes.
+    loops : the loops over sizes, by file and line: whether one had a second iteration.
+    """
+
+    conditions: list[Condition]
+    loops: dict[tuple[str, int], bool]
+
+
+def branch_conditions(spec: KernelSpec) -> list[Condition]:
+    """Return the conditions of the kernels that change for few sizes."""
+    return search_kernels(spec).conditions
+
+
+@functools.lru_cache(maxsize=8)
+def search_kernels(spec: KernelSpec) -> KernelSearch:
+    """Run the kernels of a spec without a machine, and return what they ask of sizes."""
+    found: list[KernelSearch] = []
+
+    @st.composite
+    def search(draw: DrawFn) -> None:
+        draw(st.booleans())  # without a choice the simplest case is the only one
+        provider = planned_provider()
+        if isinstance(provider, DryProvider) and not found:
+            branches = BranchSearch(spec, _DryDrawing(spec, provider, draw))
+            found.append(KernelSearch(branches.conditions(), branches.loops))
+            provider.choose = None
+
+    examples(search(), 2, backend=DRY_BACKEND)
+    return found[0]
+
+
+class _DryDrawing:
+    """Draws values for the names of a domain, as sizes that record what is computed of them.
+
+    Called with choices of an earlier call, it makes these again and draws the others.
+    """
+
+    def __init__(self, spec: KernelSpec, provider: DryProvider, draw: DrawFn) -> None:
+        self._spec = spec
+        self._provider = provider
+        self._draw = draw
+        provider.choose = self._choose
+        provider.concrete = concrete_value
+
+    def __call__(self, before: Mapping[str, Any]) -> DrawnValues:
+        """Return the values, the choices that make them, and the range of each choice."""
+        self._before = before
+        self._drawn = drawn = DrawnValues(ConcolicRun(), {}, {}, {})
+        with contextlib.suppress(Exception, StepLimitExceeded):
+            for name in self._spec.domain:
+                drawn.values[name] = self._value(name, drawn.values)
+        return drawn
+
+    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+        source = self._source(name, values)
+        of_domain = self._spec.domain[name]
+        is_computed = is_function_of_domain(of_domain)
+        own = source if is_computed else getattr(source, RANGE, source)
+        is_size = is_choice(own) and type(own[0]) is int and name.isidentifier()
+        # The choices of a composed source have numbers, and it asks for any size, not for edges.
+        self._keys: Iterator[str] = iter(()) if is_size else choice_keys(name)
+        value = self._before.get(name)
+        if value is None and isinstance(source, SearchStrategy):
+            value = self._draw(source)
+        elif value is None:
+            value = source[draw_index(len(source))]
+        if not is_size:
+            return value
+        self._drawn.chosen[name] = value
+        if value in own:
+            self._drawn.ranges[name] = own
+        return self._drawn.run.number(value, name)
+
+    def _source(self, name: str, values: Mapping[str, Any]) -> Any:
+        plain = {at: concrete_value(value) for at, value in values.items()}
+        is_cached = hasattr(self._spec.domain[name], "cache_info")
+        try:  # a function that keeps what it returns must not keep recording sizes
+            return source_of(self._spec, name, plain if is_cached else values)
+        except Exception:  # it takes no such sizes
+            return source_of(self._spec, name, plain)
+
+    def _choose(
+        self, kind: str, limits: dict[str, Any], fresh: Callable[[], Any]
+    ) -> Any:
+        """Return the choice of an earlier call, or a new one; integers as recording sizes."""
+        key = next(self._keys, "")
+        if not key:
+            return fresh()
+        self._provider.edges.clear()
+        ends = range(0)
+        if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
+            ends = range(limits["min_value"], limits["max_value"] + 1)
+        value = self._before.get(key)
+        if value is None or (ends and value not in ends):
+            value = fresh()
+        self._drawn.chosen[key] = value
+        if not 0 < ends.stop - ends.start < _WIDEST:
+            return value
+        self._drawn.ranges[key] = ends
+        return self._drawn.run.number(value, key)
