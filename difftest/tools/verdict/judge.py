@@ -420,7 +420,7 @@ def count_sizes(spec: KernelSpec) -> int | None:
     count = 1
     for name in spec.domain:
         try:
-            source = strategy_of(spec, name, {})
+            source = source_of(spec, name, {})
         except (SpecError, LookupError):
             return None
         choices = (
