@@ -104,12 +104,10 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
         return value
     if kind is Absent:
         return unavailable(repr(value))
-    if is_transparent(value):
+    is_own_message = isinstance(value, BaseException) and is_own_error(value)
+    if is_own_message or is_transparent(value):
         return convert(value)
-    if isinstance(value, BaseException) and is_own_error(value):
-        return convert(value)
-    own = _own_text(value, convert)
-    if own is not None:
+    if is_own_class(kind) and (own := _own_text(value, convert)) is not None:
         return own
     try:
         return Opaque(convert(value))
@@ -120,8 +118,6 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
 def _own_text(value: Any, convert: Callable[[Any], str]) -> Any:
     """Return the text of the candidate's own ``__str__`` or ``__repr__``; None without one."""
     kind = type(value)
-    if not is_own_class(kind):
-        return None
     if isinstance(value, Enum):
         return convert(value)
     for name in ("__str__", "__repr__")[convert is repr :]:
