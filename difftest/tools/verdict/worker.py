@@ -33,7 +33,7 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.errors import KernelExit, NkiError, set_to
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.launch_listeners import recording_tapes
-from difftest.simulator.tape_json import TapeFormatError, check_bounds, tape_to_json
+from difftest.simulator.tape_json import TapeFormatError, check_size, tape_to_json
 from difftest.support.signature import signature_of
 from difftest.support.tracebacks import without_files
 from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
@@ -255,7 +255,7 @@ class WorkerService:
         self.watch.record(seen, fields["name"], self.taken)
         text = tape_to_json(tapes[-1])
         try:
-            check_bounds(text)
+            check_size(text)
         except TapeFormatError as error:
             return Frame(failure(error, "unsupported"), [])
         return Frame({"how": "ran"}, [text.encode()])
