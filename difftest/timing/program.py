@@ -333,7 +333,9 @@ class _ProgramBuilder:
                 self._drain(core, turn)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
-                self.pending.append(replace(event, reads=reads, writes=writes))
+                if self.renames:
+                    event = replace(event, reads=reads, writes=writes)
+                self.pending.append(event)
             else:
                 self._add(event, core, reads, writes)
         self._add_pending()
@@ -426,7 +428,9 @@ class _ProgramBuilder:
             first = group[0]
             reads = tuple(region for event in group for region in event.reads)
             writes = tuple(region for event in group for region in event.writes)
-            whole = replace(first, reads=reads, writes=writes)
+            whole = first
+            if len(group) > 1:
+                whole = replace(first, reads=reads, writes=writes)
             costs = merged_cost([self.costing.of(event) for event in group])
             self._add(whole, self._core(first), reads, writes, costs=costs)
         self.pending.clear()
