@@ -3,7 +3,8 @@
 Profiles of classic kernels (TRACE23) show four changes to a kernel that does not skip these passes:
 
 - A copy from PSUM to SBUF is dropped if only engines that read PSUM themselves read it.
-- A column that is added to the argument of an activation function becomes its bias.
+- A tile and a column are combined by ``tensor_scalar``. A column that is added to the argument of
+  an activation function becomes its bias.
 - An ``affine_range`` runs statement by statement over its iterations, as many of them at a time as
   PSUM and SBUF have room for.
 - Instructions of one statement on at most 512 elements a partition become one instruction. Results
@@ -29,6 +30,7 @@ from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
+    EventKind,
     LoopKind,
     Purpose,
     Region,
@@ -61,6 +63,7 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     ----------
     events : the events in program order, within the tiles that the compiler gave them.
     """
+    events = _by_columns(events)
     for rule in (_read_from_psum, _take_bias):
         events = _simplified(events, rule)
     groups = [
@@ -73,6 +76,28 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
 
 
 # -- copies and biases -----------------------------------------------------------------------------
+
+
+def _by_columns(events: list[Event]) -> list[Event]:
+    """Return the events with the combinations of a tile and a column as ``tensor_scalar``."""
+    kinds: dict[EventKind, EventKind] = {}
+    result = []
+    for event in events:
+        kind = event.kind
+        if kind.purpose is Purpose.COMBINE and _has_column(event):
+            scaled = kind._replace(opcode="tensor_scalar", purpose=Purpose.SCALE)
+            event = replace(event, kind=kinds.setdefault(kind, scaled))
+        result.append(event)
+    return result
+
+
+def _has_column(event: Event) -> bool:
+    """Return whether the second of two operands has one element a partition, unlike the first."""
+    if len(event.reads) != 2:
+        return False
+    data, column = event.reads
+    return column.elements == column.partitions < data.elements
+
 
 Piece = tuple[object, ...]
 """A tensor, and the pattern of some of its elements."""
@@ -163,10 +188,10 @@ def _reading(event: Event, instead_of: Region, source: Region) -> Event:
 
 def _take_bias(addition: Event, readers: list[Event]) -> list[Event] | None:
     """Return the activation that alone reads a sum with a column, with the column as its bias."""
-    if addition.attributes.op not in ("add", "subtract") or len(addition.reads) != 2:
+    if addition.attributes.op not in ("add", "subtract") or not _has_column(addition):
         return None
     data, column = addition.reads
-    if addition.purpose is not Purpose.SCALE or column.elements != column.partitions:
+    if addition.purpose is not Purpose.SCALE:
         return None
     if [reader.purpose for reader in readers] != [Purpose.FUNCTION]:
         return None
