@@ -16,6 +16,7 @@ No instruction passes another that it depends on. docs/contributing/middle-end.m
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -212,7 +213,7 @@ class _Distribution:
         self._events = events
         self._machine = machine
         self._first: dict[int, int] = {}
-        """Tensor -> the place of its first use."""
+        """Tensor -> the place of its first use, in order."""
         self._last: dict[int, int] = {}
         self._tensors: dict[int, Allocation] = {}
         self._sums: set[int] = set()
@@ -283,9 +284,12 @@ class _Distribution:
         """
         places = list(_places(turns[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
-        for tensor, first in self._first.items():
+        tensors = list(self._first)
+        begin = bisect_left(tensors, places[0], key=self._first.__getitem__)
+        end = bisect_right(tensors, places[-1], key=self._first.__getitem__)
+        for tensor in tensors[begin:end]:
             space = self._tensors[tensor].space
-            if first >= places[0] and self._last[tensor] <= places[-1] and space in own:
+            if self._last[tensor] <= places[-1] and space in own:
                 own[space].append(tensor)
         sbuf = sum(self._tensors[tensor].partition_bytes for tensor in own[Space.SBUF])
         psum = max(self._psum_of([item], own[Space.PSUM]) for item in turns[0])
