@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from difftest.simulator.launch_listeners import listening
 from tests.deal import Deal
 
 pytest_plugins = ["pytester"]
@@ -25,6 +26,16 @@ os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
 if settings.default.deadline is not None:
     settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def without_inspection() -> Iterator[None]:
+    """Run the tests of the package itself without the inspection of their launches.
+
+    Many launch kernels with a hazard on purpose.
+    """
+    with listening(None):
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

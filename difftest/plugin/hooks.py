@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -315,38 +315,42 @@ def pytest_terminal_summary(
     reports = [
         report for several in terminalreporter.stats.values() for report in several
     ]
+    launches = _launch_lines(session, config, reports)
     tables = {
-        "kernels against their references": _end_lines(session, config, reports),
-        "kernels that tests launched themselves": _launch_lines(
-            session, config, reports
+        "kernels against their references": _end_lines(
+            session, config, reports, has_launches=bool(launches)
         ),
+        "kernels that tests launched themselves": launches,
     }
     for title, lines in tables.items():
         if lines:
             terminalreporter.write_sep("=", title)
-        # One at a time: pytest escapes characters that a terminal lacks.
-        for line in lines:
-            terminalreporter.write_line(line)
+        _write(terminalreporter, lines)
     if session.runner is not None and "GITHUB_ACTIONS" in os.environ:
         from difftest.plugin.failure_output import annotation_lines
 
-        for line in annotation_lines(reports):
-            terminalreporter.write_line(line)
+        _write(terminalreporter, annotation_lines(reports))
     if session.request.report is not None:
         from difftest.plugin.session import write_session_report
 
-        for line in write_session_report(session, reports, int(exitstatus)):
-            terminalreporter.write_line(line)
+        lines = write_session_report(session, reports, int(exitstatus))
+        _write(terminalreporter, lines)
+
+
+def _write(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:
+    """Write lines one at a time: pytest escapes characters that a terminal lacks."""
+    for line in lines:
+        terminal.write_line(line)
 
 
 def _end_lines(
-    session: Session, config: pytest.Config, reports: list[Any]
+    session: Session, config: pytest.Config, reports: list[Any], *, has_launches: bool
 ) -> list[str]:
     """Return the lines of the summary; empty for a session without kernel tests."""
     lines: list[str] = []
     is_verbose = config.get_verbosity() > 0
     if session.runner is not None or session.uncollected:
-        lines += _comparison_lines(session, config, reports)
+        lines += _comparison_lines(session, config, reports, has_launches=has_launches)
     if session.left_out and not config.option.collectonly:
         from difftest.plugin.dialects import left_out_lines
 
@@ -362,7 +366,7 @@ def _end_lines(
 
 
 def _comparison_lines(
-    session: Session, config: pytest.Config, reports: list[Any]
+    session: Session, config: pytest.Config, reports: list[Any], *, has_launches: bool
 ) -> list[str]:
     """Return the lines on the comparisons, and on modules that were not collected."""
     # A session without kernels imports neither NumPy nor the summary.
@@ -381,7 +385,7 @@ def _comparison_lines(
         tally,
         ran,
         session.uncollected,
-        launched=bool(_launch_lines(session, config, reports)),
+        launched=has_launches,
         verbose=is_verbose,
     )
 

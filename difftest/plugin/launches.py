@@ -71,10 +71,12 @@ class LaunchCounts:
     ----------
     kernels : the launches of each kernel, by its name and its module.
     importers : files that import the embedded modules, if no kernel was launched.
+    loaded_before : names of the modules that the program had loaded before the session.
     """
 
     kernels: dict[tuple[str, str], KernelLaunches] = field(default_factory=dict)
     importers: set[str] = field(default_factory=set)
+    loaded_before: frozenset[str] = frozenset()
 
     def record(self, kernel: object, findings: Collection[Finding]) -> None:
         """Count a launch, with its new findings."""
@@ -202,11 +204,11 @@ def report_hazards(item: pytest.Item, *, strict: bool = False) -> None:
 def note_importers(counts: LaunchCounts) -> None:
     """Note which files import the embedded modules, if no kernel was launched."""
     if not counts.kernels:
-        counts.importers.update(_importers())
+        counts.importers.update(_importers(counts.loaded_before))
 
 
-def _importers() -> Iterator[str]:
-    """Yield the files of the modules that hold an embedded module, or a part of one."""
+def _importers(loaded_before: Collection[str]) -> Iterator[str]:
+    """Yield the files of the session's modules that hold an embedded module, or a part of one."""
     embedded = set()
     users = {}
     for name, module in list(sys.modules.items()):
@@ -214,7 +216,7 @@ def _importers() -> Iterator[str]:
         file = getattr(module, "__file__", None)
         if root in ROOTS:
             embedded.add(id(module))
-        elif file is not None and root != "difftest":
+        elif file is not None and root != "difftest" and name not in loaded_before:
             users[file] = module
     for file, module in users.items():
         values = list(vars(module).values())

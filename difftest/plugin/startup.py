@@ -58,6 +58,7 @@ def start_around_conftests(
         result = yield
         add_options(parser, config, args)
         return result
+    loaded_before = frozenset(sys.modules)
     early = read_request(config, parser, args, final=False)
     prepared = prepare_session(config, early)
     if getattr(namespace, "hypothesis_profile", None) is not None:
@@ -71,7 +72,10 @@ def start_around_conftests(
         prepared.close()
         prepare_session(config, request)
     add_options(parser, config, args)
-    config.stash[SESSION] = start_session(config, request)
+    session = start_session(config, request)
+    if session.launches is not None:
+        session.launches.loaded_before = loaded_before
+    config.stash[SESSION] = session
     if request.wants_backends:
         # A kernel that fails to import must not stop other tests.
         extra_arguments(args, "--continue-on-collection-errors")

@@ -37,13 +37,14 @@ COLUMNS = {
 def table_text(tally: Tally, verbose: bool) -> list[str]:
     """Return the lines of the table of counts for each kernel."""
     rows = _table_rows(tally, verbose)
-    columns = {"kernel": [kernel for kernel, _ in rows]}
-    backends = [backend for _, backend in rows]
+    kernels, backends = zip(*rows, strict=True)
+    columns: dict[str, Collection[str]] = {"kernel": kernels}
     if len(set(backends)) > 1:
         columns["backend"] = backends
     for title, name in COLUMNS.items():
         counts = [row[name] for row in rows.values()]
-        if any(counts) and (verbose or name != "nonfinite"):
+        is_hidden = name == "nonfinite" and not verbose
+        if any(counts) and not is_hidden:
             columns[title] = list(map(str, counts))
     padded = [_padded_column(title, cells) for title, cells in columns.items()]
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
@@ -181,6 +182,13 @@ def _named(names: Collection[str], most: int = _FEW) -> str:
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
+def _idle_lines(ran: Collection[str]) -> Iterator[str]:
+    """Yield one line for each backend that did not run."""
+    for name, option in BACKENDS.items():
+        if name not in ran:
+            yield f"not run: {name} ({option} was not given)"
+
+
 def summary_lines(
     tally: Tally | None,
     ran: Collection[str],
@@ -213,9 +221,7 @@ def summary_lines(
         lines += sorted(tally.broken)
         lines += all_coverage_lines(tally) if verbose else coverage_lines(tally)
         if verbose:
-            for name, option in BACKENDS.items():
-                if name not in ran:
-                    lines.append(f"not run: {name} ({option} was not given)")
+            lines += _idle_lines(ran)
     if left:
         noun = "modules" if len(left) > 1 else "module"
         verb = "were" if len(left) > 1 else "was"

@@ -234,9 +234,7 @@ def round_to(values: Array, dtype: DType) -> Array:
     round to nearest even (ml_dtypes' casts). Float to integer rounds to nearest even and saturates.
     """
     if dtype == FLOAT32:
-        if values.dtype == FLOAT32:
-            return values
-        return values.astype(np.float32)
+        return values if values.dtype == FLOAT32 else values.astype(np.float32)
     if dtype == BOOL:
         return values if values.dtype == BOOL else values != 0
     if dtype not in _FLOAT_SET:

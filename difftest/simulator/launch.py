@@ -359,11 +359,12 @@ def _outputs(core: Core, kernel_call: Callable[[], Any]) -> list[Any]:
 
 def _note_interface(finished: FinishedLaunch) -> None:
     """Note the kernel's arguments and outputs in the trace."""
-    core, arguments, outputs, leaves, _ = finished
-    given = [tensor for _, tensor in arguments.given]
-    note_outputs(leaves, outputs, given)
-    core.trace.arguments = [tensor._storage.allocation for tensor in given]
-    core.trace.returned = [
+    trace = finished.core.trace
+    leaves = finished.leaves
+    given = [tensor for _, tensor in finished.arguments.given]
+    note_outputs(leaves, finished.outputs, given)
+    trace.arguments = [tensor._storage.allocation for tensor in given]
+    trace.returned = [
         Returned(leaf._storage.allocation, leaf._pattern, leaf.dtype) for leaf in leaves
     ]
 

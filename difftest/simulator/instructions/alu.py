@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,13 @@ from difftest.simulator.trace import AnomalyKind, Engine
 VECTOR_ONLY = (Engine.VECTOR,)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AluOp:
     """An operator: its NumPy meaning, and the engines and instructions that take it."""
 
     name: str
     compute: Callable[..., Any]
+    _: KW_ONLY
     bitvec: bool = False
     unary: bool = False
     reduction: bool = False
@@ -78,44 +79,37 @@ _WITHOUT_GPSIMD = (Engine.VECTOR, Engine.SCALAR)
 _COMPARISONS = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
 
 _OPS = (
-    AluOp(name="invert", compute=np.invert, bitvec=True, unary=True),
-    AluOp(name="bitwise_and", compute=np.bitwise_and, bitvec=True, reduction=True),
-    AluOp(name="bitwise_or", compute=np.bitwise_or, bitvec=True, reduction=True),
-    AluOp(name="bitwise_xor", compute=np.bitwise_xor, bitvec=True, reduction=True),
-    AluOp(name="left_shift", compute=np.left_shift, bitvec=True),
-    AluOp(name="right_shift", compute=_logical_shift_right, bitvec=True),
-    AluOp(name="add", compute=np.add, reduction=True, engines=_EVERYWHERE),
-    AluOp(name="subtract", compute=np.subtract, reduction=True),
-    AluOp(name="multiply", compute=np.multiply, reduction=True, engines=_EVERYWHERE),
-    AluOp(name="divide", compute=np.divide),
-    AluOp(name="maximum", compute=np.maximum, reduction=True),
-    AluOp(name="minimum", compute=np.minimum, reduction=True),
+    AluOp("invert", np.invert, bitvec=True, unary=True),
+    AluOp("bitwise_and", np.bitwise_and, bitvec=True, reduction=True),
+    AluOp("bitwise_or", np.bitwise_or, bitvec=True, reduction=True),
+    AluOp("bitwise_xor", np.bitwise_xor, bitvec=True, reduction=True),
+    AluOp("left_shift", np.left_shift, bitvec=True),
+    AluOp("right_shift", _logical_shift_right, bitvec=True),
+    AluOp("add", np.add, reduction=True, engines=_EVERYWHERE),
+    AluOp("subtract", np.subtract, reduction=True),
+    AluOp("multiply", np.multiply, reduction=True, engines=_EVERYWHERE),
+    AluOp("divide", np.divide),
+    AluOp("maximum", np.maximum, reduction=True),
+    AluOp("minimum", np.minimum, reduction=True),
+    *(AluOp(name, getattr(np, name), comparison=True) for name in _COMPARISONS),
+    AluOp("logical_not", np.logical_not, unary=True, comparison=True),
     *(
-        AluOp(name=name, compute=getattr(np, name), comparison=True)
-        for name in _COMPARISONS
-    ),
-    AluOp(name="logical_not", compute=np.logical_not, unary=True, comparison=True),
-    *(
-        AluOp(name=name, compute=_float_logic(name), reduction=True, comparison=True)
+        AluOp(name, _float_logic(name), reduction=True, comparison=True)
         for name in ("logical_and", "logical_or", "logical_xor")
     ),
-    AluOp(
-        name="rsqrt", compute=rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)
-    ),
-    AluOp(
-        name="reciprocal", compute=np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD
-    ),
-    AluOp(name="abs", compute=np.abs, unary=True, engines=_WITHOUT_GPSIMD),
-    AluOp(name="power", compute=np.power, engines=(Engine.GPSIMD,)),
-    AluOp(name="mod", compute=np.mod),
-    AluOp(name="fmod", compute=np.fmod),
+    AluOp("rsqrt", rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
+    AluOp("reciprocal", np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD),
+    AluOp("abs", np.abs, unary=True, engines=_WITHOUT_GPSIMD),
+    AluOp("power", np.power, engines=(Engine.GPSIMD,)),
+    AluOp("mod", np.mod),
+    AluOp("fmod", np.fmod),
 )
 
 _NEW_OPS = (
-    AluOp(name="abs_max", compute=_by_magnitude(np.greater), nc_version=4),
-    AluOp(name="abs_min", compute=_by_magnitude(np.less), nc_version=4),
-    AluOp(name="square", compute=np.square, unary=True, nc_version=4),
-    AluOp(name="relu", compute=_relu, unary=True, nc_version=4),
+    AluOp("abs_max", _by_magnitude(np.greater), nc_version=4),
+    AluOp("abs_min", _by_magnitude(np.less), nc_version=4),
+    AluOp("square", np.square, unary=True, nc_version=4),
+    AluOp("relu", _relu, unary=True, nc_version=4),
 )
 
 ALU_OPS = {op.name: op for op in _OPS}

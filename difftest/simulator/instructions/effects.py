@@ -290,9 +290,11 @@ def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
     for act in acts:
         act.meeting = meeting
     messages = [exchange.give(act) for act in acts]
-    baton, me, members, point, call, _, steps, alike = meeting
-    met = baton.rendezvous(me, point, members, messages, call, steps)
-    if alike:
+    members = meeting.members
+    met = meeting.scheduler.rendezvous(
+        meeting.me, meeting.point, members, messages, meeting.call, meeting.steps
+    )
+    if meeting.alike:
         _check_alike(acts[0].call.name, {n: list(chain(*met[n])) for n in members})
     for at, act in enumerate(acts):
         act.messages = [met[n][at] for n in members]

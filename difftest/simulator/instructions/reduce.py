@@ -60,7 +60,7 @@ from difftest.simulator.lifted import as_constant, is_array, made_like
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine, Purpose
 
-AVERAGE = AluOp(name="average", compute=np.add)
+AVERAGE = AluOp("average", np.add)
 """``nl.average``, an operator only of tensor_partition_reduce (v2.32.0)."""
 _ACROSS_PARTITIONS = ("add", AVERAGE.name, "maximum", "bitwise_or", "bitwise_and")
 """The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""

@@ -173,14 +173,19 @@ def merge_ranks(ranks: Sequence[LaunchResult]) -> LaunchResult:
     for array, *several in zip(
         outputs, *(rank.unwritten for rank in ranks), strict=True
     ):
-        written = np.zeros(array.shape[1:], bool)
-        masks.append(np.stack([written if mask is None else mask for mask in several]))
+        nothing = np.zeros(array.shape[1:], bool)
+        masks.append(np.stack([nothing if mask is None else mask for mask in several]))
+    written: list[Array] = []
+    returned: list[Array] = []
+    for rank in ranks:
+        written += map(_whole, rank.written)
+        returned += map(_whole, rank.returned)
     return LaunchResult(
         tuple(outputs),
         tuple(masks),
         ranks[0].trace,
-        written=tuple(_whole(array) for rank in ranks for array in rank.written),
-        returned=tuple(_whole(array) for rank in ranks for array in rank.returned),
+        written=tuple(written),
+        returned=tuple(returned),
         origins=tuple(
             None if array is None else _whole(array) for array in ranks[0].origins
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
@@ -570,20 +570,24 @@ def _is_positional(parameter: inspect.Parameter) -> bool:
     return parameter.kind in kinds
 
 
+def _takes_more(parameters: Iterable[inspect.Parameter]) -> bool:
+    """Return whether one of the parameters is ``*arrays``."""
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+
+
 def _check_array_names(spec: KernelSpec, signature: inspect.Signature) -> None:
     """Check that each array has a parameter of the kernel."""
     own = [p for p in signature.parameters.values() if p.name not in spec.parameters]
-    names = tuple(parameter.name for parameter in own if _is_positional(parameter))
-    takes_more = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in own)
-    if takes_more and names == spec.arrays[: len(names)]:
+    names = tuple(parameter.name for parameter in filter(_is_positional, own))
+    if _takes_more(own) and names == spec.arrays[: len(names)]:
         return
-    for name in spec.arrays:
-        if name not in signature.parameters:
-            raise SpecError(
-                f"{_role(spec, name)}: received the name {name!r} for the kernel "
-                f"{format_signature(spec.kernel)}; accepted: the names of the kernel's arrays "
-                f"in any order, {', '.join(names) or 'none'}"
-            )
+    wrong = [name for name in spec.arrays if name not in signature.parameters]
+    if wrong:
+        raise SpecError(
+            f"{_role(spec, wrong[0])}: received the name {wrong[0]!r} for the kernel "
+            f"{format_signature(spec.kernel)}; accepted: the names of the kernel's arrays "
+            f"in any order, {', '.join(names) or 'none'}"
+        )
 
 
 def _check_references(spec: KernelSpec) -> None:

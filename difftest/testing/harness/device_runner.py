@@ -61,7 +61,7 @@ class DeviceRunner(Runner):
         self._arbiter = arbiter
         self._guard = Guard()
         self._shrinking_on: tuple[Backend, ...] = ()
-        self._difference: Difference | None = None
+        self._difference: DeviceOnlyFailure | None = None
 
     @property
     def may_repeat(self) -> bool:
@@ -89,7 +89,7 @@ class DeviceRunner(Runner):
 
         Raises
         ------
-        Difference : the device is wrong, and no simulator is.
+        DeviceOnlyFailure : the device is wrong, and no simulator is.
         DifferentialFailure : a simulator is wrong.
         """
         __tracebackhide__ = True
@@ -101,7 +101,7 @@ class DeviceRunner(Runner):
         try:
             for drawn in _draws(spec, case):
                 verdicts = self._check(self.begin(spec, drawn))
-        except Difference as difference:
+        except DeviceOnlyFailure as difference:
             self._difference = difference
             difference.drawn = case
             raise
@@ -150,10 +150,10 @@ class DeviceRunner(Runner):
         return Mismatch(kind="guard", output=None, message=suspicion)
 
     def failure(self, trial: Trial) -> DifferentialFailure:
-        """Return the error of a case; a Difference if only the device is wrong."""
+        """Return the error of a case; a DeviceOnlyFailure if only the device is wrong."""
         wrong = [name for name, entry in trial.verdicts.items() if is_failure(entry)]
         if wrong == [DEVICE]:
-            return Difference(self, trial)
+            return DeviceOnlyFailure(self, trial)
         return super().failure(trial)
 
 
@@ -167,7 +167,7 @@ def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
         return None
 
 
-class Difference(DifferentialFailure):
+class DeviceOnlyFailure(DifferentialFailure):
     """The device disagrees with the reference, and no simulator does.
 
     ``drawn`` is the drawn case. Its data show the difference, or further data in its shapes.

@@ -123,12 +123,10 @@ def session_document(
         session's exit code.
     launches : the launches of tests that call kernels themselves, a mapping a kernel.
     """
-    reports = [report for report in reports if isinstance(report, pytest.TestReport)]
-    reports.sort(key=lambda report: report.start)
-    deciding = [
-        report for report in reports if report.when == "call" or not report.passed
-    ]
-    tallies = tallies_of(reports, stopped)
+    several = [report for report in reports if isinstance(report, pytest.TestReport)]
+    several.sort(key=lambda report: report.start)
+    deciding = list(filter(_decides, several))
+    tallies = tallies_of(several, stopped)
     labels = labels_of(tallies)
     tally = total_of(tallies)
     alike = _alike(deciding)
@@ -152,6 +150,11 @@ def session_document(
         "left_out": [dict(group) for group in left_out],
         "exit_code": exit_code,
     }
+
+
+def _decides(report: pytest.TestReport) -> bool:
+    """Return whether a report has the outcome of its test: its call, or a phase that failed."""
+    return report.when == "call" or not report.passed
 
 
 def _kernel_rows(tally: Tally) -> list[dict[str, Any]]:

@@ -205,6 +205,7 @@ def session_of(
         "backends": [{"name": "embedded", "description": CandidateBackend.description}],
         "inconclusive": [],
         "not_collected": [],
+        "launches": [],
         "left_out": [],
         "exit_code": max((document["exit_code"] for document in documents), default=0),
     }

@@ -61,8 +61,8 @@ def bare(record: Instruction) -> Instruction:
     """Takes any options and numbers, and all values of them: it is without rules."""
     return replace(
         record,
-        operands=(Role(name="any"), *number_roles(record)),
-        destinations=(Role(name="dst"),),
+        operands=(Role("any"), *number_roles(record)),
+        destinations=(Role("dst"),),
         rules=(),
         only={},
         engine=lambda call, wanted: record.engines[0],

@@ -76,6 +76,11 @@ _OF_COMPILER = {code for code, fault in FAULTS.items() if fault.number is None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
 
 
+def _is_of_compiler(code: str) -> bool:
+    """Return whether a code is the compiler's, and not a runtime status."""
+    return code.startswith("NCC_") or code in _OF_COMPILER
+
+
 def find_fault(text: str) -> Fault | None:
     """Return the fault of the first code in an error's text or a log; None if there is none.
 
@@ -85,9 +90,7 @@ def find_fault(text: str) -> Fault | None:
     found = [full_code(code) for row in text.splitlines() for code in codes_in(row)]
     names = re.findall(r"\bNRT_[A-Z_]+\b", text)
     named = [code for code in found if code in names]
-    compiler = [
-        code for code in found if code.startswith("NCC_") or code in _OF_COMPILER
-    ]
+    compiler = list(filter(_is_of_compiler, found))
     for code in (*named, *compiler, *found):
         if code in FAULTS:
             return FAULTS[code]

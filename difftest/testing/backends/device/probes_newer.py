@@ -6,7 +6,7 @@ import nki.language as nl  # type: ignore[import-not-found]
 
 @nki.jit
 def add(a, b):  # type: ignore[no-untyped-def]
-    """The sum."""
+    """Return the sum."""
     result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     nl.store(result, nl.add(nl.load(a), nl.load(b)))
     return result

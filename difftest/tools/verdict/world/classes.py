@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import dataclasses
@@ -22,7 +23,13 @@ from difftest.tools.verdict.world.refusal import (
     refusal,
     unavailable,
 )
-from difftest.tools.verdict.world.texts import OWN, SHOWS, is_own_class
+from difftest.tools.verdict.world.texts import (
+    OWN,
+    OWN_METACLASSES,
+    SHARED_ENUMERATIONS,
+    SHOWS,
+    is_own_class,
+)
 from difftest.tools.verdict.world.values import (
     _ENUM_CLASS,
     CLASSES,
@@ -41,9 +48,9 @@ def _special(names: str) -> frozenset[str]:
 SPECIAL = _special(
     "abs add and bool call class_getitem contains delitem divmod enter eq exit float floordiv "
     "format ge getitem gt hash iadd iand imul index init int invert isub iter le len lshift lt "
-    "match_args matmul mod mul name ne neg new next or pos post_init pow radd rand repr reversed "
-    "rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor setitem "
-    "slots str sub truediv xor"
+    "match_args matmul mod mul name ne neg new new_member next or pos post_init pow radd rand repr "
+    "reversed rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor "
+    "setitem slots str sub truediv xor"
 )
 """Special names that a class of a candidate may define."""
 _MADE = _special(
@@ -81,6 +88,8 @@ if hasattr(enum, "StrEnum"):
         "StrEnum", (enum.StrEnum,), {"metaclass": OwnEnumType}
     )
 CLASSES |= set(ENUMERATIONS.values())
+SHARED_ENUMERATIONS.update(ENUMERATIONS.values())
+OWN_METACLASSES.add(OwnEnumType)
 _METACLASSES = (
     type,
     OwnEnumType,
@@ -129,13 +138,18 @@ _ALIASES = (
 )
 
 
+ABC_META = Facade("ABCMeta", lambda *_: unavailable("ABCMeta()"))
+"""``abc.ABCMeta`` of a candidate: the metaclass of a class statement only."""
+
+
 def class_options(**options: Any) -> dict[str, Any]:
-    """Return the keywords of a class statement; a metaclass is refused."""
-    if "metaclass" in options and options["metaclass"] not in (type(typing.Protocol),):
-        name = getattr(options["metaclass"], "__name__", "")
-        if name != "ABCMeta":
-            raise refusal("a metaclass", "leave it out")
-    allowed = {"total", "metaclass", "frozen", "boundary"}
+    """Return the keywords of a class statement; another metaclass than ABCMeta is refused."""
+    found = options.get("metaclass")
+    if found is ABC_META:
+        options["metaclass"] = abc.ABCMeta
+    elif found is not None:
+        raise refusal("a metaclass", "leave it out")
+    allowed = {"total", "metaclass", "boundary"}
     if options.keys() - allowed:
         raise refusal(f"a class with {', '.join(options)}", "leave them out")
     return options

@@ -378,7 +378,7 @@ class Guarded(ast.NodeTransformer):
                 )
                 if any(map(is_special, pattern.kwd_attrs)):
                     return self._refused(node, "a special name in a pattern")
-        node.subject = self.visit(node.subject)
+        node.subject = _call("subject", node.subject, self.visit(node.subject))
         for case in node.cases:
             case.guard = None if case.guard is None else self.visit(case.guard)
             case.body = self._body(case.body)
@@ -550,6 +550,23 @@ def error_types(kinds: Any) -> Any:
     return () if type(kinds) is Absent else kinds
 
 
+def subject(value: Any) -> Any:
+    """Return the value that a match statement looks at; an opaque text in it is refused."""
+    if _has_opaque(value, 3):
+        raise refusal(texts.OPAQUE, texts.OPAQUE_REMEDY)
+    return value
+
+
+def _has_opaque(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind is texts.Opaque:
+        return True
+    if not depth or kind not in (list, tuple, dict):
+        return False
+    items = value.values() if kind is dict else value
+    return any(_has_opaque(item, depth - 1) for item in items)
+
+
 def pattern_value(value: Any) -> Any:
     """Return the value that a pattern compares."""
     return values.kept(value)
@@ -593,6 +610,7 @@ GUARDS: dict[str, Any] = {
         "named": named,
         "raised": raised,
         "error_types": error_types,
+        "subject": subject,
         "pattern_value": pattern_value,
         "pattern_class": pattern_class,
         "holder": holder,

@@ -176,6 +176,8 @@ SCALARS = tuple(
     - {np.object_, np.void}
 )
 """The types of scalars of NumPy and ml_dtypes."""
+NARROW = frozenset(kind for kind in SCALARS if kind.__module__ == "ml_dtypes")
+"""The types of scalars of ml_dtypes."""
 ATTRIBUTES |= dict.fromkeys(SCALARS, _ARRAY)
 _DTYPES: tuple[Any, ...] = (*SCALARS, "V1", "S1", "U1")
 ATTRIBUTES |= {type(np.dtype(kind)): _DTYPE for kind in _DTYPES}

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world import classes, texts, values
 from difftest.tools.verdict.world.kinds import SCALARS
 from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
 from difftest.tools.verdict.world.texts import is_own_class, is_own_function
@@ -90,6 +90,15 @@ READERS[Partial] = lambda value, name: (
 )
 
 
+def _cached(make: Callable[..., Any], function: Any = None, **options: Any) -> Any:
+    """Return ``functools.lru_cache`` of an own function, with or without options."""
+    if not callable(function):
+        size = {"maxsize": function} if function is not None else {}
+        options |= size
+        return Facade("lru_cache", lambda own: _cached(make, own, **options))
+    return make(**options)(values.guarded([function])[0])
+
+
 def _wraps(wrapped: Any, **options: Any) -> Facade:
     if options:
         return unavailable("functools.wraps with options")  # type: ignore[return-value]
@@ -100,6 +109,10 @@ def _wraps(wrapped: Any, **options: Any) -> Facade:
         return function
 
     return Facade("wraps", decorate)
+
+
+def _unbounded() -> Any:
+    return functools.lru_cache(maxsize=None)
 
 
 def _total_ordering(kind: Any) -> Any:
@@ -292,6 +305,8 @@ def _typing() -> dict[str, Any]:
         if not isinstance(value, (type, types.FunctionType)):
             HELD.add(type(value))
     table["NamedTuple"] = NAMED_TUPLE
+    table["Type"] = table["List"]  # in annotations only; Type[int] could be called
+    table.pop("ForwardRef", None)
     table["Any"] = typing.Any
     _list(
         {name: table[name] for name in ("cast", "final", "overload") if name in table}
@@ -320,6 +335,26 @@ def _numpy() -> dict[str, Any]:
     return table
 
 
+_HIGHER = {
+    "itertools": "accumulate dropwhile filterfalse groupby starmap takewhile",
+    "functools": "cached_property cmp_to_key reduce",
+    "collections": "defaultdict",
+    "re": "sub subn",
+    "dataclasses": "field",
+}
+"""The functions of each module that call their arguments."""
+
+
+def _list_higher() -> None:
+    """Register the functions that call their arguments."""
+    for module, names in _HIGHER.items():
+        for name in names.split():
+            function = getattr(importlib.import_module(module), name)
+            values.HIGHER[id(function)] = function
+    for function in (map, filter, sorted, min, max, iter):
+        values.HIGHER[id(function)] = function
+
+
 def _standard_modules() -> dict[str, dict[str, Any]]:
     tables = {
         name: _public(name)
@@ -331,6 +366,10 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
     tables["functools"] |= {
         "partial": Partial,
         "wraps": Facade("wraps", _wraps),
+        "lru_cache": Facade(
+            "lru_cache", functools.partial(_cached, functools.lru_cache)
+        ),
+        "cache": Facade("cache", functools.partial(_cached, _unbounded)),
         "total_ordering": Facade("total_ordering", _total_ordering),
     }
     tables["operator"] |= {
@@ -350,6 +389,7 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
         "replace": Facade("replace", classes.replace),
         "is_dataclass": Facade("is_dataclass", classes.is_dataclass),
     }
+    tables["abc"]["ABCMeta"] = classes.ABC_META
     tables["enum"] |= classes.ENUMERATIONS
     tables["collections"]["namedtuple"] = Facade("namedtuple", classes.namedtuple)
     tables["numpy"] = _numpy()
@@ -395,6 +435,7 @@ READERS[uuid.UUID] = lambda value, name: (
     if name in ("hex", "int", "bytes")
     else unavailable(f"the attribute {name} of a UUID")
 )
+_list_higher()
 STANDARD = _standard_modules()
 """The names of the modules that do not depend on the candidate."""
 

@@ -24,7 +24,12 @@ from difftest.simulator.frontend.classic import expressions, memories, tensor
 from difftest.simulator.frontend.classic import language as classic_language
 from difftest.simulator.frontend.classic.creation import finfo
 from difftest.simulator.frontend.launchable import Launchable
-from difftest.simulator.frontend.nki import constants, dynamic, grids, views
+from difftest.simulator.frontend.nki import (
+    constants,
+    dynamic,
+    grids,
+    views,
+)
 from difftest.simulator.frontend.nki import tensor as nki_tensor
 from difftest.simulator.frontend.nki import virtual_registers as registers
 from difftest.simulator.frontend.nki.language.creation import TileSizes
@@ -42,6 +47,7 @@ from difftest.tools.verdict.world.values import (
     Module,
     check_arguments,
     kept,
+    kind_of,
     list_function,
     type_of,
 )
@@ -284,10 +290,21 @@ def _listed(name: str, value: Any) -> Any:
             name, {key: _listed(key, item) for key, item in vars(value).items()}
         )
     if isinstance(value, type):
+        if value in _NOT_MADE:
+            return kind_of(value)
         CLASSES.add(value)
     elif isinstance(value, (types.FunctionType, functools.partial)):
         list_function(value)
     return value
+
+
+_NOT_MADE = (
+    nki_tensor.NkiTensor,
+    registers.NkiScalar,
+    registers.VirtualRegister,
+    constants.NkiInstruction,
+)
+"""Classes that kernels name in annotations and in ``isinstance``, and do not call."""
 
 
 def loaded_modules() -> dict[str, types.ModuleType]:
@@ -300,4 +317,4 @@ def loaded_modules() -> dict[str, types.ModuleType]:
     }
 
 
-CLASSES |= {constants.NKIObject, dynamic.NkiValidationError, nki_tensor.NkiTensor}
+CLASSES |= {constants.NKIObject, dynamic.NkiValidationError}

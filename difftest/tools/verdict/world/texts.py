@@ -28,7 +28,7 @@ from difftest.tools.verdict.world.refusal import (
 OPAQUE = "the text of an object of NKI, of a function or of an error"
 OPAQUE_REMEDY = "print it, raise it, or give it as name= only"
 _TRANSPARENT = frozenset(
-    (bool, int, float, complex, str, bytes, range, slice, type(None), type(...))
+    (bool, int, float, complex, str, bytes, range, type(None), type(...))
 )
 """Types whose texts say nothing but their values."""
 _CONTAINERS = (tuple, list, set, frozenset)
@@ -63,7 +63,7 @@ _ASKED = (
     *("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "next"),
     *("contains", "getitem", "int", "float", "index", "complex", "mul", "rmul", "mod"),
     *("rmod", "format", "bytes", "reversed", "copy", "deepcopy", "reduce_ex", "fspath"),
-    *("array", "buffer", "call", "length_hint", "round", "trunc", "floor", "ceil"),
+    *("array", "buffer", "length_hint", "round", "trunc", "floor", "ceil"),
 )
 for _word in _ASKED:
     setattr(Opaque, f"__{_word}__", _refuse)
@@ -86,8 +86,10 @@ def marked(text: str, *, opaque: bool) -> Any:
 def is_transparent(value: Any, depth: int = 0) -> bool:
     """Return whether the text of a value says nothing but plain values."""
     kind = type(value)
-    if kind in _TRANSPARENT or isinstance(value, (np.generic, np.dtype)):
+    if kind in _TRANSPARENT or isinstance(value, np.generic):
         return True
+    if isinstance(value, np.dtype):  # AWS's wider formats have other texts than NumPy's
+        return value.type is not np.void
     if kind in _CONTAINERS and depth < _DEPTH:
         return all(is_transparent(item, depth + 1) for item in value)
     if kind is dict and depth < _DEPTH:
@@ -150,9 +152,15 @@ def is_own_error(error: BaseException) -> bool:
 
 def is_own_class(kind: type) -> bool:
     """Return whether a class is the candidate's own."""
-    return OWN in kind.__dict__
+    if OWN in kind.__dict__:
+        return True
+    return type(kind) in OWN_METACLASSES and kind not in SHARED_ENUMERATIONS
 
 
+OWN_METACLASSES: set[type] = set()
+"""The types of classes that are the candidate's own before their statement has ended."""
+SHARED_ENUMERATIONS: set[type] = set()
+"""The enumerations from which candidates derive."""
 OWN = f"{INTERNAL}own"
 """The attribute that marks own classes; no source can spell it."""
 SHOWS = f"{OWN}:shows"
@@ -199,7 +207,9 @@ def _is_padding(spec: str) -> bool:
 
 def percent(left: Any, right: Any) -> Any:
     """Return ``left % right``: a text with values in it, or the remainder."""
-    if type(left) is not str:
+    if isinstance(left, bytes) and not is_transparent(right):
+        raise refusal(OPAQUE, OPAQUE_REMEDY)
+    if not isinstance(left, str):
         return left % right
     values = right if type(right) is tuple else (right,)
     if type(right) is dict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import (
     BuiltinFunctionType,
     BuiltinMethodType,
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.errors import NkiError
-from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
+from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES, NARROW
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
@@ -135,7 +135,7 @@ class TypeFunction(Facade):
     __slots__ = ()
 
     def __getitem__(self, item: Any) -> Any:
-        return type[item]
+        return list[item]  # in annotations only; type[item] could be called
 
 
 CLASSES: set[type] = set()
@@ -300,6 +300,8 @@ def _inherited(value: type, name: str) -> Any:
             return kept(getattr(value, name))
         if name in NAMES.get(base, ()):
             return Facade(name, functools.partial(_call_unbound, base, name))
+        if name == "__new__" and base in _NEW:
+            return Facade(name, functools.partial(make_new, base.__new__))
         if base in (object, *_ROOTS) and name in _OWN_SPECIAL and is_own_class(value):
             return Facade(name, functools.partial(_call_special, base, name))
     if is_own_class(value) and not hasattr(value, name):
@@ -309,6 +311,17 @@ def _inherited(value: type, name: str) -> Any:
 
 _ENUM_CLASS: dict[type, frozenset[str]] = {}
 _ROOTS = (Exception, BaseException, dict, list)
+
+
+_NEW = (object, int, str, float, tuple)
+"""The classes whose ``__new__`` makes the values of own classes."""
+
+
+def make_new(make: Any, kind: Any, /, *args: Any) -> Any:
+    """Return ``Base.__new__(kind, *args)`` for an own class."""
+    if not (isinstance(kind, type) and is_own_class(kind)):
+        raise refusal("__new__ of a class that is not the candidate's own")
+    return make(kind, *args)
 
 
 def _call_unbound(
@@ -382,6 +395,8 @@ def writable(value: Any, name: str) -> Any:
     kind = type(value)
     if name[:1] == INTERNAL:
         raise refusal(f"the attribute {name} is set")
+    if name in ("_is_protocol", "_is_runtime_protocol"):
+        raise refusal(f"the attribute {name} is set")
     setter = SETTERS.get(kind)
     if setter is not None:
         return setter(value, name)
@@ -389,7 +404,7 @@ def writable(value: Any, name: str) -> Any:
     is_own = is_own or (isinstance(value, type) and is_own_class(value))
     if is_own and not _is_special(name):
         return value
-    if kind is Module or kind is OwnModule:
+    if (kind is Module or kind is OwnModule) and not _is_special(name):
         return value
     if kind is Absent:
         need(value)
@@ -405,6 +420,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     if kind is Facade:
         return function._call(*args, **kwargs)
+    if id(function) in HIGHER:
+        return kept(function(*guarded(args), **guarded_options(kwargs)))
     if kind is FunctionType or kind in CALLABLE:
         check_arguments(function, args, kwargs)
         return kept(function(*args, **kwargs))
@@ -437,10 +454,48 @@ def _make(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         error = kind(*args, **kwargs)
         error.__notes__ = [OWN]
         return error
-    if kind not in CLASSES and not STATE.is_open:
+    if (kind not in CLASSES and not STATE.is_open) or issubclass(kind, type):
         return unavailable(f"{kind.__name__}()")
     check_arguments(kind, args, kwargs)
+    if kind in NARROW and not _is_one_number(args, kwargs):
+        raise TypeError(f"{kind.__name__} takes one number")
     return kept(kind(*args, **kwargs))
+
+
+def _is_one_number(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether the arguments are one number: ml_dtypes crashes on some others."""
+    if kwargs or len(args) != 1:
+        return False
+    return isinstance(args[0], (bool, int, float, np.generic))
+
+
+HIGHER: dict[int, Any] = {}
+"""Functions of C and of Python's libraries that call their arguments, by their ids."""
+
+
+def guarded(values: Iterable[Any]) -> list[Any]:
+    """Return arguments of a function that calls some of them; their calls are guarded."""
+    return list(map(_guarded, values))
+
+
+def guarded_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments as :func:`guarded` does."""
+    return {name: _guarded(value) for name, value in options.items()}
+
+
+def _guarded(value: Any) -> Any:
+    kind = type(value)
+    if kind is Absent:
+        need(value)
+    if not callable(value) or kind is Facade or is_own_function(value):
+        return value
+    if is_own_class(kind) or (isinstance(value, type) and is_own_class(value)):
+        return value
+    return Facade(str(getattr(value, "__name__", "")), functools.partial(call, value))
+
+
+_CALLING_METHODS = ("sort", "sub", "subn")
+"""Methods of listed types that call an argument."""
 
 
 def check_arguments(
@@ -465,6 +520,8 @@ def call_method(value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if kind is str and name == "join":
             return joined_by(value, *args)
         check_arguments(None, args, kwargs)
+        if name in _CALLING_METHODS:
+            return kept(getattr(value, name)(*guarded(args), **guarded_options(kwargs)))
         return kept(getattr(value, name)(*args, **kwargs))
     if kind is str and name == "format":
         return format_text(read, value, args, kwargs)
@@ -547,6 +604,8 @@ def plain_kinds(kinds: Any) -> Any:
         return kinds._type
     if type(kinds) is Absent:
         return ()
+    if isinstance(kinds, type) and getattr(kinds, "_is_protocol", False):
+        raise refusal("a question for a protocol", "ask for a class of your own")
     return kinds
 
 
@@ -627,6 +686,12 @@ def _read_opaque(value: Opaque, name: str) -> Any:
 
 
 def _read_super(value: Any, name: str) -> Any:
+    owner = value.__self__
+    is_own = is_own_class(owner if isinstance(owner, type) else type(owner))
+    if not is_own:
+        return _hidden(value, name)
+    if name == "__new__":
+        return Facade(name, functools.partial(make_new, value.__new__))
     if _is_special(name) and name not in (*_OWN_SPECIAL, "__setattr__"):
         return _hidden(value, name)
     return kept(getattr(value, name))

@@ -3,7 +3,14 @@
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import as_dtype, dtype_name
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    FLOAT8_E4M3,
+    FLOAT8_E4M3FN,
+    FLOAT32,
+    as_dtype,
+    dtype_name,
+)
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.values import promote_dtypes, scalar_dtype
 from tests.every import every
@@ -25,6 +32,15 @@ DOCUMENTED = [
     ("int8", "uint16", "int32"),
     ("int32", "uint32", "float32"),
 ]
+
+
+@every("dtype", [FLOAT32, BFLOAT16, FLOAT8_E4M3])
+def test_a_float8_of_neuroncore_v4_has_a_rank(dtype):
+    """float8_e4m3fn is as narrow as float8_e4m3; a sum of both is wider."""
+    wider = BFLOAT16 if dtype == FLOAT8_E4M3 else dtype
+    assert promote_dtypes(FLOAT8_E4M3FN, dtype) == wider
+    assert promote_dtypes(dtype, FLOAT8_E4M3FN) == wider
+    assert promote_dtypes(FLOAT8_E4M3FN, np.dtype(np.int32)) == FLOAT8_E4M3FN
 
 
 @every("a, b, result", DOCUMENTED)

@@ -128,7 +128,7 @@ def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="instruction nc_matmul is registered twice"):
 
         @instruction(
-            Engine.TENSOR, operands=(Role(name="data"),), result=result_like("data")
+            Engine.TENSOR, operands=(Role("data"),), result=result_like("data")
         )
         def nc_matmul(call, data):
             """Another."""

@@ -31,7 +31,7 @@ def test_the_turns_of_a_loop_run_in_another_order(rows, ids):
         np.arange(128, dtype=np.float32).reshape(8, 16),
         np.array(rows, np.int32).reshape(2, 4, 1),
     ]
-    with recording_tapes() as tapes:
+    with listening(None), recording_tapes() as tapes:
         launch(scatter, arrays)
     inspector = Inspector()
     with listening(inspector):

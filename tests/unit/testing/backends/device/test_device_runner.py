@@ -8,7 +8,7 @@ from difftest.testing.backends.device.selftest import ALL_ZERO, STALE
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Ones, Random, Zeros
 from difftest.testing.drawing.cases import cases
-from difftest.testing.harness.device_runner import DeviceRunner, Difference
+from difftest.testing.harness.device_runner import DeviceOnlyFailure, DeviceRunner
 from difftest.testing.harness.failures import DifferentialFailure, HazardFailure
 from difftest.testing.harness.verdict import Inconclusive, Match
 from tests.every import every
@@ -111,7 +111,7 @@ def test_a_failure_that_the_arbiter_shares_is_shrunk_there_and_not_on_the_device
     arbiter = PlainBackend("sdk")
     failure = shrunk(runner_of(device, arbiter=arbiter), add_spec(kernel=wrong_from(3)))
     assert failure.case.values == {"n": 3}
-    assert not isinstance(failure, Difference)
+    assert not isinstance(failure, DeviceOnlyFailure)
     sizes = [call.inputs[0].size for call in device.calls]
     assert len([size for size in sizes if size >= 3]) == 1, (
         "one failure, seen once there"
@@ -121,7 +121,7 @@ def test_a_failure_that_the_arbiter_shares_is_shrunk_there_and_not_on_the_device
 def test_a_failure_of_the_device_alone_is_not_shrunk():
     device = Device(lambda output: output + 1 if output.size >= 3 else output)
     failure = shrunk(runner_of(device, arbiter=PlainBackend("sdk")), SPEC)
-    assert isinstance(failure, Difference)
+    assert isinstance(failure, DeviceOnlyFailure)
     failing = [call for call in device.calls if call.inputs[0].size >= 3]
     assert len(failing) == 1
     assert failure.case.values["n"] == failing[0].inputs[0].size
@@ -130,7 +130,7 @@ def test_a_failure_of_the_device_alone_is_not_shrunk():
 def test_after_a_difference_other_cases_are_steps_of_shrinking_and_not_run():
     device = Device(lambda output: output + 1)
     runner = runner_of(device)
-    with pytest.raises(Difference):
+    with pytest.raises(DeviceOnlyFailure):
         runner.check(SPEC, CASE)
     small = Case({"n": 1}, "float32", CASE.data)
     assert isinstance(runner.check(SPEC, small)["device"], Inconclusive)
@@ -141,18 +141,18 @@ def test_the_next_test_starts_fresh():
     device = Device(lambda output: output + 1)
     runner = runner_of(device)
     for _ in range(2):
-        with pytest.raises(Difference):
+        with pytest.raises(DeviceOnlyFailure):
             runner.check(SPEC, CASE)
     assert len(device.calls) == 1
     runner.start(None)
-    with pytest.raises(Difference):
+    with pytest.raises(DeviceOnlyFailure):
         runner.check(SPEC, CASE)
     assert len(device.calls) == 2
 
 
 def test_a_difference_names_the_agreeing_backends():
     device = Device(lambda output: output + np.float32(1))
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(DeviceOnlyFailure) as caught:
         runner_of(device, arbiter=PlainBackend("sdk")).check(SPEC, CASE)
     text = str(caught.value)
     assert "add disagrees with its reference on device" in text
@@ -162,13 +162,15 @@ def test_a_difference_names_the_agreeing_backends():
 def test_the_log_of_a_wrong_kernel_is_shown():
     device = Device(lambda output: output + 1)
     device.log = "neuronx-cc: warning\nmore of it"
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(DeviceOnlyFailure) as caught:
         runner_of(device).check(SPEC, CASE)
     assert str(caught.value).endswith("  log:\n    neuronx-cc: warning\n    more of it")
 
 
 def test_without_a_simulator_the_report_states_that():
-    with pytest.raises(Difference, match="device only: no simulator was there to ask"):
+    with pytest.raises(
+        DeviceOnlyFailure, match="device only: no simulator was there to ask"
+    ):
         runner_of(Device(lambda output: output + 1)).check(SPEC, CASE)
 
 
@@ -177,7 +179,7 @@ def test_a_device_that_breaks_down_is_a_difference():
         def run(self, call):
             return Crashed(RuntimeError("NRT_EXEC_OOB(1006)"))
 
-    with pytest.raises(Difference, match=r"NRT_EXEC_OOB\(1006\)"):
+    with pytest.raises(DeviceOnlyFailure, match=r"NRT_EXEC_OOB\(1006\)"):
         runner_of(Broken(), arbiter=PlainBackend("sdk")).check(SPEC, CASE)
 
 
@@ -189,7 +191,7 @@ def test_a_device_that_breaks_down_is_a_difference():
     ],
 )
 def test_a_suspicion_is_in_the_failure(breaks, suspicion):
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(DeviceOnlyFailure) as caught:
         runner_of(Device(breaks)).check(SPEC, CASE)
     assert (ALL_ZERO in str(caught.value)) is (suspicion is not None)
 
@@ -201,7 +203,7 @@ def test_an_output_that_never_changes_is_found_although_the_first_is_right():
         first.append(output)
         return first[0]
 
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(DeviceOnlyFailure) as caught:
         runner_of(Device(stale)).check(SPEC, CASE)
     assert STALE in str(caught.value)
 
@@ -215,7 +217,7 @@ def test_suspicious_outputs_fail_although_the_comparison_decides_nothing():
     """A bound so wide that zeros lie within it."""
     spec = add_spec(reduction=lambda n: 10**9)
     runner = runner_of(Device(np.zeros_like))
-    with pytest.raises(Difference):
+    with pytest.raises(DeviceOnlyFailure):
         runner.check(spec, CASE)
 
 

@@ -134,7 +134,7 @@ CLASSES = {
         "class C:\n    def f(self):\n        return super().__getattribute__('f')\n---\nC().f()",
         "__getattribute__",
     ),
-    "super of another": ("super(int, 1).__init__", "method-wrapper"),
+    "super of another": ("super(int, 1).__init__", "super"),
     "a metaclass": (
         "class C:\n    class M(type): ...\n---\nclass N(metaclass=type): ...",
         "metaclass",
@@ -225,7 +225,7 @@ CLASSES = {
     ),
     "evaluation of a ForwardRef": (
         "import typing\n---\ntyping.ForwardRef('1')._evaluate({}, {}, frozenset())",
-        "_evaluate",
+        "ForwardRef",
     ),
     "an alias's origin": (
         "import typing\n---\ntyping.List[int].__origin__",
@@ -238,6 +238,47 @@ CLASSES = {
     "runtime_checkable": (
         "import typing\n---\ntyping.runtime_checkable(1)",
         "runtime_checkable",
+    ),
+    "a class by a call of an annotation": (
+        "list(map(type[int], ['X'], [()], [{}]))",
+        "",
+    ),
+    "a class by typing.Type": (
+        "import typing\n---\nlist(map(typing.Type[int], ['X'], [()], [{}]))[0]()",
+        "",
+    ),
+    "a class by ABCMeta": (
+        "import abc\n---\nlist(map(abc.ABCMeta, ['X'], [()], [{}]))",
+        "ABCMeta()",
+    ),
+    "a class by ABCMeta itself": (
+        "import abc\n---\nabc.ABCMeta('X', (), {})",
+        "ABCMeta()",
+    ),
+    "super of NKI's class": ("super(nl.NkiTensor, a)._storage", "super"),
+    "super of a class, by map": (
+        "class C: ...\n---\nlist(map(super, [int], [1]))[0].real",
+        "real",
+    ),
+    "a tensor made by hand": ("nl.NkiTensor(1, 2)", "NkiTensor"),
+    "a tensor made by hand, by map": ("list(map(nl.NkiTensor, [1], [2]))", "Kind"),
+    "a protocol that is asked": (
+        "import typing\nclass P(typing.Protocol):\n    _storage: object\n---\n"
+        "P._is_runtime_protocol = True",
+        "_is_runtime_protocol",
+    ),
+    "isinstance of a protocol": (
+        "import typing\nclass P(typing.Protocol):\n    _storage: object\n---\n"
+        "isinstance(a, P)",
+        "protocol",
+    ),
+    "__slots__ with a special name": (
+        "class C:\n    __slots__ = ('__array_interface__',)\n---\nC()",
+        "C",
+    ),
+    "a type of ml_dtypes that is made wrongly": (
+        "import ml_dtypes\n---\nml_dtypes.bfloat16()",
+        "takes one number",
     ),
     "register of an abstract class": (
         "import abc\n\nclass C(abc.ABC): ...\n---\nC.register(int)",
@@ -472,6 +513,20 @@ TEXTS = {
     "a text in json": ("import json\n---\njson.dumps([str(a)])", "serializable"),
     "a text in a match": (
         "match str(a):\n    case 'x':\n        ...",
+        "the text of an object",
+    ),
+    "a text by a member's percent sign": (
+        "from enum import Enum\nclass F(str, Enum):\n    A = '%s'\n---\nlen(F.A % a)",
+        "the text of an object",
+    ),
+    "a text by bytes": ("b'%a' % a", "the text of an object"),
+    "a text of a slice": ("len(str(slice(a)))", "the text of an object"),
+    "a text by NumPy and map": (
+        NUMPY.replace("---", "---\nlist(map(np.isscalar, [str(a)]))").rstrip("\n"),
+        "the text of an object",
+    ),
+    "a text in a pattern": (
+        "match [str(a)]:\n    case [str(x)]:\n        ...",
         "the text of an object",
     ),
     "a class's name": ("type(nl.tile_size).__name__ == 'x'", "the text of an object"),

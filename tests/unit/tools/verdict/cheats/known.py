@@ -71,7 +71,7 @@ KNOWN = {
     for name, (before, line, wrong) in OF_CALLS.items()
 } | {
     f"registers give {name}": cheat(
-        body, before=TURNS, because="what registers hold", spec=spec_of_integers
+        body, before=TURNS, because="AWS's compiler traces", spec=spec_of_integers
     )
     for name, body in OF_REGISTERS.items()
 }

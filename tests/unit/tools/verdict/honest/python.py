@@ -270,6 +270,34 @@ KERNELS = {
         "import contextlib\nimport logging\nimport warnings\n\n"
         "LOG = logging.getLogger(__name__)\nlogging.basicConfig(level=logging.INFO)\n",
     ),
+    "caches with and without options": written(
+        "assert square(3) == 9 and cube(2) == 8 and square.cache_info().hits >= 0",
+        "import functools\n\n\n@functools.lru_cache(maxsize=None)\ndef square(n):\n"
+        "    return n * n\n\n\n@functools.lru_cache\ndef cube(n):\n    return n**3\n",
+    ),
+    "functions given to functions": written(
+        "assert [*map(str, [1])] == ['1'] and [*map(int, '12')] == [1, 2]\n"
+        "assert [*filter(None, [0, 1])] == [1] and sorted('bA', key=str.lower) == ['A', 'b']\n"
+        "assert functools.reduce(operator.mul, a.shape, 1) == a.size\n"
+        "assert defaultdict(int)['x'] == 0 and [*itertools.accumulate([1, 2])] == [1, 3]\n"
+        "assert min([3, 1]) == 1 and max([], default=4) == 4 and next(iter([5])) == 5\n"
+        "rows = [2, 1]\nrows.sort(key=abs)\nassert rows == [1, 2]\n"
+        "assert re.sub('a', lambda m: 'b', 'ca') == 'cb'",
+        "import functools\nimport itertools\nimport operator\nimport re\n"
+        "from collections import defaultdict\n",
+    ),
+    "an enumeration with values of its own": written(
+        "assert Unit.KILO.factor == 1000 and Unit('k') is Unit.KILO",
+        "from enum import Enum\n\n\nclass Unit(Enum):\n    def __new__(cls, word, factor):\n"
+        "        member = object.__new__(cls)\n        member._value_ = word\n"
+        "        member.factor = factor\n        return member\n\n    KILO = 'k', 1000\n",
+    ),
+    "an abstract class by its metaclass": written(
+        "assert Square().area() == 4",
+        "from abc import ABCMeta, abstractmethod\n\n\nclass Shape(metaclass=ABCMeta):\n"
+        "    @abstractmethod\n    def area(self): ...\n\n\nclass Square(Shape):\n"
+        "    def area(self):\n        return 4\n",
+    ),
     "a namespace of options": written(
         "OPTIONS.rows = 4\nassert vars(OPTIONS)['rows'] == 4",
         "from types import SimpleNamespace\n\nOPTIONS = SimpleNamespace(rows=3)\n",
