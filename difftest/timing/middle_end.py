@@ -3,7 +3,8 @@
 Profiles of classic kernels (TRACE23) show four changes to a kernel that does not skip these passes:
 
 - A copy from PSUM to SBUF is dropped if only engines that read PSUM themselves read it.
-- A column that is added to the argument of an activation function becomes its bias.
+- A tile and a column are combined by ``tensor_scalar``. A column that is added to the argument of
+  an activation function becomes its bias.
 - An ``affine_range`` runs statement by statement over its iterations, as many of them at a time as
   PSUM and SBUF have room for.
 - Instructions of one statement on at most 512 elements a partition become one instruction. Results
@@ -15,6 +16,7 @@ No instruction passes another that it depends on. docs/contributing/middle-end.m
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -29,6 +31,7 @@ from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
+    EventKind,
     LoopKind,
     Purpose,
     Region,
@@ -61,6 +64,7 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     ----------
     events : the events in program order, within the tiles that the compiler gave them.
     """
+    events = _by_columns(events)
     for rule in (_read_from_psum, _take_bias):
         events = _simplified(events, rule)
     groups = [
@@ -73,6 +77,28 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
 
 
 # -- copies and biases -----------------------------------------------------------------------------
+
+
+def _by_columns(events: list[Event]) -> list[Event]:
+    """Return the events with the combinations of a tile and a column as ``tensor_scalar``."""
+    kinds: dict[EventKind, EventKind] = {}
+    result = []
+    for event in events:
+        kind = event.kind
+        if kind.purpose is Purpose.COMBINE and _has_column(event):
+            scaled = kind._replace(opcode="tensor_scalar", purpose=Purpose.SCALE)
+            event = replace(event, kind=kinds.setdefault(kind, scaled))
+        result.append(event)
+    return result
+
+
+def _has_column(event: Event) -> bool:
+    """Return whether the second of two operands has one element a partition, unlike the first."""
+    if len(event.reads) != 2:
+        return False
+    data, column = event.reads
+    return column.elements == column.partitions < data.elements
+
 
 Piece = tuple[object, ...]
 """A tensor, and the pattern of some of its elements."""
@@ -163,10 +189,10 @@ def _reading(event: Event, instead_of: Region, source: Region) -> Event:
 
 def _take_bias(addition: Event, readers: list[Event]) -> list[Event] | None:
     """Return the activation that alone reads a sum with a column, with the column as its bias."""
-    if addition.attributes.op not in ("add", "subtract") or len(addition.reads) != 2:
+    if addition.attributes.op not in ("add", "subtract") or not _has_column(addition):
         return None
     data, column = addition.reads
-    if addition.purpose is not Purpose.SCALE or column.elements != column.partitions:
+    if addition.purpose is not Purpose.SCALE:
         return None
     if [reader.purpose for reader in readers] != [Purpose.FUNCTION]:
         return None
@@ -187,7 +213,7 @@ class _Distribution:
         self._events = events
         self._machine = machine
         self._first: dict[int, int] = {}
-        """Tensor -> the place of its first use."""
+        """Tensor -> the place of its first use, in order."""
         self._last: dict[int, int] = {}
         self._tensors: dict[int, Allocation] = {}
         self._sums: set[int] = set()
@@ -258,9 +284,12 @@ class _Distribution:
         """
         places = list(_places(turns[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
-        for tensor, first in self._first.items():
+        tensors = list(self._first)
+        begin = bisect_left(tensors, places[0], key=self._first.__getitem__)
+        end = bisect_right(tensors, places[-1], key=self._first.__getitem__)
+        for tensor in tensors[begin:end]:
             space = self._tensors[tensor].space
-            if first >= places[0] and self._last[tensor] <= places[-1] and space in own:
+            if self._last[tensor] <= places[-1] and space in own:
                 own[space].append(tensor)
         sbuf = sum(self._tensors[tensor].partition_bytes for tensor in own[Space.SBUF])
         psum = max(self._psum_of([item], own[Space.PSUM]) for item in turns[0])

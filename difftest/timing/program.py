@@ -297,7 +297,7 @@ class _ProgramBuilder:
         self.renaming = Renaming(trace, decisions.begins)
         self.optimizes = trace.middle_end and compiler.distributes
         self.pending: list[Event] = []
-        """Events that the middle end has not seen yet."""
+        """Events for the middle end."""
         self.renames = bool(decisions.begins or decisions.twins)
         """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
@@ -333,7 +333,9 @@ class _ProgramBuilder:
                 self._drain(core, turn)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
-                self.pending.append(replace(event, reads=reads, writes=writes))
+                if self.renames:
+                    event = replace(event, reads=reads, writes=writes)
+                self.pending.append(event)
             else:
                 self._add(event, core, reads, writes)
         self._add_pending()
@@ -399,7 +401,6 @@ class _ProgramBuilder:
 
         All engines and DMAs of the core wait for each other there.
         """
-        self._add_pending()
         around = turn or self.turns[core]
         self.turns[core] = turn
         start = self.barriers.get(core, 0)
@@ -421,15 +422,16 @@ class _ProgramBuilder:
         return reads, self.renaming.renamed(event.writes)
 
     def _add_pending(self) -> None:
-        """Add the instructions that the middle end makes of the events so far."""
+        """Add the instructions that the middle end makes of all events."""
         for group in optimized(self.pending, self.machine):
             first = group[0]
             reads = tuple(region for event in group for region in event.reads)
             writes = tuple(region for event in group for region in event.writes)
-            whole = replace(first, reads=reads, writes=writes)
+            whole = first
+            if len(group) > 1:
+                whole = replace(first, reads=reads, writes=writes)
             costs = merged_cost([self.costing.of(event) for event in group])
             self._add(whole, self._core(first), reads, writes, costs=costs)
-        self.pending.clear()
 
     def _add(
         self,

@@ -17,6 +17,7 @@ from difftest.support.rounding import float_info, is_float_dtype
 from difftest.testing.concolic.search import float_constants
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Recipe
+from difftest.testing.contract.sources import values_in
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.data import (
@@ -29,7 +30,7 @@ from difftest.testing.drawing.data import (
 )
 from difftest.testing.drawing.dry_run import branch_conditions
 from difftest.testing.drawing.examples import examples, examples_or_none
-from difftest.testing.drawing.plan import Plan, PlannedCase
+from difftest.testing.drawing.plan import DrawingPlan, PlannedCase
 from difftest.testing.drawing.provider import draw_index
 from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
@@ -61,7 +62,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
     """Return a strategy of cases, for a reference with these properties."""
-    plan = Plan(spec, branch_conditions(spec))
+    plan = DrawingPlan(spec, branch_conditions(spec))
     return _cases(spec, replace(nature, floats=float_constants(spec)), plan)
 
 
@@ -109,10 +110,11 @@ def draw_values(
         source = source_of(spec, name, values)
         if planned is not None:
             planned.expect(name, source, values)
-        if isinstance(source, SearchStrategy):
-            values[name] = draw(source, label=name)
+        own = values_in(source)
+        if own:
+            values[name] = draw_one(own)
         else:
-            values[name] = draw_one(source)  # type: ignore[arg-type]
+            values[name] = draw(source, label=name)  # type: ignore[arg-type]
     return values
 
 
@@ -121,7 +123,7 @@ values_of = st.composite(draw_values)
 
 @st.composite
 def _cases(
-    draw: DrawFn, spec: KernelSpec, nature: ReferenceProperties, plan: Plan
+    draw: DrawFn, spec: KernelSpec, nature: ReferenceProperties, plan: DrawingPlan
 ) -> Case:
     planned = plan.begin()
     values = draw_values(draw, spec, {}, planned)

@@ -38,7 +38,8 @@ from difftest.support.signature import signature_of
 from difftest.support.tracebacks import without_files
 from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.coverage import BranchTracer, Coverage, coverage_from_list
+from difftest.testing.harness.coverage import Coverage, coverage_from_list
+from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.host.naming import function_in, is_function
 from difftest.tools.verdict.confinement import confine
 from difftest.tools.verdict.sources import SourceFile
@@ -52,7 +53,12 @@ from difftest.tools.verdict.wire import (
 )
 from difftest.tools.verdict.world.guard import MARK, is_special
 from difftest.tools.verdict.world.loader import CandidateModules
-from difftest.tools.verdict.world.refusal import INTERNAL, STATE, Absent, Refused
+from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
+    STATE,
+    Absent,
+    OutsideLanguageError,
+)
 
 
 def instrument(tree: ast.Module, file: str) -> ast.Module:
@@ -203,7 +209,9 @@ class WorkerService:
         module = world.first()
         found = vars(module).get(name)
         if type(found) is Absent:
-            return Frame(outside(Refused(f"{found!r}", _IMPORTS, file, 1)), [])
+            return Frame(
+                outside(OutsideLanguageError(f"{found!r}", _IMPORTS, file, 1)), []
+            )
         self.kernel = lambda: function_in(plain_module(world.first()), name, file)
         try:
             kernel = self.lasting = function_in(plain_module(module), name, file)
@@ -279,7 +287,7 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     }
 
 
-def outside(refused: Refused) -> dict[str, Any]:
+def outside(refused: OutsideLanguageError) -> dict[str, Any]:
     """Return a refusal as a header: its line, what was reached, and the remedy."""
     return {
         "how": "outside",

@@ -186,7 +186,7 @@ def _environ_name(name: Any, default: Any = None) -> Any:
     return default
 
 
-class Output:
+class StandardOutput:
     """``sys.stdout`` of a candidate: its text is counted."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -205,8 +205,8 @@ class Output:
         return False
 
 
-HELD.add(Output)
-READERS[Output] = lambda value, name: (
+HELD.add(StandardOutput)
+READERS[StandardOutput] = lambda value, name: (
     Facade(name, getattr(value, name))
     if name in ("write", "flush", "isatty")
     else unavailable(f"sys.stdout.{name}")
@@ -433,7 +433,7 @@ def standard_tables(write: Callable[[str], object]) -> dict[str, Table]:
     ----------
     write : writes the text that the candidate prints.
     """
-    out = Output(write)
+    out = StandardOutput(write)
     tables = {name: Table(names) for name, names in STANDARD.items()}
     tables["sys"] = Table(
         {

@@ -206,7 +206,7 @@ def kept(value: Any) -> Any:
 
     Raises
     ------
-    Refused : the value's exact type is not listed.
+    OutsideLanguageError : the value's exact type is not listed.
     """
     kind = type(value)
     if kind in HELD and kind is not np.ndarray:
