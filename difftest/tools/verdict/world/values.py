@@ -28,8 +28,6 @@ from difftest.tools.verdict.world.refusal import (
     unavailable,
 )
 from difftest.tools.verdict.world.texts import (
-    OPAQUE,
-    OPAQUE_REMEDY,
     OWN,
     Opaque,
     format_text,
@@ -37,6 +35,7 @@ from difftest.tools.verdict.world.texts import (
     is_own_error,
     is_own_function,
     joined,
+    opaque_refusal,
     text_of,
 )
 
@@ -573,7 +572,7 @@ def check_arguments(
         if kind is Absent:
             need(value)
         elif kind is Opaque and value is not kwargs.get("name"):
-            raise refusal(OPAQUE, OPAQUE_REMEDY)
+            raise opaque_refusal()
     if type(kwargs.get("name")) is Opaque:
         kwargs["name"] = kwargs["name"].shown
 
@@ -621,7 +620,7 @@ def caught(error: BaseException) -> None:
     if not isinstance(error, Exception) or isinstance(error, _PASSED_ON):
         raise error
     if isinstance(error, TypeError) and Opaque.__name__ in str(error):
-        raise refusal(OPAQUE, OPAQUE_REMEDY)
+        raise opaque_refusal()
 
 
 class Context:
@@ -748,7 +747,7 @@ def _read_own_module(value: OwnModule, name: str) -> Any:
 def _read_opaque(value: Opaque, name: str) -> Any:
     if name == "format":
         return Facade(name, lambda *args, **kwargs: value)
-    raise refusal(OPAQUE, OPAQUE_REMEDY)
+    raise opaque_refusal()
 
 
 def _read_super(value: Any, name: str) -> Any:
