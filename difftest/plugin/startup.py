@@ -184,7 +184,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         return _make_device_runner(config, request, backends)
     tracer = None
     if request.case is None:
-        from difftest.testing.harness.coverage import BranchTracer
+        from difftest.testing.harness.tracer import BranchTracer
 
         tracer = BranchTracer()
         config.add_cleanup(tracer.close)

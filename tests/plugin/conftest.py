@@ -33,7 +33,7 @@ for _name in (
     "testing.harness.decorator",
     "testing.harness.edges",
     "testing.drawing.explicit",
-    "testing.harness.coverage",
+    "testing.harness.tracer",
     "tools.lint.check",
     "testing.host.installation",
     "plugin.dialects",

@@ -14,7 +14,7 @@ import pytest
 
 from difftest.testing.contract import limits
 from difftest.testing.contract.reference import ReferenceDefect, call_reference
-from difftest.testing.harness import coverage
+from difftest.testing.harness import tracer
 from difftest.testing.harness.runner import run_kernel
 from difftest.testing.host import progress
 
@@ -418,13 +418,13 @@ def test_add(case):
 
 
 @pytest.mark.parametrize(
-    "watch", [coverage.BranchTracer, functools.partial(coverage.BranchTracer, None)]
+    "watch", [tracer.BranchTracer, functools.partial(tracer.BranchTracer, None)]
 )
 def test_an_endless_kernel_runs_once_and_nothing_shrinks(
     project, monkeypatch, watch, fresh_runs
 ):
     """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
-    monkeypatch.setattr(coverage, "BranchTracer", watch)
+    monkeypatch.setattr(tracer, "BranchTracer", watch)
     project.pytester.makepyfile(test_endless=ENDLESS)
     result = project.run("--simulate", "--case-timeout=0.2")
     result.assert_outcomes(failed=1)

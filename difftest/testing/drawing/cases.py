@@ -17,6 +17,7 @@ from difftest.support.rounding import float_info, is_float_dtype
 from difftest.testing.concolic.search import float_constants
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Recipe
+from difftest.testing.contract.sources import values_in
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.data import (
@@ -109,10 +110,11 @@ def draw_values(
         source = source_of(spec, name, values)
         if planned is not None:
             planned.expect(name, source, values)
-        if isinstance(source, SearchStrategy):
-            values[name] = draw(source, label=name)
+        own = values_in(source)
+        if own:
+            values[name] = draw_one(own)
         else:
-            values[name] = draw_one(source)  # type: ignore[arg-type]
+            values[name] = draw(source, label=name)  # type: ignore[arg-type]
     return values
 
 

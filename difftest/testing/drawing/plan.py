@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -187,9 +188,10 @@ class PlannedCase:
         keys = itertools.takewhile(self._aims.__contains__, choice_keys(name))
         wanted = [self._aims[key] for key in keys]
         values = values_in(source)
-        if values and not wanted:
-            size = self._size(name, source, earlier)
-            wanted = [] if size is None else list(choice_of(source, values, size))
+        if values and wanted and isinstance(values, range):
+            wanted = choice_of(values, wanted[0] * values.step)
+        elif values and not wanted:
+            wanted = choice_of(values, self._size(name, source, earlier))
         self._provider.wanted = wanted
 
     def _size(self, name: str, source: Any, earlier: Mapping[str, Any]) -> Any:
@@ -234,11 +236,10 @@ def edges_in(source: Any) -> Sequence[Any]:
     return getattr(source, EDGES, ())
 
 
-def choice_of(source: Any, values: Sequence[Any], value: Any) -> Iterator[int]:
-    """Yield the choice of Hypothesis's that makes a value, or the nearest size in its range."""
-    if source is values:
-        if value in values:
-            yield values.index(value)
-    elif type(value) is int:
-        step = values.step if isinstance(values, range) else 1
-        yield min(max(values[0], value), values[-1]) // step
+def choice_of(values: Sequence[Any], value: Any) -> list[int]:
+    """Return the index of a value, or of the nearest size below it; empty for other values."""
+    if value in values:
+        return [values.index(value)]
+    if isinstance(values, range) and type(value) is int:
+        return [max(0, bisect_right(values, value) - 1)]
+    return []

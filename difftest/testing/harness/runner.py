@@ -51,7 +51,6 @@ from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
 from difftest.testing.harness.coverage import (
     ITERATIONS,
-    BranchTracer,
     expression_lines,
 )
 from difftest.testing.harness.differential import (
@@ -76,6 +75,7 @@ from difftest.testing.harness.failures import (
     rejection_text,
 )
 from difftest.testing.harness.tally import Tally
+from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import (
     BothRejected,
     Inconclusive,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import pdb
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.exact.exact_values import raw_values
 from difftest.simulator.tile import Tile, contents
 from difftest.simulator.trace import Event
+from difftest.testing.harness.tracer import trace_code
 
 Seen = Callable[[FrameType, Core], None]
 _SLACK = 2.0**-20
@@ -41,30 +41,6 @@ def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
     tracing = trace_code(lambda code: code.co_filename.startswith(prefix), line)
     with contextlib.suppress(Exception), tracing:
         run()
-
-
-@contextlib.contextmanager
-def trace_code(
-    wanted: Callable[[CodeType], bool], callback: Callable[[FrameType], Any]
-) -> Iterator[None]:
-    """Call ``callback`` within the block at each line and return of wanted code, in any thread."""
-
-    def begin(frame: FrameType, event: str, argument: Any) -> Any:
-        return line if wanted(frame.f_code) else None
-
-    def line(frame: FrameType, event: str, argument: Any) -> Any:
-        if event in ("line", "return"):
-            callback(frame)
-        return line
-
-    before = sys.gettrace()
-    threading.settrace(begin)
-    sys.settrace(begin)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-        threading.settrace(before)
 
 
 class IssuingLines:

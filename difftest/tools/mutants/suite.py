@@ -34,8 +34,8 @@ from difftest.testing.harness.failures import (
 )
 from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.tracer import trace_code
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
-from difftest.testing.report.line_tracing import trace_code
 from difftest.tools.mutants.mutant import codes_in, functions_of
 
 EDGES = "edges"

@@ -35,7 +35,7 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.drawing.provider import Planned
-from difftest.testing.harness.coverage import BranchTracer, Coverage
+from difftest.testing.harness.coverage import Coverage
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -47,6 +47,7 @@ from difftest.testing.harness.failures import (
 from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner, run_kernel
 from difftest.testing.harness.tally import Tally
+from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import BothRejected, Verdict
 from difftest.tools.scale.findings import (
     CLOSED,

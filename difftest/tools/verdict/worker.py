@@ -38,7 +38,8 @@ from difftest.support.signature import signature_of
 from difftest.support.tracebacks import without_files
 from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
 from difftest.testing.backends.embedded import EmbeddedSimulator
-from difftest.testing.harness.coverage import BranchTracer, Coverage, coverage_from_list
+from difftest.testing.harness.coverage import Coverage, coverage_from_list
+from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.host.naming import function_in, is_function
 from difftest.tools.verdict.confinement import confine
 from difftest.tools.verdict.sources import SourceFile

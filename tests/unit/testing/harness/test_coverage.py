@@ -9,14 +9,14 @@ import pytest
 
 import difftest
 from difftest.simulator import errors, launch, recording
-from difftest.testing.harness import coverage
+from difftest.testing.harness import tracer
 from difftest.testing.harness.coverage import (
-    BranchTracer,
     Coverage,
     branches_of,
     coverage_from_list,
     uncovered_branches,
 )
+from difftest.testing.harness.tracer import BranchTracer
 from tests.unit.tools.scale.sample import doubled
 
 
@@ -295,5 +295,5 @@ def test_branches_are_merged_under_the_other_name_of_a_kernel():
 def test_the_files_that_code_names_are_there():
     """Renames of modules do not reach the names of files in strings."""
     package = Path(difftest.__file__).parents[1]
-    assert (package / coverage._AFTERWARDS).is_file()
+    assert (package / tracer._AFTERWARDS).is_file()
     assert all(Path(file).is_file() for file in errors._LAUNCH)

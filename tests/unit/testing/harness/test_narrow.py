@@ -9,9 +9,10 @@ from hypothesis import Phase, settings
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import sizes
-from difftest.testing.harness.coverage import BranchTracer, uncovered_branches
+from difftest.testing.harness.coverage import uncovered_branches
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.tracer import BranchTracer
 from tests.unit.standin import PlainBackend
 
 HEADS = 1

@@ -1,0 +1,283 @@
+"""The tracer of the lines and branches that run in the author's code.
+
+Coverage, campaigns and verdicts trace branches (:class:`BranchTracer`). Replays and mutants trace
+lines (:func:`trace_code`).
+
+From Python 3.12 on ``sys.monitoring`` traces, together with any debugger or coverage tool. A
+function is traced until all its branches are covered, so the cost soon falls to zero.
+
+Older Pythons use ``sys.settrace`` if no other tool traces. It makes every call of any function
+slower, so the simulator turns it off within itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import opcode
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from difftest.support.tracebacks import is_installed, is_library
+from difftest.testing.harness.coverage import (
+    ITERATIONS,
+    SAYINGS,
+    Branch,
+    Coverage,
+    branches_of,
+)
+
+_MONITORING: Any = getattr(sys, "monitoring", None)
+_TOOL = "difftest"
+_AFTERWARDS = os.path.join("difftest", "analysis", "inspection", "inspector.py")
+"""The file that inspects a launch after the kernel has run: the trace stops there."""
+FREE_TOOLS = (5, 4)
+"""Ids of ``sys.monitoring``: the one of optimizers, and one without a name, which HypoFuzz uses."""
+
+
+@contextlib.contextmanager
+def _traced(function: Any) -> Iterator[None]:
+    """Install a function of ``sys.settrace`` in this thread, and in the threads that it starts."""
+    before = sys.gettrace()
+    sys.settrace(function)
+    threading.settrace(function)
+    try:
+        yield
+    finally:
+        if sys.gettrace() is function:  # else a breakpoint has started a debugger
+            sys.settrace(before)
+        threading.settrace(before)
+
+
+@contextlib.contextmanager
+def trace_code(
+    wanted: Callable[[CodeType], bool], callback: Callable[[FrameType], Any]
+) -> Iterator[None]:
+    """Call ``callback`` within the block at each line and return of wanted code, in any thread."""
+
+    def begin(frame: FrameType, event: str, argument: Any) -> Any:
+        return line if wanted(frame.f_code) else None
+
+    def line(frame: FrameType, event: str, argument: Any) -> Any:
+        if event in ("line", "return"):
+            callback(frame)
+        return line
+
+    with _traced(begin):
+        yield
+
+
+class BranchTrace:
+    """The ``branches`` and the covered outcomes (``done``) of one run, as in :class:`Coverage`."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self.kernel = kernel
+        self.codes = set[int]()
+        """The ``id`` of each code object that has branches."""
+        self.branches: set[tuple[str, int, bool]] = set()
+        self.done: set[tuple[str, int, int]] = set()
+        self._frames: dict[int, tuple[dict[int, Branch], dict[int, int]]] = {}
+        """By the ``id`` of a frame: its branches, and its state. The state has the current line at
+        key 0, and the number of iterations so far at the line of each loop."""
+
+    def start(self, frame: FrameType) -> None:
+        """Note that a function begins."""
+        branches = branches_of(frame.f_code)
+        file = frame.f_code.co_filename
+        self.codes.add(id(frame.f_code))
+        self.branches.update(
+            (file, branch.line, branch.loops) for branch in branches.values()
+        )
+        self._frames[id(frame)] = (
+            branches,
+            {0: 0},
+        )  # kept, as a lookup at each line is slow
+
+    def line(self, frame: FrameType, line: int) -> None:
+        """Note the next line of a function; 0 if the function returns."""
+        if id(frame) not in self._frames:
+            return  # it began before the trace
+        branches, state = self._frames[id(frame)]
+        before = state[0]
+        state[0] = line
+        left = branches.get(before)
+        entered = branches.get(line)
+        if left is not None and left is not entered:
+            outcome = 0 if line in left.body else 1
+            if left.loops:
+                outcome = len(ITERATIONS) if outcome else state.get(left.line, 0)
+                state[left.line] = outcome + 1
+            if outcome < len(ITERATIONS):
+                self.done.add((frame.f_code.co_filename, left.line, outcome))
+        if (
+            entered is not None
+            and entered.loops
+            and not entered.line <= before < entered.body.stop
+        ):
+            state[entered.line] = 0
+        if not line:
+            del self._frames[id(frame)]
+
+
+class BranchTracer:
+    """A tracer of kernel calls, one at a time. ``unknown`` is the reason if it cannot trace.
+
+    ``monitoring`` is ``sys.monitoring``. None means ``sys.settrace``, for Pythons without it.
+    """
+
+    def __init__(self, monitoring: Any = _MONITORING) -> None:
+        self._monitor = monitoring
+        self.unknown = ""
+        self._homes: set[str] = set()
+        self._left: dict[int, tuple[CodeType, set[tuple[str, int, int]]]] = {}
+        """By ``id``: the code objects that ran, and their outcomes not covered yet."""
+        self._ran: dict[int, tuple[Callable[..., Any], set[int]]] = {}
+        """By ``id``: kernels that ran to their end, and the ids of their code objects. The key is
+        an ``id`` because some kernels have no hash."""
+        self._seen: BranchTrace | None = None
+        self._tool: int | None = None
+
+    @contextlib.contextmanager
+    def call(self, kernel: Callable[..., Any]) -> Iterator[BranchTrace]:
+        """Trace the calls within the block."""
+        self._seen = seen = BranchTrace(kernel)
+        home = str(getattr(kernel, "__module__", ""))
+        root = home.partition(".")[
+            0
+        ]  # the kernel's own package counts, installed or not
+        file = getattr(sys.modules.get(home), "__file__", None)
+        if root not in self._homes and is_installed(file or ""):
+            self._homes.add(root)
+            if self._tool is not None:
+                self._monitor.restart_events()
+        if self._monitor is not None and self._tool is None:
+            self._install()
+        try:
+            with contextlib.nullcontext() if self._monitor else self._tracing(seen):
+                yield seen
+        finally:
+            self._seen = None
+
+    def record(self, seen: BranchTrace, kernel: str, coverage: Coverage) -> None:
+        """Add the trace of a case, and stop tracing functions whose outcomes are all covered."""
+        coverage.add_function(kernel, seen.branches)
+        coverage.done |= seen.done
+        self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(
+            seen.codes
+        )
+        for code, left in self._left.values():
+            if left:
+                left -= seen.done
+                if not left and self._tool is not None:
+                    self._monitor.set_local_events(self._tool, code, 0)
+
+    def close(self) -> None:
+        """Stop tracing, and free the tool id."""
+        if self._tool is not None:
+            for code, _ in self._left.values():
+                self._monitor.set_local_events(self._tool, code, 0)
+            self._monitor.set_events(self._tool, 0)
+            self._monitor.free_tool_id(self._tool)
+            self._tool = None
+
+    def _is_own(self, frame: FrameType) -> bool:
+        """Return whether a frame runs the author's code with outcomes not covered yet."""
+        code = frame.f_code
+        file = frame.f_code.co_filename
+        if id(code) in self._left:
+            return bool(self._left[id(code)][1])
+        if code.co_name.startswith("<") or is_library(file):
+            return False
+        root = str(frame.f_globals.get("__name__")).partition(".")[0]
+        return (root in self._homes or not is_installed(file)) and bool(
+            branches_of(code)
+        )
+
+    def _start(self, frame: FrameType, seen: BranchTrace) -> None:
+        """Note that a function begins, and trace its lines."""
+        code = frame.f_code
+        file = frame.f_code.co_filename
+        if id(code) not in self._left:
+            outcomes = {
+                (file, branch.line, outcome)
+                for branch in branches_of(code).values()
+                for outcome in range(len(SAYINGS[branch.loops]))
+            }
+            self._left[id(code)] = code, outcomes
+            if self._tool is not None:
+                events = self._monitor.events
+                self._monitor.set_local_events(
+                    self._tool, code, events.LINE | events.PY_RETURN
+                )
+        seen.start(frame)
+
+    def _install(self) -> None:
+        """Register with ``sys.monitoring``, if a tool id is free."""
+        free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
+        if not free:
+            self.unknown = "other tools take all places of sys.monitoring"
+            return
+        self._tool = free[0]
+        events = self._monitor.events
+        self._monitor.use_tool_id(self._tool, _TOOL)
+        self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
+        self._monitor.register_callback(self._tool, events.LINE, self._on_event)
+        self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
+        self._monitor.set_events(self._tool, events.PY_START)
+
+    def _on_start(self, code: CodeType, offset: int) -> Any:
+        if not self._is_own(frame := sys._getframe(1)):
+            return self._monitor.DISABLE
+        if self._seen is not None:
+            self._start(frame, self._seen)
+        return None
+
+    def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
+        if self._seen is not None:
+            self._seen.line(sys._getframe(1), 0 if returned else line)
+
+    @contextlib.contextmanager
+    def _tracing(self, seen: BranchTrace) -> Iterator[None]:
+        """Trace by ``sys.settrace`` within the block.
+
+        A kernel whose outcomes are all covered runs untraced: a trace slows down every call.
+        """
+        _, codes = self._ran.get(id(seen.kernel), (None, None))
+        shown = codes is not None and not any(self._left[at][1] for at in codes)
+        if shown or sys.gettrace() is not None:
+            if not shown:
+                self.unknown = (
+                    "a debugger or a coverage tool traces; from Python 3.12 on both can"
+                )
+            yield
+            return
+
+        def local(frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                seen.line(frame, frame.f_lineno)
+            elif event == "return":
+                at = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+                if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith(
+                    "RETURN_"
+                ):
+                    seen.line(frame, 0)
+            return local
+
+        def start(frame: FrameType, event: str, _: object) -> Any:
+            if not self._is_own(frame):
+                if frame.f_code.co_filename.endswith(_AFTERWARDS):
+                    sys.settrace(None)
+                return None
+            if (
+                frame.f_lineno == frame.f_code.co_firstlineno
+            ):  # else a generator resumes
+                self._start(frame, seen)
+            return local
+
+        start.of_kernels = True  # type: ignore[attr-defined] # the simulator pauses such traces
+        with _traced(start):
+            yield
