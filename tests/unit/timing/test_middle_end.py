@@ -5,17 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from difftest.analysis.dependences import Dependences
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Region
 from difftest.timing import middle_end, predict
-from difftest.timing.compiler import LIKELY
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
 from difftest.timing.middle_end import optimized
 from tests.every import every
+from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import trace_of
 
 KEPT = LIKELY._replace(distributes=False)
@@ -89,6 +92,8 @@ def out_of_order(trace):
     pairs = []
     for index, event in enumerate(events):
         for other in set().union(*dependences.of(index, event.reads, event.writes)):
+            if other < 0:  # a join of many
+                continue
             first, second = events[other].number, event.number
             if first in place and second in place and place[first] > place[second]:
                 pairs.append((first, second))
@@ -240,3 +245,95 @@ def test_a_tile_and_a_column_are_combined_by_tensor_scalar():
         assert not any(opcode == "tensor_tensor" for opcode, _ in found)
         times.append(predict(trace, TRN2).middle)
     assert times[0] == times[1]
+
+
+STATEMENTS = ("load", "copy", "multiply", "add", "store", "sum", "through HBM")
+
+
+class Turns(Builder):
+    """Iterations of a loop with the same statements on drawn tiles."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.trace.dialect = "classic"
+        self.trace.middle_end = True
+        self.draw = draw
+        self.source = self.hbm((128, 256), "float16")
+        self.between = self.hbm((128, 256), "float16")
+        self.shared = [self.load((128, 256), "float16") for _ in range(2)]
+        self.tiles = []
+
+    def run(self, loop, statements):
+        for number in range(self.draw(st.integers(1, 4))):
+            self.tiles = list(self.shared)
+            begin = len(self.trace.events)
+            for statement in statements:
+                self.issue(statement, self.draw(st.sampled_from(self.tiles)))
+            for event in self.trace.events[begin:]:
+                event.loops = (Iteration(loop, number, number),)
+        return self.trace
+
+    def issue(self, statement, tile):
+        half = Region(tile, self.draw(st.sampled_from([0, 128])), (128, 128), (256, 1))
+        column = self.tensor((128, 1))
+        match statement:
+            case "load" | "copy":
+                self.tiles.append(self.tensor((128, 256), dtype="float16"))
+                if statement == "load":
+                    self.dma(self.tiles[-1], self.source)
+                else:
+                    made = [whole(self.tiles[-1])]
+                    self.emit("tensor_copy", Engine.UNKNOWN, made, [whole(tile)])
+            case "multiply":
+                total = self.psum((128, 128))
+                product = self.tensor((128, 128))
+                self.emit("nc_matmul", Engine.TENSOR, [whole(total)], [half, half])
+                self.emit(
+                    "tensor_copy", Engine.UNKNOWN, [whole(product)], [whole(total)]
+                )
+                self.emit(
+                    "tensor_reduce", Engine.VECTOR, [whole(column)], [whole(product)]
+                )
+            case "add":
+                self.emit("tensor_tensor", Engine.VECTOR, [half], [half, half])
+            case "store":
+                self.store(tile)
+            case "sum":
+                lowered = self.tensor((128, 128))
+                self.emit("tensor_reduce", Engine.VECTOR, [whole(column)], [half])
+                operands = [half, whole(column)]
+                self.emit(
+                    "tensor_tensor",
+                    Engine.VECTOR,
+                    [whole(lowered)],
+                    operands,
+                    op="subtract",
+                )
+                power = self.tensor((128, 128))
+                self.emit(
+                    "activation",
+                    Engine.SCALAR,
+                    [whole(power)],
+                    [whole(lowered)],
+                    op="exp",
+                )
+            case _:
+                self.dma(self.between, self.shared[0])
+                self.dma(self.shared[1], self.between)
+
+
+@st.composite
+def loops(draw):
+    kind = draw(st.sampled_from([LoopKind.AFFINE, LoopKind.SEQUENTIAL]))
+    statements = draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=4))
+    return Turns(draw).run(Loop(0, kind, None), statements)
+
+
+@settings(max_examples=max(10, settings().max_examples // 2), deadline=None)
+@given(loops())
+def test_drawn_loops_keep_their_dependences_and_have_one_time(trace):
+    assert out_of_order(trace) == []
+    found = predict(trace, TRN2)
+    for compiler in (FASTEST, SLOWEST, KEPT):
+        again = predict(trace, TRN2, compiler=compiler).middle
+        assert found.recompiled(compiler) == again
