@@ -39,7 +39,7 @@ def without_inspection() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The one option of these tests themselves."""
+    """Add the options of these tests themselves."""
     parser.addoption(
         "--fuzz-minutes",
         type=float,
@@ -93,7 +93,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: a million objects that the garbage collector need not look at."""
+    """Freeze the collected objects: a million, which the garbage collector need not look at."""
     gc.freeze()
 
 

@@ -103,9 +103,9 @@ def _example(checkout: Path, file: Path, seconds: float) -> Outcome:
 
 
 def error_of(stderr: str) -> str:
-    """The line of ``stderr`` that names the error: of a traceback its first unindented line after.
+    """Return the line of ``stderr`` that names the error.
 
-    Without a traceback the first line is it, as an error of the simulator prints itself.
+    It is the first unindented line after a traceback, or the first line without one.
     """
     lines = [line for line in stderr.splitlines() if line.strip()]
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback ")]

@@ -25,7 +25,7 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.launchable import function_in
 from difftest.tools.verdict.sources import CandidateFiles
 from difftest.tools.verdict.world.loader import CandidateModules
-from difftest.tools.verdict.world.refusal import STATE, Absent, Refused
+from difftest.tools.verdict.world.refusal import STATE, Absent, OutsideLanguageError
 from difftest.tools.verdict.world.texts import is_own_function
 from difftest.tools.verdict.world.values import Module
 
@@ -91,7 +91,7 @@ def reason_outside(file: Path, names: Sequence[str]) -> str:
     )
     try:
         space = vars(world.first())
-    except (Exception, Refused) as error:
+    except (Exception, OutsideLanguageError) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         STATE.loading = False

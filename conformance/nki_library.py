@@ -40,7 +40,7 @@ DEFAULT = ("test/integration/nkilib", "-m", "fast")
 
 @contextmanager
 def simulator_in_place(checkout: Path) -> Iterator[None]:
-    """The embedded modules under the names that the suite imports; ``sys.modules`` undone after."""
+    """Install the embedded modules under the names that the suite imports, within the block."""
     with embedded_with_predictions():
         found = {
             name: m

@@ -144,7 +144,7 @@ def neuron_dtypes(language: ModuleType) -> ModuleType:
 
 @contextmanager
 def environment(name: str, value: str | None) -> Iterator[None]:
-    """The environment variable ``name`` set to ``value`` meanwhile, as it is where that is None."""
+    """Set an environment variable within the block; None leaves it as it is."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -206,7 +206,7 @@ def _compiler(simulate: Any) -> dict[str, ModuleType]:
 
 
 def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
-    """The submodules of ``nki`` that the suite imports and the embedded ``nki`` has not."""
+    """Return the submodules of ``nki`` that the suite imports and the embedded ``nki`` lacks."""
     language = modules["nki.language"]
     isa = modules["nki.isa"]
     dtypes = package("nki.dtype", **_dtypes_of(language))

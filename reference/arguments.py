@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def invalid(argument: str, received: object, accepted: str) -> ValueError:
-    """The error for a bad argument: its name, what was received, what is accepted."""
+    """Return the error for a bad argument: its name, the received and the accepted values."""
     return ValueError(f"{argument}: received {received}; accepted: {accepted}")
 
 

@@ -274,6 +274,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         name_backends(config, runner.backends)
 
 
+def _only_collects(config: pytest.Config) -> bool:
+    """Return whether a command of this package collects tests, and runs none."""
+    from difftest.testing.session.options import ASKED
+
+    return any(hasattr(plugin, ASKED) for plugin in config.pluginmanager.get_plugins())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send a pytest-xdist worker's state to the controller; else run the mutants, if requested.
@@ -285,10 +292,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     state = _session(session.config)
     output = getattr(session.config, "workeroutput", None)
-    if state.launches is not None and not state.has_run:
+    launches = None if _only_collects(session.config) else state.launches
+    if launches is not None and not state.has_run:
         from difftest.plugin.launches import note_importers
 
-        note_importers(state.launches)
+        note_importers(launches)
     if output is not None:
         output["difftest"] = worker_state(state)
         return

@@ -166,23 +166,28 @@ def tape_from_json(text: str) -> Tape:
         ) from None
 
 
-def check_bounds(text: str) -> None:
-    """Raise TapeFormatError if a text exceeds the limits of a tape; do not parse it."""
+def check_size(text: str) -> None:
+    """Raise TapeFormatError if a text has more bytes or items than a tape; do not parse it."""
     if len(text) > MOST_BYTES:
         raise TapeFormatError(f"{len(text):,} bytes", f"at most {MOST_BYTES:,}")
     items = sum(map(text.count, "[{,"))
     if items > MOST_ITEMS:
         raise TapeFormatError(f"{items:,} items", f"at most {MOST_ITEMS:,}")
-    brackets = np.frombuffer(_STRING.sub("", text).encode(), np.uint8)
-    begins = np.isin(brackets, _BEGINS).astype(np.int8)
-    ends = np.isin(brackets, _ENDS).astype(np.int8)
-    depth = np.max(np.cumsum(begins - ends, dtype=np.int32), initial=0)
+
+
+def check_bounds(text: str) -> None:
+    """Raise TapeFormatError if a text exceeds the limits of a tape; do not parse it."""
+    check_size(text)
+    letters = np.frombuffer(_STRING.sub("", text).encode(), np.uint8)
+    depth = np.max(np.cumsum(_STEPS[letters], dtype=np.int32), initial=0)
     if depth > MOST_DEPTH:
         raise TapeFormatError(f"a depth of {depth:,}", f"at most {MOST_DEPTH}")
 
 
-_BEGINS = np.frombuffer(b"[{", np.uint8)
-_ENDS = np.frombuffer(b"]}", np.uint8)
+_STEPS = np.zeros(256, np.int8)
+"""The change of the nesting depth by each byte outside of texts."""
+_STEPS[[*b"[{"]] = 1
+_STEPS[[*b"]}"]] = -1
 
 
 def _tape(data: dict[str, Any]) -> Tape:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -164,11 +165,14 @@ def calibration(judged: Sequence[CheckedPrediction]) -> Calibration:
         median_width=median(row.width for row in judged),
         median_error=median(errors),
         near=sum(error <= NEAR for error in errors),
-        in_order=sum(
-            (a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs
-        ),
+        in_order=sum(map(_is_in_order, pairs)),
         pairs=len(pairs),
     )
+
+
+def _is_in_order(pair: tuple[CheckedPrediction, CheckedPrediction]) -> bool:
+    one, other = pair
+    return (one.measured < other.measured) == (one.predicted < other.predicted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,22 +320,15 @@ def device_trace(name: str) -> list[DeviceInstruction]:
 def align(device: list[DeviceInstruction], schedule: Schedule) -> list[Alignment]:
     """Compare each engine that the trace or the prediction uses."""
     zero = min(record.start for record in device if record.unit in ("load", "constant"))
-    rows = []
-    for unit in UNITS:
-        measured = sorted(
-            (record.start - zero, record.end - zero)
-            for record in device
-            if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
-        )
-        predicted = sorted(
-            (span.start / 1e3, span.end / 1e3)
-            for span in schedule.spans
-            if _unit(span) == unit
-        )
-        if not measured and not predicted:
-            continue
-        rows.append(_alignment(unit, measured, predicted))
-    return rows
+    measured = defaultdict[str, list[tuple[float, float]]](list)
+    predicted = defaultdict[str, list[tuple[float, float]]](list)
+    for record in device:
+        if record.opcode != "ACT_TABLE_LOAD":
+            measured[record.unit].append((record.start - zero, record.end - zero))
+    for span in schedule.spans:
+        predicted[_unit(span)].append((span.start / 1e3, span.end / 1e3))
+    used = [unit for unit in UNITS if unit in measured or unit in predicted]
+    return [_alignment(u, sorted(measured[u]), sorted(predicted[u])) for u in used]
 
 
 def _alignment(

@@ -71,8 +71,46 @@ def software_transfer(moved: Transfer) -> Transfer:
 def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     """Return the transfer of a DMA event."""
     target, source = event.writes[0], dma_source(event)
+    run, rows = _run_and_rows(event, source, target)
+    row_bytes = run * max(target.dtype.itemsize, source.dtype.itemsize)
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
-    itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
+    hbm = target if on_chip is source else source
+    joined = contiguous_run(hbm, hbm)
+    adjacent = 1
+    first, last = 0, 1
+    if on_chip is None:
+        engines = min(rows, clockwork.dma_engines)
+        busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
+    else:
+        first, last = footprint(on_chip)[:2]
+        busy = _by_partition(first, last, rows, clockwork.dma_partitions)
+        if event.purpose not in INDIRECT:
+            limits = JOINED_ROWS, rows, JOINED_BYTES // row_bytes, joined // run
+            adjacent = max(1, min(limits))
+    kind = dma_kind(event, source)
+    if kind == "rows" and on_chip is not None:
+        if last - first == 1:
+            kind = "row"
+        elif joined == hbm.elements:
+            kind = "run"
+        elif row_bytes < SHORT_ROW:
+            is_element = row_bytes <= clockwork.element_bytes
+            kind = "elements" if is_element else "short rows"
+    return Transfer(
+        row_bytes=row_bytes,
+        rows=rows,
+        partitions=last - first,
+        busy=busy,
+        reads_hbm=source.allocation.space.is_hbm,
+        writes_hbm=target.allocation.space.is_hbm,
+        transposes=event.purpose is Purpose.TRANSPOSE,
+        kind=kind,
+        adjacent=adjacent,
+    )
+
+
+def _run_and_rows(event: Event, source: Region, target: Region) -> tuple[int, int]:
+    """Return the elements of a row, and the number of rows."""
     small = source if source.elements < target.elements else target
     purpose = event.purpose
     if purpose in INDIRECT:  # one run for each index; the other side is whole
@@ -85,43 +123,7 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     rows = max(1, small.elements // run)
     if purpose is Purpose.SUM:  # two sources reach half a copy's rate (ARCH4)
         rows *= len(event.reads)
-    adjacent = 1
-    follows = False
-    if on_chip is None:
-        first = 0
-        last = 1
-        engines = min(rows, clockwork.dma_engines)
-        busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
-    else:
-        occupied = footprint(on_chip)
-        first = occupied.first
-        last = occupied.last
-        busy = _by_partition(first, last, rows, clockwork.dma_partitions)
-        hbm = target if on_chip is source else source
-        if purpose not in INDIRECT:
-            joined = contiguous_run(hbm, hbm)
-            follows = joined == hbm.elements
-            limits = JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize), joined // run
-            adjacent = max(1, min(limits))
-    kind = dma_kind(event, source)
-    if kind == "rows":
-        kind = _kind_of_rows(
-            run * itemsize,
-            partitions=last - first if on_chip else 0,
-            follows=follows,
-            clockwork=clockwork,
-        )
-    return Transfer(
-        row_bytes=run * itemsize,
-        rows=rows,
-        partitions=last - first,
-        busy=busy,
-        reads_hbm=source.allocation.space.is_hbm,
-        writes_hbm=target.allocation.space.is_hbm,
-        transposes=purpose is Purpose.TRANSPOSE,
-        kind=kind,
-        adjacent=adjacent,
-    )
+    return run, rows
 
 
 def dma_source(event: Event) -> Region:
@@ -135,49 +137,29 @@ def dma_kind(event: Event, source: Region) -> str:
     The hardware's generator supports only transposes of two-byte elements, 16 rows and multiples
     of 128 columns (DMA). Other transposes are "turned".
     """
-    mode = str(event.arguments.get("dge_mode"))
-    purpose = event.purpose
-    if purpose in INDIRECT:
+    if event.purpose in INDIRECT:
         return "index"
-    moved = (
-        event.kind.options.get(f"register of {role}", "") for role in ("src", "dst")
-    )
-    if any("register" in place for place in moved) or any(
-        r.role == INDEX for r in event.reads
-    ):
-        return "register"  # the value of a loop variable is known before the run
+    if _is_addressed(event):
+        return "register"
+    mode = str(event.arguments.get("dge_mode"))
     if mode in ("none", "swdge"):
         return mode
-    if purpose is not Purpose.TRANSPOSE:
+    if event.purpose is not Purpose.TRANSPOSE:
         return "hwdge" if mode == "hwdge" else "rows"
-    whole = (
-        source.shape[0] == TRANSPOSED_ROWS
-        and source.shape[-1] % TRANSPOSED_COLUMNS == 0
-    )
-    return (
-        "transpose"
-        if source.whole and whole and source.dtype.itemsize == 2
-        else "turned"
-    )
+    form = source.shape[0], source.shape[-1] % TRANSPOSED_COLUMNS, source.dtype.itemsize
+    if source.whole and form == (TRANSPOSED_ROWS, 0, 2):
+        return "transpose"
+    return "turned"
 
 
-def _kind_of_rows(
-    row_bytes: int, *, partitions: int, follows: bool, clockwork: TimingParameters
-) -> str:
-    """Return the kind of a DMA by its rows.
+def _is_addressed(event: Event) -> bool:
+    """Return whether a register or an element of SBUF names a place of a DMA.
 
-    Parameters
-    ----------
-    partitions : on-chip partitions; 0 between HBM and HBM.
-    follows : whether the rows follow each other in HBM without a gap.
+    The value of a loop variable is known before the run.
     """
-    if partitions == 1:
-        return "row"
-    if follows:
-        return "run"
-    if row_bytes <= clockwork.element_bytes:
-        return "elements"
-    return "short rows" if partitions and row_bytes < SHORT_ROW else "rows"
+    options = event.kind.options
+    places = [options.get(f"register of {role}", "") for role in ("src", "dst")]
+    return any("register" in place for place in places) or bool(event.operand(INDEX))
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,8 @@
 Profiles of classic kernels (TRACE23) show four changes to a kernel that does not skip these passes:
 
 - A copy from PSUM to SBUF is dropped if only engines that read PSUM themselves read it.
-- A column that is added to the argument of an activation function becomes its bias.
+- A tile and a column are combined by ``tensor_scalar``. A column that is added to the argument of
+  an activation function becomes its bias.
 - An ``affine_range`` runs statement by statement over its iterations, as many of them at a time as
   PSUM and SBUF have room for.
 - Instructions of one statement on at most 512 elements a partition become one instruction. Results
@@ -15,9 +16,13 @@ No instruction passes another that it depends on. docs/contributing/middle-end.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from difftest.analysis.dependences import Dependences
@@ -26,7 +31,7 @@ from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
-    Iteration,
+    EventKind,
     LoopKind,
     Purpose,
     Region,
@@ -50,7 +55,6 @@ class LoopRun(NamedTuple):
 
 Item = int | LoopRun
 """The place of an event in the program, or a loop."""
-Signature = tuple[object, ...]
 
 
 def optimized(events: list[Event], machine: Machine) -> list[Group]:
@@ -60,10 +64,14 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     ----------
     events : the events in program order, within the tiles that the compiler gave them.
     """
-    events = _without_copies(events)
-    events = _with_biases(events)
-    columns = _Distribution(events, machine).columns()
-    groups = [group for column in columns for group in _merged(column, events, machine)]
+    events = _by_columns(events)
+    for rule in (_read_from_psum, _take_bias):
+        events = _simplified(events, rule)
+    groups = [
+        group
+        for statement in _Distribution(events, machine).statements()
+        for group in _merged(statement, events, machine)
+    ]
     ordered = _in_order_of_dependences(groups, events)
     return _packed([tuple(events[place] for place in group) for group in ordered])
 
@@ -71,51 +79,95 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
 # -- copies and biases -----------------------------------------------------------------------------
 
 
-class _Uses:
-    """The places of the events that read and write each tensor."""
+def _by_columns(events: list[Event]) -> list[Event]:
+    """Return the events with the combinations of a tile and a column as ``tensor_scalar``."""
+    kinds: dict[EventKind, EventKind] = {}
+    result = []
+    for event in events:
+        kind = event.kind
+        if kind.purpose is Purpose.COMBINE and _has_column(event):
+            scaled = kind._replace(opcode="tensor_scalar", purpose=Purpose.SCALE)
+            event = replace(event, kind=kinds.setdefault(kind, scaled))
+        result.append(event)
+    return result
 
-    def __init__(self, events: list[Event]) -> None:
-        self.readers: dict[int, list[int]] = {}
-        self.writers: dict[int, list[int]] = {}
-        for place, event in enumerate(events):
-            for region in event.reads:
-                self.readers.setdefault(region.allocation.id, []).append(place)
-            for region in event.writes:
-                self.writers.setdefault(region.allocation.id, []).append(place)
+
+def _has_column(event: Event) -> bool:
+    """Return whether the second of two operands has one element a partition, unlike the first."""
+    if len(event.reads) != 2:
+        return False
+    data, column = event.reads
+    return column.elements == column.partitions < data.elements
 
 
-def _without_copies(events: list[Event]) -> list[Event]:
-    """Return the events without copies whose readers can read PSUM themselves."""
-    uses = _Uses(events)
+Piece = tuple[object, ...]
+"""A tensor, and the pattern of some of its elements."""
+Rule = Callable[[Event, list[Event]], list[Event] | None]
+"""Returns the readers of an event's result without the event; None if they need it."""
+
+
+def _simplified(events: list[Event], rule: Rule) -> list[Event]:
+    """Return the events without those that a rule makes unnecessary."""
+    readers = _Readers(events)
     changed: dict[int, Event] = {}
     dropped: set[int] = set()
     for place, event in enumerate(events):
-        if not _copies_from_psum(event):
-            continue
-        readers = _exact_readers(event.writes[0], place, events, uses)
-        later = uses.writers.get(event.reads[0].allocation.id, [place])[-1] > place
-        if not readers or later:
-            continue
-        if all(_can_read_psum(changed.get(at, events[at])) for at in readers):
+        places = readers.of(place, event)
+        users = rule(event, [changed.get(at, events[at]) for at in places])
+        if users:
             dropped.add(place)
-            for at in readers:
-                reader = changed.get(at, events[at])
-                changed[at] = _reading(reader, event.writes[0], event.reads[0])
-    return _kept(events, changed, dropped)
+            changed.update(zip(places, users, strict=True))
+    return [
+        changed.get(place, event)
+        for place, event in enumerate(events)
+        if place not in dropped
+    ]
 
 
-def _copies_from_psum(event: Event) -> bool:
-    if event.purpose is not Purpose.COPY or event.engine is Engine.DMA:
-        return False
-    source = event.reads[0]
-    target = event.writes[0]
+class _Readers:
+    """The places of the events that read each result."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._writers: defaultdict[Piece, list[int]] = defaultdict(list)
+        self._readers: defaultdict[Piece, list[int]] = defaultdict(list)
+        self._last: dict[int, int] = {}
+        for place, event in enumerate(events):
+            for region in event.writes:
+                self._writers[_piece(region)].append(place)
+                self._last[region.allocation.id] = place
+            for region in event.reads:
+                self._readers[_piece(region)].append(place)
+        pieces = {*self._readers, *self._writers}
+        self._mixed = {piece[0] for piece in pieces if len(self._writers[piece]) != 1}
+        """Tensors with a part that is not written once, or not read as it was written."""
+
+    def of(self, place: int, event: Event) -> list[int]:
+        """Return the readers of an event's result; none if its operand is written again later."""
+        if not event.writes or not event.reads:
+            return []
+        source = event.reads[0].allocation.id
+        target = _piece(event.writes[0])
+        if target[0] in self._mixed or self._last.get(source, -1) > place:
+            return []
+        return self._readers[target]
+
+
+def _piece(region: Region) -> Piece:
+    return region.allocation.id, region.pattern, region.view
+
+
+def _read_from_psum(copy: Event, readers: list[Event]) -> list[Event] | None:
+    """Return the readers of a copy from PSUM to SBUF as readers of PSUM, if they can read it."""
+    if copy.purpose is not Purpose.COPY or copy.engine is Engine.DMA or not readers:
+        return None
+    source, target = copy.reads[0], copy.writes[0]
     spaces = source.allocation.space, target.allocation.space
-    return (
-        spaces == (Space.PSUM, Space.SBUF)
-        and source.dtype == target.dtype
-        and source.shape == target.shape
-        and target.whole
-    )
+    same = source.dtype == target.dtype and source.shape == target.shape
+    if spaces != (Space.PSUM, Space.SBUF) or not same:
+        return None
+    if not all(map(_can_read_psum, readers)):
+        return None
+    return [_reading(reader, target, source) for reader in readers]
 
 
 def _can_read_psum(event: Event) -> bool:
@@ -125,84 +177,30 @@ def _can_read_psum(event: Event) -> bool:
     return all(region.allocation.space is not Space.PSUM for region in event.reads)
 
 
-def _exact_readers(
-    written: Region, writer: int, events: list[Event], uses: _Uses
-) -> list[int]:
-    """Return the readers of a written region; none if one of them reads other elements too."""
-    tensor = written.allocation.id
-    readers = [at for at in uses.readers.get(tensor, ()) if at > writer]
-    exact = [
-        at
-        for at in readers
-        if any(_is_same(region, written) for region in events[at].reads)
-    ]
-    parts = [events[at].writes for at in uses.writers[tensor]]
-    sole = sum(_is_same(region, written) for part in parts for region in part) == 1
-    others = {
-        region.pattern
-        for at in readers
-        for region in events[at].reads
-        if region.allocation.id == tensor and not _is_same(region, written)
-    }
-    elsewhere = {region.pattern for part in parts for region in part}
-    return exact if sole and others <= elsewhere else []
-
-
-def _is_same(region: Region, other: Region) -> bool:
-    same_tensor = region.allocation.id == other.allocation.id
-    return same_tensor and region[1:4] == other[1:4] and region.view == other.view
-
-
 def _reading(event: Event, instead_of: Region, source: Region) -> Event:
     """Return the event with one operand read from another place."""
-    reads = tuple(
-        source._replace(role=region.role) if _is_same(region, instead_of) else region
+    piece = _piece(instead_of)
+    reads = [
+        source._replace(role=region.role) if _piece(region) == piece else region
         for region in event.reads
-    )
-    return replace(event, reads=reads)
-
-
-def _with_biases(events: list[Event]) -> list[Event]:
-    """Return the events with additions of a column folded into activation functions."""
-    uses = _Uses(events)
-    changed: dict[int, Event] = {}
-    dropped: set[int] = set()
-    for place, event in enumerate(events):
-        if not _adds_column(event):
-            continue
-        target = event.writes[0]
-        readers = _exact_readers(target, place, events, uses)
-        if len(readers) != 1:
-            continue
-        function = changed.get(readers[0], events[readers[0]])
-        if function.purpose is not Purpose.FUNCTION or len(function.reads) != 1:
-            continue
-        data, column = event.reads
-        moved = _reading(function, target, data)
-        bias = column._replace(role="bias")
-        changed[readers[0]] = replace(moved, reads=(*moved.reads, bias))
-        dropped.add(place)
-    return _kept(events, changed, dropped)
-
-
-def _adds_column(event: Event) -> bool:
-    """Return whether an event adds a number for each partition to a tile, and nothing else."""
-    return (
-        event.purpose is Purpose.SCALE
-        and event.attributes.op in ("add", "subtract")
-        and len(event.reads) == 2
-        and event.reads[1].elements == event.reads[1].partitions
-    )
-
-
-def _kept(
-    events: list[Event], changed: dict[int, Event], dropped: set[int]
-) -> list[Event]:
-    return [
-        changed.get(place, event)
-        for place, event in enumerate(events)
-        if place not in dropped
     ]
+    return replace(event, reads=tuple(reads))
+
+
+def _take_bias(addition: Event, readers: list[Event]) -> list[Event] | None:
+    """Return the activation that alone reads a sum with a column, with the column as its bias."""
+    if addition.attributes.op not in ("add", "subtract") or not _has_column(addition):
+        return None
+    data, column = addition.reads
+    if addition.purpose is not Purpose.SCALE:
+        return None
+    if [reader.purpose for reader in readers] != [Purpose.FUNCTION]:
+        return None
+    function = readers[0]
+    if len(function.reads) != 1:
+        return None
+    moved = _reading(function, addition.writes[0], data)
+    return [replace(moved, reads=(*moved.reads, column._replace(role="bias")))]
 
 
 # -- distribution ----------------------------------------------------------------------------------
@@ -213,12 +211,9 @@ class _Distribution:
 
     def __init__(self, events: list[Event], machine: Machine) -> None:
         self._events = events
-        self._bank = machine.psum_bank_bytes
-        self._room = {
-            Space.SBUF: machine.sbuf_usable_bytes,
-            Space.PSUM: machine.psum_partition_bytes,
-        }
+        self._machine = machine
         self._first: dict[int, int] = {}
+        """Tensor -> the place of its first use, in order."""
         self._last: dict[int, int] = {}
         self._tensors: dict[int, Allocation] = {}
         self._sums: set[int] = set()
@@ -231,69 +226,56 @@ class _Distribution:
             if event.purpose is Purpose.PRODUCT:
                 self._sums.add(event.writes[0].allocation.id)
 
-    def columns(self) -> Iterator[list[int]]:
-        """Yield the places of the events of each statement, as many as run in a row."""
+    def statements(self) -> Iterator[list[int]]:
+        """Yield the places of the events of each statement that run in a row."""
         for item in self._sequence(range(len(self._events)), 0):
-            yield from self._columns_of(item)
+            yield from self._statements_of(item)
 
-    def _columns_of(self, item: Item) -> Iterator[list[int]]:
+    def _statements_of(self, item: Item) -> Iterator[list[int]]:
         if isinstance(item, int):
             yield [item]
             return
-        count = len(item.turns)
-        if item.kind is not LoopKind.AFFINE or not self._are_alike(item.turns):
-            count = 1
-        else:
-            count = min(count, self._fitting(item.turns))
-        for first in range(0, len(item.turns), count):
-            for statement in zip(*item.turns[first : first + count], strict=True):
-                if isinstance(statement[0], int):
-                    yield [place for place in statement if isinstance(place, int)]
-                else:
-                    for inner in statement:
-                        yield from self._columns_of(inner)
+        turns = item.turns
+        count = 1
+        if item.kind is LoopKind.AFFINE and len(set(map(self._form, turns))) == 1:
+            count = self._fitting(turns)
+        for first in range(0, len(turns), count):
+            for statement in zip(*turns[first : first + count], strict=True):
+                places = [place for place in statement if isinstance(place, int)]
+                if places:
+                    yield places
+                    continue
+                for inner in statement:
+                    yield from self._statements_of(inner)
 
-    def _sequence(self, places: Sequence[int], depth: int) -> list[Item]:
-        """Return events as a sequence of places and loops, from a depth of loops on."""
-        items: list[Item] = []
-        run: LoopRun | None = None
-        iteration: Iteration | None = None
-        turns: list[list[int]] = []
+    def _sequence(self, places: Iterable[int], depth: int) -> Iterator[Item]:
+        """Yield events as places and loops, from a depth of loops on."""
 
-        def close() -> None:
-            if run is not None:
-                run.turns.extend(self._sequence(turn, depth + 1) for turn in turns)
-
-        for place in places:
+        def loop_of(place: int) -> int:
             loops = self._events[place].loops
-            if len(loops) <= depth:
-                close()
-                run = iteration = None
-                items.append(place)
+            return loops[depth].loop.id if len(loops) > depth else -1
+
+        def number_of(place: int) -> int:
+            return self._events[place].loops[depth].number
+
+        for loop, run in groupby(places, loop_of):
+            if loop < 0:
+                yield from run
                 continue
-            if iteration is None or loops[depth].loop.id != iteration.loop.id:
-                close()
-                run = LoopRun(loops[depth].loop.kind, [])
-                turns = []
-                items.append(run)
-                iteration = None
-            if iteration is None or loops[depth].number != iteration.number:
-                iteration = loops[depth]
-                turns.append([])
-            turns[-1].append(place)
-        close()
-        return items
+            turns = [list(turn) for _, turn in groupby(run, number_of)]
+            kind = self._events[turns[0][0]].loops[depth].loop.kind
+            yield LoopRun(kind, [list(self._sequence(t, depth + 1)) for t in turns])
 
-    def _are_alike(self, turns: list[list[Item]]) -> bool:
-        """Return whether all iterations have the same statements."""
-        first = tuple(map(self._signature, turns[0]))
-        return all(tuple(map(self._signature, turn)) == first for turn in turns[1:])
-
-    def _signature(self, item: Item) -> Signature:
-        if isinstance(item, int):
-            event = self._events[item]
-            return event.opcode, event.stack, event.program
-        return len(item.turns), *map(self._signature, item.turns[0])
+    def _form(self, turn: list[Item]) -> tuple[object, ...]:
+        """Return what iterations with the same statements have in common."""
+        forms: list[object] = []
+        for item in turn:
+            if isinstance(item, int):
+                event = self._events[item]
+                forms.append((event.opcode, event.stack, event.program))
+            else:
+                forms.append(tuple(map(self._form, item.turns)))
+        return tuple(forms)
 
     def _fitting(self, turns: list[list[Item]]) -> int:
         """Return how many iterations have room at once for the tiles that only they use.
@@ -301,92 +283,76 @@ class _Distribution:
         PSUM has to hold what is live in one statement, SBUF all tiles.
         """
         places = list(_places(turns[0]))
-        low = places[0]
-        high = places[-1]
-        own = [
-            tensor
-            for tensor, first in self._first.items()
-            if low <= first and self._last[tensor] <= high
-        ]
-        sbuf = sum(
-            self._tensors[tensor].partition_bytes
-            for tensor in own
-            if self._tensors[tensor].space is Space.SBUF
+        own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
+        tensors = list(self._first)
+        begin = bisect_left(tensors, places[0], key=self._first.__getitem__)
+        end = bisect_right(tensors, places[-1], key=self._first.__getitem__)
+        for tensor in tensors[begin:end]:
+            space = self._tensors[tensor].space
+            if self._last[tensor] <= places[-1] and space in own:
+                own[space].append(tensor)
+        sbuf = sum(self._tensors[tensor].partition_bytes for tensor in own[Space.SBUF])
+        psum = max(self._psum_of([item], own[Space.PSUM]) for item in turns[0])
+        rooms = (
+            self._machine.sbuf_usable_bytes // max(1, sbuf),
+            self._machine.psum_partition_bytes // max(1, psum),
         )
-        psum = max(self._live_in_psum(turns[0], own), default=0)
-        counts = [len(turns)]
-        if sbuf:
-            counts.append(self._room[Space.SBUF] // sbuf)
-        if psum:
-            counts.append(self._room[Space.PSUM] // psum)
-        return max(1, min(counts))
+        return max(1, min(len(turns), *rooms))
 
-    def _live_in_psum(self, turn: list[Item], own: list[int]) -> Iterator[int]:
-        """Yield the bytes of each partition of PSUM that each statement of an iteration uses."""
-        tiles = [t for t in own if self._tensors[t].space is Space.PSUM]
-        for item in turn:
-            places = list(_places([item]))
-            live = [
-                tile
-                for tile in tiles
-                if self._first[tile] <= places[-1] and self._last[tile] >= places[0]
-            ]
-            shared = sum(
-                self._tensors[tile].partition_bytes
-                for tile in live
-                if tile not in self._sums
-            )
-            sums = sum(
-                self._banks(self._tensors[tile].partition_bytes)
-                for tile in live
-                if tile in self._sums
-            )
-            yield self._banks(shared) + sums
-
-    def _banks(self, size: int) -> int:
-        """Return bytes rounded up to whole banks."""
-        return -(-size // self._bank) * self._bank
+    def _psum_of(self, statement: list[Item], tiles: list[int]) -> int:
+        """Return the bytes of each partition of PSUM that are live in a statement."""
+        places = list(_places(statement))
+        bank = self._machine.psum_bank_bytes
+        shared = banks = 0
+        for tile in tiles:
+            if self._first[tile] > places[-1] or self._last[tile] < places[0]:
+                continue
+            size = self._tensors[tile].partition_bytes
+            if tile in self._sums:
+                banks += -(-size // bank)
+            else:
+                shared += size
+        return (banks + -(-shared // bank)) * bank
 
 
 def _places(items: Iterable[Item]) -> Iterator[int]:
     for item in items:
         if isinstance(item, int):
             yield item
-        else:
-            for turn in item.turns:
-                yield from _places(turn)
+            continue
+        for turn in item.turns:
+            yield from _places(turn)
 
 
 # -- merging ---------------------------------------------------------------------------------------
 
 
 def _merged(
-    column: list[int], events: list[Event], machine: Machine
+    statement: list[int], events: list[Event], machine: Machine
 ) -> Iterator[list[int]]:
     """Yield the events of a statement that become one instruction each."""
-    size: Callable[[Event], int] | None = None
-    limit = 0
-    if len(column) > 1:
-        first = events[column[0]]
-        if first.engine is Engine.DMA and first.purpose is Purpose.COPY:
-            size, limit = _bytes_of, MERGED_BYTES
-        elif _is_mergeable(first):
-            size, limit = free_elements, machine.psum_fmax
-    if size is None:
-        yield from ([place] for place in column)
+    first = events[statement[0]]
+    moves = first.engine is Engine.DMA and first.purpose is Purpose.COPY
+    if not (moves or _is_mergeable(first)):
+        yield from ([place] for place in statement)
         return
+    limit = MERGED_BYTES if moves else machine.psum_fmax
+    size = _bytes_of if moves else free_elements
+    for _, run in groupby(statement, lambda place: _company(events[place])):
+        yield from _within(limit, [(place, size(events[place])) for place in run])
+
+
+def _within(limit: int, sizes: list[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield consecutive places whose sizes add up to the limit at most."""
     group: list[int] = []
     total = 0
-    for place in column:
-        more = size(events[place])
-        if group and (
-            total + more > limit or not _join(events[group[-1]], events[place])
-        ):
+    for place, size in sizes:
+        if group and total + size > limit:
             yield group
             group = []
             total = 0
         group.append(place)
-        total += more
+        total += size
     yield group
 
 
@@ -400,90 +366,77 @@ def _is_mergeable(event: Event) -> bool:
 
     It cannot if it reads an operand of its own for each tile, as a column of scales is.
     """
-    if event.engine in (Engine.DMA, Engine.TENSOR) or not event.writes:
+    if event.engine in (Engine.DMA, Engine.TENSOR) or len(event.writes) != 1:
         return False
-    counts = {region.elements for region in event.reads}
-    return len(event.writes) == 1 and len(counts) == 1
+    return len({region.elements for region in event.reads}) == 1
 
 
-def _join(event: Event, following: Event) -> bool:
-    """Return whether two events of a statement have operands that one instruction can have."""
-    if event.engine is not Engine.DMA:
-        return _place_of(event) == _place_of(following)
-    pairs = zip(
-        event.writes + event.reads, following.writes + following.reads, strict=True
-    )
-    return all(
-        one.allocation.space is other.allocation.space
-        and (
-            not one.allocation.space.is_hbm or one.allocation.id == other.allocation.id
-        )
-        for one, other in pairs
-    )
+def _company(event: Event) -> tuple[int, ...]:
+    """Return the tensors that merged events share.
 
-
-def _place_of(event: Event) -> int | None:
-    """Return the tensor that merged events have in common: results in PSUM go to one tile."""
+    For DMAs those in HBM; for readers of PSUM the result, because sums of several results have
+    banks of their own.
+    """
+    if event.engine is Engine.DMA:
+        regions = event.writes + event.reads
+        return tuple(r.allocation.id for r in regions if r.allocation.space.is_hbm)
     if event.reads[0].allocation.space is Space.PSUM:
-        return event.writes[0].allocation.id
-    return None
+        return (event.writes[0].allocation.id,)
+    return ()
 
 
 def _packed(groups: list[Group]) -> list[Group]:
     """Return the groups with the PSUM tiles that one of them reads side by side in one tile."""
-    places: dict[int, tuple[Allocation, int]] = {}
-    tensors = [r.allocation.id for g in groups for e in g for r in e.reads + e.writes]
-    number = max(tensors, default=0)
+    parts: dict[int, tuple[Allocation, int]] = {}
+    number = max(map(_largest_id, groups), default=0)
     for group in groups:
-        tiles = [event.reads[0].allocation for event in group if event.reads]
-        if len(tiles) < 2 or not all(map(_is_plain_psum, tiles)):
-            continue
-        widths = [tile.shape[1] for tile in tiles]
-        number += 1
-        shape = (tiles[0].shape[0], sum(widths))
-        whole = replace(tiles[0], id=number, shape=shape)
-        for tile, first in zip(tiles, _starts(widths), strict=True):
-            places[tile.id] = whole, first
-    if not places:
-        return groups
-    return [tuple(_placed(event, places) for event in group) for group in groups]
+        tiles = _psum_tiles(group)
+        if tiles:
+            number += 1
+            starts = [0, *accumulate(tile.shape[1] for tile in tiles)]
+            whole = replace(tiles[0], id=number, shape=(tiles[0].shape[0], starts[-1]))
+            for tile, start in zip(tiles, starts, strict=False):
+                parts[tile.id] = whole, start
+    return [tuple(_placed(event, parts) for event in group) for group in groups]
 
 
-def _starts(widths: list[int]) -> Iterator[int]:
-    start = 0
-    for width in widths:
-        yield start
-        start += width
+def _largest_id(group: Group) -> int:
+    regions = [region for event in group for region in event.writes + event.reads]
+    return max((region.allocation.id for region in regions), default=0)
 
 
-def _is_plain_psum(tile: Allocation) -> bool:
-    plain = len(tile.shape) == 2 and tile.partition_axis == 0 and not tile.viewed
-    return plain and tile.space is Space.PSUM and tile.address is None
+def _psum_tiles(group: Group) -> list[Allocation]:
+    """Return the PSUM tiles that a merged instruction reads; none if it has other operands."""
+    tiles = [event.reads[0].allocation for event in group if event.reads]
+    plain = [
+        len(tile.shape) == 2 and tile.partition_axis == 0 and tile.address is None
+        for tile in tiles
+        if tile.space is Space.PSUM and not tile.viewed
+    ]
+    return tiles if len(tiles) > 1 and sum(plain) == len(tiles) else []
 
 
-def _placed(event: Event, places: dict[int, tuple[Allocation, int]]) -> Event:
+def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:
+    """Return an event with its regions within the wider tiles that their tiles are parts of."""
     regions = event.writes + event.reads
-    if all(region.allocation.id not in places for region in regions):
+    if all(region.allocation.id not in parts for region in regions):
         return event
-    moved = [_moved(region, places) for region in regions]
+    moved = tuple(_moved(region, parts) for region in regions)
     count = len(event.writes)
-    return replace(event, writes=tuple(moved[:count]), reads=tuple(moved[count:]))
+    return replace(event, writes=moved[:count], reads=moved[count:])
 
 
-def _moved(region: Region, places: dict[int, tuple[Allocation, int]]) -> Region:
-    """Return a region of a tile within the wider tile that the tile is a part of."""
-    if region.allocation.id not in places:
+def _moved(region: Region, parts: dict[int, tuple[Allocation, int]]) -> Region:
+    if region.allocation.id not in parts:
         return region
-    whole, first = places[region.allocation.id]
-    step = region.allocation.partition_step
+    whole, start = parts[region.allocation.id]
     width = whole.partition_step
-    row, column = divmod(region.offset, step)
-    strides = tuple(
-        width if axis == region.partition_axis else stride
-        for axis, stride in enumerate(region.strides)
-    )
-    offset = row * width + first + column
-    return region._replace(allocation=whole, offset=offset, strides=strides)
+    row, column = divmod(region.offset, region.allocation.partition_step)
+    strides = list(region.strides)
+    if region.partition_axis is not None:
+        strides[region.partition_axis] = width
+    offset = row * width + start + column
+    return region._replace(allocation=whole, offset=offset, strides=tuple(strides))
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -496,44 +449,39 @@ def _in_order_of_dependences(
 
     Where groups would wait for each other, the events keep the order of the program.
     """
-    dependences = Dependences(by_tensor=False)
-    needed = [
-        set().union(*dependences.of(place, event.reads, event.writes))
-        for place, event in enumerate(events)
-    ]
-    joins = dependences.joins
+    count = len(groups)
+    sorter = TopologicalSorter(_needed(groups, events))
+    try:
+        sorter.prepare()
+    except CycleError:
+        return [[place] for place in range(len(events))]
+    ready: list[tuple[int, int]] = []
+    ordered: list[list[int]] = []
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            # joins first: what waits for one may precede later groups
+            heappush(ready, (number if number < count else -1, number))
+        number = heappop(ready)[1]
+        if number < count:
+            ordered.append(groups[number])
+        sorter.done(number)
+    return ordered
+
+
+def _needed(groups: list[list[int]], events: list[Event]) -> dict[int, set[int]]:
+    """Return group -> the groups that it depends on; joins have the numbers after the groups."""
     count = len(groups)
     group_of = {place: number for number, group in enumerate(groups) for place in group}
+    dependences = Dependences()
+    needed: dict[int, set[int]] = {number: set() for number in range(count)}
 
-    def node(place: int) -> int:
-        return group_of[place] if place >= 0 else count + ~place
+    def wait(number: int, places: Iterable[int]) -> None:
+        nodes = {group_of[place] if place >= 0 else count + ~place for place in places}
+        needed.setdefault(number, set()).update(nodes - {number})
 
-    before: list[set[int]] = [
-        {node(place) for member in group for place in needed[member]} - {number}
-        for number, group in enumerate(groups)
-    ]
-    before += [{node(place) for place in members} for members in joins]
-    followers: list[list[int]] = [[] for _ in before]
-    for number, earlier in enumerate(before):
-        for other in earlier:
-            followers[other].append(number)
-    missing = list(map(len, before))
-    ready = [number for number, left in enumerate(missing) if not left]
-    heapify(ready)
-    ordered: list[list[int]] = []
-    while ready:
-        number = heappop(ready)
-        ordered.append(groups[number])
-        done = [number]
-        while done:
-            for follower in followers[done.pop()]:
-                missing[follower] -= 1
-                if missing[follower]:
-                    continue
-                if follower < count:
-                    heappush(ready, follower)
-                else:
-                    done.append(follower)
-    if len(ordered) < count:
-        return [[place] for place in range(len(events))]
-    return ordered
+    for place, event in enumerate(events):
+        data, order = dependences.of(place, event.reads, event.writes)
+        wait(group_of[place], data | order)
+    for join, members in enumerate(dependences.joins):
+        wait(count + join, members)
+    return needed

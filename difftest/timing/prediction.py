@@ -47,7 +47,7 @@ EXTREMES = (0.0, 0.999)
 MANY = 1_000_000
 """Beyond this many instructions, only the likely compiler's time is predicted."""
 LEAST_PART = 500
-PARTS = 25
+PARTS = 50
 """The part of a kernel that shows which question matters most: one of ``PARTS``, but not fewer
 instructions than ``LEAST_PART``."""
 _frozen = cache(gc.get_freeze_count)  # counts one by one: ten milliseconds in a session

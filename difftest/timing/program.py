@@ -38,7 +38,7 @@ from difftest.timing.cost_model import (
 )
 from difftest.timing.dma import IN_SOFTWARE, Transfer
 from difftest.timing.evidence import Evidence
-from difftest.timing.middle_end import Group, optimized
+from difftest.timing.middle_end import optimized
 from difftest.timing.parameters import TimingParameters, timing_parameters
 from difftest.timing.renaming import Renaming, RepeatedWork, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
@@ -86,8 +86,8 @@ class LoweredInstruction:
     """On-chip tensors that it touches last, in program order."""
     implied: bool = False
     """True if the compiler added it."""
-    merged: bool = False
-    """True if a load is triggered together with the previous one."""
+    continues: bool = False
+    """True for a load that a compiler may trigger together with the previous one."""
     core: int = 0
     """The physical core that runs it; with LNC 2 a logical core has two."""
     trigger: Engine = Engine.UNKNOWN
@@ -246,60 +246,27 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
 
     The instruction costs stay the same. Where the compilers decide alike, the dependences also do.
     """
-    earlier = program.decisions
+    begins = program.decisions.begins
     assumed = program.compiler
+    if compiler.renames != assumed.renames:
+        begins = refills(trace, compiler)
     repeated = RepeatedWork(trace, program.machine, compiler)
-    begins = (
-        earlier.begins
-        if compiler.renames == assumed.renames
-        else refills(trace, compiler)
-    )
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    same_order = compiler.distributes == assumed.distributes or not trace.middle_end
-    if (
-        same_order
-        and decisions == earlier
-        and (compiler.by_tensor == assumed.by_tensor or not program.widened)
-    ):
-        instructions = program.instructions
-        if compiler.merged_loads != assumed.merged_loads:
-            instructions = _merged(instructions, merges=compiler.merged_loads)
-        return replace(program, instructions=instructions, compiler=compiler)
-    lowered = {
-        step.event.number: step
-        for step in program.instructions
-        if not (step.implied or trace.middle_end)
-    }
-    return _ProgramBuilder(program.machine, compiler, trace, decisions, lowered).build(
-        None
-    )
+    distributes = trace.middle_end and compiler.distributes != assumed.distributes
+    widens = program.widened and compiler.by_tensor != assumed.by_tensor
+    if decisions == program.decisions and not (distributes or widens):
+        return replace(program, compiler=compiler)
+    lowered = {}
+    if not trace.middle_end:  # there an instruction may do the work of several events
+        steps = program.instructions
+        lowered = {step.event.number: step for step in steps if not step.implied}
+    builder = _ProgramBuilder(program.machine, compiler, trace, decisions, lowered)
+    return builder.build(None)
 
 
-def _merged(
-    instructions: list[LoweredInstruction], *, merges: bool
-) -> list[LoweredInstruction]:
-    """Return the instructions with loads merged or not; the same list if nothing changes."""
-    before: LoweredInstruction | None = None
-    result: list[LoweredInstruction] = []
-    changed = False
-    for step in instructions:
-        merged = merges and step.transfer is not None and _continues(before, step)
-        before = step
-        if merged != step.merged:
-            step = replace(step, merged=merged)
-            changed = True
-        result.append(step)
-    return result if changed else instructions
-
-
-def _continues(before: LoweredInstruction | None, step: LoweredInstruction) -> bool:
+def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
     """Return whether a load continues the previous one: from one tensor to one tile."""
-    if (
-        before is None
-        or before.transfer is None
-        or before.core != step.core
-        or step.is_store
-    ):
+    if before.transfer is None or before.core != step.core or step.is_store:
         return False
     ends = [
         tuple(region.allocation.id for region in (*event.writes, *event.reads))
@@ -329,6 +296,8 @@ class _ProgramBuilder:
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
         self.optimizes = trace.middle_end and compiler.distributes
+        self.pending: list[Event] = []
+        """Events for the middle end."""
         self.renames = bool(decisions.begins or decisions.twins)
         """True if some regions belong to other tiles than in the kernel."""
         self.instructions: list[LoweredInstruction] = []
@@ -345,27 +314,16 @@ class _ProgramBuilder:
 
     def build(self, progress: Progress | None) -> Program:
         events = self.trace.events
-        accumulated = {
-            target.id
-            for event in events
-            if event.attributes.accumulate
-            and self.trace.dialect != TODAYS
-            and (target := event.writes[0].allocation).space is Space.PSUM
-        }
-        repeated = self.decisions.repeated
+        unneeded = self.decisions.repeated | self._cleared_before_sums()
         loops: tuple[Iteration, ...] = ()
         turn: Turn = ()
-        optimized_events: list[Event] = []
         self._load_identities()
         for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
                 progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            tensor = (
-                event.writes[0].allocation.id if accumulated and event.writes else None
-            )
-            if event.number in repeated or (tensor in accumulated and event.clears):
+            if event.number in unneeded:
                 continue
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
@@ -375,11 +333,12 @@ class _ProgramBuilder:
                 self._drain(core, turn)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
-                optimized_events.append(replace(event, reads=reads, writes=writes))
+                if self.renames:
+                    event = replace(event, reads=reads, writes=writes)
+                self.pending.append(event)
             else:
                 self._add(event, core, reads, writes)
-        for group in optimized(optimized_events, self.machine):
-            self._add_group(group)
+        self._add_pending()
         for allocation, index in self.last.items():
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
@@ -395,6 +354,24 @@ class _ProgramBuilder:
             self.dependences.widened,
             self.trace.dialect == TODAYS,
         )
+
+    def _cleared_before_sums(self) -> set[int]:
+        """Return the events that clear a sum in PSUM; the classic compiler removes them."""
+        if self.trace.dialect == TODAYS:
+            return set()
+        sums = set[int]()
+        clears: list[Event] = []
+        for event in self.trace.events:
+            if event.attributes.accumulate:
+                sums.add(event.writes[0].allocation.id)
+            elif event.writes and event.clears:
+                clears.append(event)
+        return {
+            event.number
+            for event in clears
+            if event.writes[0].allocation.id in sums
+            and event.writes[0].allocation.space is Space.PSUM
+        }
 
     def _core(self, event: Event) -> int:
         return self.cores.get(event.program, 0)
@@ -444,14 +421,17 @@ class _ProgramBuilder:
         reads = in_other_tiles(self.renaming.renamed(event.reads), self.decisions.twins)
         return reads, self.renaming.renamed(event.writes)
 
-    def _add_group(self, group: Group) -> None:
-        """Add the instruction that does the work of several events."""
-        first = group[0]
-        reads = tuple(region for event in group for region in event.reads)
-        writes = tuple(region for event in group for region in event.writes)
-        whole = first if len(group) == 1 else replace(first, reads=reads, writes=writes)
-        costs = merged_cost([self.costing.of(event) for event in group])
-        self._add(whole, self._core(first), reads, writes, costs=costs)
+    def _add_pending(self) -> None:
+        """Add the instructions that the middle end makes of all events."""
+        for group in optimized(self.pending, self.machine):
+            first = group[0]
+            reads = tuple(region for event in group for region in event.reads)
+            writes = tuple(region for event in group for region in event.writes)
+            whole = first
+            if len(group) > 1:
+                whole = replace(first, reads=reads, writes=writes)
+            costs = merged_cost([self.costing.of(event) for event in group])
+            self._add(whole, self._core(first), reads, writes, costs=costs)
 
     def _add(
         self,
@@ -484,10 +464,8 @@ class _ProgramBuilder:
         step.implied = implied
         step.core = core
         step.trigger = trigger
-        if self.compiler.merged_loads and moved is not None:
-            step.merged = _continues(
-                self.instructions[-1] if self.instructions else None, step
-            )
+        if moved is not None and index:
+            step.continues = _continues(self.instructions[-1], step)
         self.instructions.append(step)
 
     def _touch(

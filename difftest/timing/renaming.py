@@ -43,7 +43,13 @@ from difftest.simulator.trace import (
     Space,
     Trace,
 )
-from difftest.timing.compiler import LIKELY, Compiler, RepeatRule, cores_of
+from difftest.timing.compiler import (
+    LIKELY,
+    TODAYS,
+    Compiler,
+    RepeatRule,
+    cores_of,
+)
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 Use = tuple[int, Region, bool]
@@ -53,17 +59,20 @@ Use = tuple[int, Region, bool]
 def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
     """Return, by position of an event, the tensors that become other tiles at that event."""
     places: dict[int, list[int]] = {}
-    if compiler.renames and trace.dialect != "nki":
-        written = {
-            tile.id
-            for tile in trace.allocations
-            if tile.writes > 1 and not (tile.space.is_hbm or tile.viewed)
-            if tile.address is None and not tile.places
-        }
-        for allocation, uses in _filled_again(trace.events, written) if written else ():
+    if not compiler.renames or trace.dialect == TODAYS:
+        return places
+    written = {tile.id for tile in trace.allocations if _may_be_renamed(tile)}
+    if written:
+        for allocation, uses in _filled_again(trace.events, written):
             for position in _deaths(uses):
                 places.setdefault(position, []).append(allocation)
     return places
+
+
+def _may_be_renamed(tile: Allocation) -> bool:
+    """Return whether a tile is written again and has no place of the kernel's own."""
+    placed = tile.address is not None or tile.places
+    return tile.writes > 1 and not (tile.space.is_hbm or tile.viewed or placed)
 
 
 class Renaming:
@@ -274,50 +283,22 @@ class RepeatedWork:
         """Return a key that equal copies share; None if the event is no copy to omit."""
         engine = event.engine
         rule = self._rules.get(engine, self._copies)
-        if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
+        if rule is RepeatRule.KEPT or not _fills_a_tile(event):
             return None
-        loads = engine is Engine.DMA
-        transposes = engine is Engine.TENSOR
-        if event.purpose is not (Purpose.TRANSPOSE if transposes else Purpose.COPY):
-            return None
-        loops = (turn.loop.id for turn in reversed(event.loops))
-        around = next((loop for loop in loops if loop in self._turning), None)
-        if rule is RepeatRule.INVARIANT and around is None:
-            return None
-        source = event.reads[0]
-        target = event.writes[0]
-        base = target.allocation
-        space = Space.PSUM if transposes else Space.SBUF
-        sole = (
-            base.writes == 1
-            and base.space is space
-            and not base.areas
-            and not base.viewed
-        )
-        if not (
-            sole
-            and source.whole
-            and target.whole
-            and target.elements == prod(base.shape)
-        ):
-            return None
+        source, target = event.reads[0], event.writes[0]
         number = source.allocation.id
         held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
-        if loads and (not held.space.is_hbm or held.writes):
+        if engine is Engine.DMA and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
-        if rule is RepeatRule.INVARIANT:
-            inside = () if before is None else before.loops
-            if (
-                any(turn.loop.id == around for turn in inside)
-                and held.id not in self._lasting
-            ):
-                return None
+        if rule is RepeatRule.INVARIANT and self._changes(event, held, before):
+            return None
+        base = target.allocation
         return (
             self._cores.get(event.program, 0),
             engine,
             held.id,
-            -1 if before is None else before.number,
+            before and before.number,
             source[1:5],
             source.view,
             target[1:4],
@@ -325,6 +306,32 @@ class RepeatedWork:
             base.dtype,
             base.partition_axis,
         )
+
+    def _changes(self, event: Event, held: Allocation, before: Event | None) -> bool:
+        """Return whether the innermost loop around a copy may change what it copies."""
+        loops = (turn.loop.id for turn in reversed(event.loops))
+        around = next((loop for loop in loops if loop in self._turning), None)
+        if around is None:
+            return True
+        inside = [turn.loop.id for turn in before.loops] if before else []
+        return around in inside and held.id not in self._lasting
+
+
+_FORMS = {Engine.TENSOR: (Purpose.TRANSPOSE, Space.PSUM)}
+"""Engine -> the purpose of its copies, and the memory of their results."""
+
+
+def _fills_a_tile(event: Event) -> bool:
+    """Return whether an event copies whole regions, and alone writes a tile of its own."""
+    if len(event.reads) != 1 or len(event.writes) != 1:
+        return False
+    source, target = event.reads[0], event.writes[0]
+    tile = target.allocation
+    form = _FORMS.get(event.engine, (Purpose.COPY, Space.SBUF))
+    if (event.purpose, tile.space, tile.writes) != (*form, 1):
+        return False
+    whole = source.whole and target.whole and target.elements == prod(tile.shape)
+    return whole and not (tile.areas or tile.viewed)
 
 
 def _turning(events: list[Event]) -> set[int]:

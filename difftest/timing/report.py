@@ -154,29 +154,31 @@ class Report:
 
     def _flops(self, own: float) -> dict[str, float]:
         program = self.prediction.program
-        works = [step.matmul for step in program.instructions if step.matmul]
-        model = sum(work.flops for work in works if not work.turns)
-        turned = sum(work.flops for work in works if work.turns)
         clock = program.parameters.clocks[Engine.TENSOR].value * 1e9
-        cells = program.machine.pe_cells
-        widest = max((work.width for work in works), default=1)
-        peak = 2 * cells * clock * widest * program.cores
-        hardware = (
-            sum(work.passes * work.rows * work.width for work in works) * 2 * cells
-        )
+        flops = [0, 0]
+        streamed: float = 0
+        matmuls = 0
+        widest = 1
+        for step in program.instructions:
+            if work := step.matmul:
+                flops[work.turns] += work.flops
+                streamed += work.passes * work.rows * work.width
+                matmuls += work.passes
+                widest = max(widest, work.width)
+        model, turned = flops
+        hardware = streamed * 2 * program.machine.pe_cells
+        peak = 2 * program.machine.pe_cells * clock * widest * program.cores
         moved = sum(self._hbm_bytes)
         return {
             "model_flops": model,
             "transpose_flops": turned,
             "hardware_flops": hardware,
             "mfu_estimated_percent": model / (peak * own),
-            "mfu_max_achievable_estimated_percent": model / hardware
-            if hardware
-            else 0.0,
+            "mfu_max_achievable_estimated_percent": model / max(1, hardware),
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": model / moved if moved else UNAVAILABLE,
             "peak_flops_bandwidth_ratio": peak / (program.hbm_rate * 1e9),
-            "matmul_instruction_count": sum(work.passes for work in works),
+            "matmul_instruction_count": matmuls,
             "neuroncore_cycle_count": own * clock,
         }
 

@@ -16,7 +16,7 @@ The compiler's expectations are inferred:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.compiler import (
     ON_DEVICE,
     Answer,
+    Compiler,
     DescriptorSource,
     Toolchain,
     descriptor_sources,
@@ -167,16 +168,23 @@ class Schedule:
 
         ``order`` is the other compiler's order for the Tensor Engines.
         """
+        compiler = other.compiler
         if other.instructions is not self.program.instructions:
             return False
-        if any(self.disputed_sources(other.compiler.descriptors)):
+        if any(self._different_times(compiler)):
             return False
-        if other.compiler.one_table and self.timeline.table_loads > other.cores:
-            return False
-        if other.compiler.expected is None:
-            kept = self.order is None or self.order == list(map(sorted, self.order))
+        if compiler.expected is None:
+            kept = self.order in (None, list(map(sorted, self.order or ())))
             return kept and not self.timeline.held
         return order == self.order
+
+    def _different_times(self, compiler: Compiler) -> Iterator[bool]:
+        """Yield whether each decision of another compiler changes the time of an instruction."""
+        program = self.program
+        yield any(self.disputed_sources(compiler.descriptors))
+        yield compiler.one_table and self.timeline.table_loads > program.cores
+        if compiler.merged_loads != program.compiler.merged_loads:
+            yield any(step.continues for step in program.instructions)
 
     @cached_property
     def descriptor_sources(self) -> dict[str, DescriptorSource]:

@@ -374,7 +374,7 @@ class Scheduler:
         figures = self.clockwork
         core = self.cores[step.core]
         others = transfer.partitions - 1
-        if step.merged:
+        if step.continues and self.program.compiler.merged_loads:
             return 0.0, now
         if step.event.purpose in INDIRECT:
             each = figures.indirect_per_partition.value

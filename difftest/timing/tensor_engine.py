@@ -57,28 +57,25 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     strided = inner_stride(stationary) != size
     depth = stationary.partitions
     columns = elements(stationary)
+    passes = 1 + four_byte
     if event.purpose is Purpose.TRANSPOSE:
-        cycles = depth * (2 if four_byte else 1)
-        passes = (
-            2 if four_byte and machine.nc_version < 3 else 1
-        )  # ARCH3: one pass from trn2 on
-        return Matmul(
-            passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True
-        )
+        cycles = depth * passes
+        if machine.nc_version >= 3:
+            passes = 1  # ARCH3: one pass from trn2 on
+        flops = 2 * depth * depth * columns
+        return Matmul(passes, cycles, four_byte, strided, flops, turns=True)
     moving = event.reads[1]
-    rows = elements(
-        event.writes[0]
-    )  # in the mode double_row, half the rows of the operand
-    slow = 2 if inner_stride(moving) > WIDE_STRIDE else 1
+    rows = elements(event.writes[0])  # in double_row, half the rows of the operand
+    slow = 1 + (inner_stride(moving) > WIDE_STRIDE)
     width = PACKED if packed else max(1, elements(moving) // rows)
     return Matmul(
-        passes=2 if four_byte else 1,
-        rows=rows * slow * (2 if four_byte else 1),
+        passes=passes,
+        rows=rows * slow * passes,
         four_byte=four_byte,
         strided=strided,
         flops=2 * depth * columns * rows * (PACKED if packed else 1),
         width=width,
-        partial=depth < machine.partitions or columns < machine.partitions,
+        partial=min(depth, columns) < machine.partitions,
     )
 
 

@@ -68,13 +68,13 @@ FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.D
 
 
 def blocks(page: Path) -> list[str]:
-    """The Python that a page shows, in order."""
+    """Return the Python that a page shows, in order."""
     text = page.read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def output(command: str, folder: Path) -> str:
-    """What a command prints, in colour; ``pytest`` and ``difftest`` are those of this Python."""
+    """Return the coloured output of a command of this Python, ``pytest`` or ``difftest``."""
     program, *arguments = shlex.split(command)
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
     environment["PYTEST_ADDOPTS"] = (
@@ -113,7 +113,7 @@ def draw(name: str, title: str, text: RenderableType) -> None:
 
 
 def report(printed: str) -> Text:
-    """The report of a failure out of pytest's output."""
+    """Return the report of a failure in pytest's output."""
     lines = [Text.from_ansi(line) for line in printed.splitlines()]
     first = next(
         n
@@ -140,7 +140,7 @@ def session(commands: list[str], folder: Path) -> Text:
 
 
 def failure(folder: Path) -> None:
-    """The README's kernel with the bug that it plants."""
+    """Draw the report of the README's kernel with its planted bug."""
     kernel, test = blocks(ROOT / "README.md")[:2]
     (folder / "scale.py").write_text(kernel.replace(*BREAK), encoding="utf-8")
     (folder / "test_scale.py").write_text(test, encoding="utf-8")
@@ -148,13 +148,13 @@ def failure(folder: Path) -> None:
 
 
 def page_words(page: str) -> list[str]:
-    """The words that a page shows, each once."""
+    """Return the words that a page shows, each once."""
     shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", page)
     return sorted(set(re.findall("[A-Za-z]{3,}", shown)))
 
 
 def page(folder: Path) -> None:
-    """The page of the same failure, as Chromium shows it, which has to be installed for it."""
+    """Draw the page of the same failure with Chromium, which must be installed."""
     kernel, test = blocks(ROOT / "README.md")[:2]
     (folder / "scale.py").write_text(kernel.replace(*BREAK), encoding="utf-8")
     (folder / "test_scale.py").write_text(test, encoding="utf-8")
@@ -175,7 +175,7 @@ def page(folder: Path) -> None:
 
 
 def first_kernel(folder: Path) -> None:
-    """The files of ``difftest init``, green."""
+    """Draw the passing session of the files of ``difftest init``."""
     draw(
         "green",
         "first",
@@ -184,7 +184,7 @@ def first_kernel(folder: Path) -> None:
 
 
 def profiles(folder: Path) -> None:
-    """The tutorial's two kernels, in time."""
+    """Draw the profiles of the tutorial's two kernels."""
     output("difftest init .", folder)
     (flat,) = blocks(ROOT / "docs" / "tutorial" / "first-profile.md")
     (folder / "scale_flat.py").write_text(flat, encoding="utf-8")
@@ -194,7 +194,7 @@ def profiles(folder: Path) -> None:
 
 
 def drawn(folder: Path) -> None:
-    """The rows of drawn cases on the page of a test's arguments, to be put there."""
+    """Print the rows of drawn cases for the page of a test's arguments."""
     (code,) = blocks(ROOT / "docs" / "reference" / "kernel-test.md")
     found: dict[str, Any] = {}
     exec(code, found)

@@ -51,7 +51,7 @@ def linear_gelu(x, w, bias):
                 total += nisa.nc_matmul(
                     nl.load(x[deep, rows]), nl.load(w[deep, columns])
                 )
-            offset = nl.load(bias[:, columns]).broadcast_to((128, 512))
+            offset = nl.broadcast_to(nl.load(bias[:, columns]), shape=(128, 512))
             result = nl.gelu(nisa.tensor_tensor(total, offset, nl.add))
             nl.store(out[rows, columns], result)
     return out

@@ -63,7 +63,7 @@ def test_commands_hand_its_data_over(place, monkeypatch):
     swept = run("sweep", place, "--over", "n=1,8", "-o", "points.parquet", "-n", "0")
     assert "2 points; agrees: 2" in swept
     assert "score: 100.0%" in run("mutate", place)
-    assert "no impostor passes all of them" in run("verdict", "--audit", place)
+    assert "no fake output passes all of them" in run("verdict", "--audit", place)
     assert "add_to: agrees" in run(
         "verdict", "add_to_kernel.py:add_to", place, "--cases", "5"
     )

@@ -137,7 +137,7 @@ def test_each_command_takes_the_test_of_an_optimizer(kernel, monkeypatch):
     swept = run("sweep", NAME, "--over", "n=1,8", "-o", "points.parquet", "-n", "0")
     assert "2 points; agrees: 2" in swept
     assert "score: 100.0%" in run("mutate", NAME)
-    assert "no impostor passes all of them" in run("verdict", "--audit", NAME)
+    assert "no fake output passes all of them" in run("verdict", "--audit", NAME)
 
 
 def test_check_after_verdict_runs_the_kernel_itself(kernel):

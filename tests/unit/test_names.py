@@ -47,7 +47,10 @@ def constants_assigned_twice(folder: Path) -> list[str]:
                 targets = [node.target]
             names = [leaf for target in targets for leaf in ast.walk(target)]
             for name in names:
-                if not isinstance(name, ast.Name) or not name.id.isupper():
+                is_bound = isinstance(name, ast.Name) and isinstance(
+                    name.ctx, ast.Store
+                )
+                if not is_bound or not name.id.isupper():
                     continue
                 if name.id in seen:
                     found.append(f"{path}:{name.lineno}: {name.id}")

@@ -187,7 +187,7 @@ class ConcolicRun:
         return held
 
     def number(self, value: Any, text: str) -> Any:
-        """A number that is known by a text; the value itself if it is none, or the text long."""
+        """Return a concolic number with this text; the value itself if no text can describe it."""
         self._step()
         of = float if isinstance(value, float) else type(value)  # NumPy's is one
         kind: Any = _KINDS.get(of) if len(text) < _LONG else None
@@ -210,7 +210,7 @@ class ConcolicRun:
             raise StepLimitExceeded
 
     def loop_range(self, *ends: Any, **_: Any) -> Sequence[int]:
-        """A loop's range. Whether it turns thrice is asked."""
+        """Return the range of a loop; the condition is whether a third iteration runs."""
         if any(isinstance(end, _Stub) for end in ends):
             return range(2)
         turns: Sequence[int] = range(*map(concrete_value, ends))
@@ -237,9 +237,9 @@ class ConcolicRun:
         return self.number(len(of), text) if text else len(of)
 
     def stub_for(self, value: Any) -> Any:
-        """What stands for a value that a function names: a copy that holds nothing of its author's.
+        """Return a copy of a value that a function names; the copy shares nothing with the author.
 
-        What cannot be copied, or by hooks of its author's alone, is as something of NKI.
+        A value that only the author's hooks could copy becomes a stub, as a value of NKI does.
         """
         if type(value) in _PLAIN or issubclass(type(value), (_ConcolicNumber, _Stub)):
             return value
@@ -304,7 +304,7 @@ class ConcolicRun:
         )
 
     def _of_pythons(self, value: Any) -> Any:
-        """A copy of what is of a class of Python's or NumPy's."""
+        """Return a copy of an object whose class is Python's or NumPy's."""
         kind: Any = type(value)
         if kind in stubs.ASKING:
             if len(value) > _STEPS:
@@ -364,7 +364,7 @@ class ConcolicRun:
     def imported(
         self, name: str, names: Any, _: Any, wanted: Any = (), level: int = 0
     ) -> Any:
-        """What an import in a function brings; what is not loaded is not loaded for it."""
+        """Return the copy of a module that a function imports; a stub if it is not loaded yet."""
         if isinstance(wanted, list):  # it is C's, such as NumPy's
             return __import__(name)
         if level:
@@ -481,7 +481,7 @@ class _ConcolicNumber:
         return format(self, "")
 
     def __format__(self, form: str) -> str:
-        """A text, by which the number is known in a longer one."""
+        """Return a text that a longer text can recognise as this number."""
         text = _ConcolicText(format(self.plain, form))
         text.number = self.run.shown[text[:]] = self
         return text
@@ -528,7 +528,7 @@ def _text(value: Any) -> str:
 
 
 def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
-    """A method of numbers whose result is known by a text of this form."""
+    """Return a method of concolic numbers whose result has a text of this form."""
 
     def call(*numbers: Any) -> Any:
         if not all(isinstance(number, (int, float)) for number in numbers):
@@ -550,7 +550,7 @@ def _method(compute: Callable[..., Any], form: str) -> Callable[..., Any]:
 
 
 def _power(number: Any, exponent: Any, modulus: Any = None) -> Any:
-    """``number ** exponent``, or the rest of that by a modulus."""
+    """Return ``number ** exponent``, or its remainder by a modulus."""
     if modulus is None:
         return _POWER(number, exponent)
     plain = [concrete_value(one) for one in (number, exponent, modulus)]

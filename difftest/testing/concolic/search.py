@@ -185,7 +185,7 @@ def _head(key: str) -> str:
 
 
 def choice_keys(name: str) -> Iterator[str]:
-    """What the choices of a composed strategy are called, without end."""
+    """Yield the names of the choices of a composed strategy, without end."""
     return (f"{name}{_PART}{number}" for number in itertools.count())
 
 
@@ -239,7 +239,7 @@ class BranchSearch:
         )  # of names, where one has come out otherwise
 
     def conditions(self) -> list[Condition]:
-        """The conditions that are met on the way from some values of the domain, in some time."""
+        """Return the conditions that runs from some values of the domain meet in limited time."""
         before = sys.getrecursionlimit()
         depth = len(list(traceback.walk_stack(None)))
         memory = LIMITS.mebibytes if USED.exists() and find_spec("resource") else None

@@ -33,7 +33,7 @@ _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def copy_builtin(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
-    """A copy of what is of a class of Python's, made as pickle makes one."""
+    """Return a copy of an object of a class of Python's, made as pickle makes one."""
     how = value.__reduce_ex__(4)
     if isinstance(how, str):  # a function of a module's
         return value
@@ -53,7 +53,7 @@ def copy_builtin(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
 
 
 def copy_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
-    """A copy of what is of a class of the author's; it is of that class's copy."""
+    """Return a copy of an object of the author's class. Its class is the copy of that class."""
     kind = stand_in(type(value))
     if id(value) in made:  # its class holds it
         return made[id(value)][1]
@@ -86,7 +86,7 @@ def copy_attributes(value: Any, stand_in: StandIn) -> dict[str, Any]:
 
 
 def copy_class(kind: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
-    """A copy of a class of the author's, for which its bases and its metaclass are copied, too."""
+    """Return a copy of a class of the author's, with copies of its bases and its metaclass."""
     bases = tuple(map(stand_in, kind.__bases__))
     names = {**vars(kind)}
     if id(kind) in made:  # one of them holds it
@@ -117,7 +117,10 @@ def _of_enum(kind: Any, bases: tuple[Any, ...], stand_in: StandIn) -> Any:
 
 
 def copy_code(code: types.CodeType) -> types.CodeType:
-    """A set asks a number for its hash alone, a tuple whether it is each of it."""
+    """Return the code with tuples in place of constant sets.
+
+    A set asks a number for its hash alone; a tuple compares it with each element.
+    """
     constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
     constants = [
         copy_code(c) if isinstance(c, types.CodeType) else c for c in constants
@@ -165,7 +168,7 @@ class _ComparingCollection:
 
 
 def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
-    """A key; of a text such as "217x300" the numbers, as they are known, and what is between."""
+    """Return a key; a text such as "217x300" as a list of its numbers and the parts between."""
     if not isinstance(key, str):
         return key
     return [

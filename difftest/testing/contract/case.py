@@ -73,7 +73,7 @@ def _own_name(value: Any) -> str:
 
 
 def tell_apart(choices: Iterable[Any]) -> None:
-    """Number the values of one choice that share a name, such as lambdas."""
+    """Give distinct names to the values of one choice that share a name, such as lambdas."""
     functions = [
         value for value in choices if callable(value) and not hasattr(value, "tolist")
     ]

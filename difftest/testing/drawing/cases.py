@@ -30,7 +30,7 @@ from difftest.testing.drawing.data import (
 )
 from difftest.testing.drawing.dry_run import branch_conditions
 from difftest.testing.drawing.examples import examples, examples_or_none
-from difftest.testing.drawing.plan import Plan, PlannedCase
+from difftest.testing.drawing.plan import DrawingPlan, PlannedCase
 from difftest.testing.drawing.provider import draw_index
 from difftest.testing.drawing.reference_properties import (
     ReferenceProperties,
@@ -62,7 +62,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
     """Return a strategy of cases, for a reference with these properties."""
-    plan = Plan(spec, branch_conditions(spec))
+    plan = DrawingPlan(spec, branch_conditions(spec))
     return _cases(spec, replace(nature, floats=float_constants(spec)), plan)
 
 
@@ -123,7 +123,7 @@ values_of = st.composite(draw_values)
 
 @st.composite
 def _cases(
-    draw: DrawFn, spec: KernelSpec, nature: ReferenceProperties, plan: Plan
+    draw: DrawFn, spec: KernelSpec, nature: ReferenceProperties, plan: DrawingPlan
 ) -> Case:
     planned = plan.begin()
     values = draw_values(draw, spec, {}, planned)

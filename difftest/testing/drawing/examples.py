@@ -60,7 +60,7 @@ def make_random_numbers() -> None:
 
 
 def examples_or_none(strategy: SearchStrategy[Example], count: int) -> list[Example]:
-    """The same; none if there are none: there is an end to what a strategy can draw.
+    """Return a number of examples of a strategy; an empty list if it can draw none.
 
     Raises
     ------
@@ -75,9 +75,9 @@ def examples_or_none(strategy: SearchStrategy[Example], count: int) -> list[Exam
 
 
 def minimal_example(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
-    """The plainest example of a strategy, which is made for it; see :func:`attempted`.
+    """Return the minimal example of a strategy, which ``strategy`` makes; None without one.
 
-    None if there is none: a function of the domain may have nothing for an earlier name's value.
+    A function of the domain may have no values for an earlier name's value.
     """
     return next(iter(examples_or_none(_first(strategy, itertools.count()), 1)), None)
 

@@ -46,7 +46,7 @@ _MANY = 8
 """The most values of a sequence that are dealt one by one."""
 
 
-class Plan:
+class DrawingPlan:
     """The plan of one test, and the points of sizes that its cases have met.
 
     Attributes
@@ -121,7 +121,7 @@ class Plan:
 class PlannedCase:
     """The values that are wanted for the names of one case."""
 
-    def __init__(self, plan: Plan, provider: Planned) -> None:
+    def __init__(self, plan: DrawingPlan, provider: Planned) -> None:
         self._plan = plan
         self._provider = provider
         self._chance = provider.chance

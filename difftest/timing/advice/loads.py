@@ -117,29 +117,32 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
 
 def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on lines that load the same bytes of a tensor more than once."""
-    for spans in spans_by_line(_loads(schedule)).values():
-        sources = [(span, dma_source(span.instruction.event)) for span in spans]
-        for pairs in group_by(sources, lambda pair: pair[1].allocation.id).values():
-            group = [span for span, _ in pairs]
-            source = pairs[0][1].allocation
-            by_core = group_by(pairs, lambda pair: pair[0].instruction.core).values()
-            loaded = sum(_bytes_of_source(region) for _, region in pairs)
-            distinct = sum(
-                _distinct(source, [region for _, region in own]) for own in by_core
-            )
-            cores = f" on {len(by_core)} cores" if len(by_core) > 1 else ""
+    for of_line in spans_by_line(_loads(schedule)).values():
+        for spans in group_by(
+            of_line, lambda span: _source(span).allocation.id
+        ).values():
+            by_core = group_by(spans, lambda span: span.instruction.core).values()
+            loaded = sum(_bytes_of_source(_source(span)) for span in spans)
+            distinct = sum(map(_distinct, by_core))
             if not distinct or loaded / distinct < AGAIN:
                 continue
+            name = _source(spans[0]).allocation.name or "a tensor"
+            if len(by_core) > 1:
+                name += f" on {len(by_core)} cores"
             yield advice_on(
-                group,
+                spans,
                 "loaded-again",
-                units.without(RemovedWork(group, 1.0 - distinct / loaded)),
-                happened=f"{_mib(distinct)} of {source.name or 'a tensor'}{cores} are loaded "
-                f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
+                units.without(RemovedWork(spans, 1.0 - distinct / loaded)),
+                happened=f"{_mib(distinct)} of {name} are loaded "
+                f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(spans):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",
                 remedy="move the load out of the loops that do not change its address, or load "
                 "larger blocks and slice them in SBUF",
             )
+
+
+def _source(span: Span) -> Region:
+    return dma_source(span.instruction.event)
 
 
 def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -149,37 +152,31 @@ def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """
     machine = schedule.program.machine
     free = machine.sbuf_usable_bytes - memory_usage(schedule, Space.SBUF).peak
-    moves: dict[int, list[Span]] = {}
-    for span in schedule.spans:
-        if span.instruction.transfer is None:
-            continue
-        for region in span.instruction.event.reads + span.instruction.event.writes:
-            tensor = region.allocation
-            if tensor.space.is_hbm and tensor.writes and tensor.reads:
-                moves.setdefault(tensor.id, []).append(span)
-    for number, spans in moves.items():
-        tensor = next(
-            region.allocation
-            for region in spans[0].instruction.event.writes
-            + spans[0].instruction.event.reads
-            if region.allocation.id == number
-        )
+    for loads in group_by(
+        _loads(schedule), lambda span: _source(span).allocation.id
+    ).values():
+        tensor = _source(loads[0]).allocation
         size = math.prod(tensor.shape) * tensor.dtype.itemsize
-        loads = [span for span in spans if not span.instruction.is_store]
-        if not loads or size > free * machine.partitions:
+        if not tensor.writes or size > free * machine.partitions:
             continue
-        removed = loads if tensor.output else spans
+        removed = list(loads)
+        if tensor.output is None:
+            removed += [span for span in schedule.spans if _writes(span, tensor)]
         yield advice_on(
             removed,
             "through-hbm",
             units.without(RemovedWork(removed)),
             happened=f"{_mib(size)} of {tensor.name or 'a tensor'} are stored to HBM and loaded "
-            f"again, in {len(spans):,} DMAs",
+            f"again, in {len(removed):,} DMAs",
             rule="a store and a load take a few microseconds until the data are back, even if no "
             "engine waits for their bytes",
             remedy="keep the tensor in SBUF, where it has room, and let the later instructions "
             "read it there",
         )
+
+
+def _writes(span: Span, tensor: Allocation) -> bool:
+    return any(region.allocation is tensor for region in span.instruction.event.writes)
 
 
 def _bytes_of_source(region: Region) -> int:
@@ -189,13 +186,15 @@ def _bytes_of_source(region: Region) -> int:
     return math.prod(sizes) * region.dtype.itemsize
 
 
-def _distinct(source: Allocation, regions: list[Region]) -> int:
-    """Return the bytes of the tensor that at least one region contains."""
+def _distinct(loads: list[Span]) -> int:
+    """Return the bytes of a tensor that at least one of the loads reads."""
+    regions = list(map(_source, loads))
     unit = min(region.dtype.itemsize for region in regions)
-    size = math.prod(source.shape) * source.dtype.itemsize // unit
     different = {(region.dtype.itemsize, region.pattern): region for region in regions}
+    source = regions[0].allocation
+    size = math.prod(source.shape) * source.dtype.itemsize // unit
     if size > MASK_LIMIT:
-        return sum(region_bytes(region) for region in different.values())
+        return sum(map(region_bytes, different.values()))
     mask = np.zeros(size, dtype=np.bool_)
     for region in different.values():
         offset, shape, strides = region.pattern.finer(region.dtype.itemsize // unit)
@@ -223,18 +222,22 @@ _WHOLE_STORES = (
 )
 
 
+_REMEDIES = {
+    (False, False): _FEWER_LOADS,
+    (False, True): _FEWER_STORES,
+    (True, False): _WHOLE_LOADS,
+    (True, True): _WHOLE_STORES,
+}
+"""(whether they move tiles in pieces, whether most are stores) -> the remedy."""
+
+
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
     clockwork = schedule.program.parameters
     full = clockwork.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
     for spans in spans_by_line(dmas).values():
-        transfers = [
-            span.instruction.transfer for span in spans if span.instruction.transfer
-        ]
-        rows = sum(transfer.rows for transfer in transfers)
-        moved = sum(transfer.bytes for transfer in transfers)
-        partitions = sum(transfer.partitions for transfer in transfers)
+        rows, moved, partitions = _moved(spans)
         in_pieces = moved / rows < PIECE and rows >= MANY * partitions
         short = moved / rows < SHORT or moved / partitions < SMALL
         if not in_pieces and (len(spans) < MANY or not short):
@@ -243,11 +246,6 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         most = max(RemovedWork(spans).times.values())
         savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
-        remedies = (
-            (_WHOLE_LOADS, _WHOLE_STORES)
-            if in_pieces
-            else (_FEWER_LOADS, _FEWER_STORES)
-        )
         yield advice_on(
             spans,
             "small-dmas",
@@ -256,8 +254,20 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             f"{moved / partitions:,.0f} a partition, in rows of {moved / rows:,.0f}",
             rule="the DMA engines come near their full rate with long rows and at least "
             f"{SMALL} bytes a partition",
-            remedy=remedies[stores],
+            remedy=_REMEDIES[in_pieces, stores],
         )
+
+
+def _moved(spans: list[Span]) -> tuple[int, int, int]:
+    """Return the rows, the bytes and the partitions of DMAs."""
+    rows = moved = partitions = 0
+    for span in spans:
+        transfer = span.instruction.transfer
+        assert transfer is not None
+        rows += transfer.rows
+        moved += transfer.bytes
+        partitions += transfer.partitions
+    return rows, moved, partitions
 
 
 def _mib(count: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from difftest.analysis.finding import Severity, group_by
-from difftest.simulator.trace import Allocation, Location, Space
+from difftest.simulator.trace import Allocation, Event, Location, Space
 from difftest.timing.advice.savings import (
     Advice,
     Savings,
@@ -87,20 +87,20 @@ def _shared(span: Span, spans: list[Span]) -> Allocation | None:
     by = span.waited_for
     if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in step.order and all(
-        number >= 0 for number in step.order
-    ):  # nor in a join of these
+    joined = min(step.order, default=0) < 0
+    if by not in step.order and not joined:
         return None
-    other = spans[by].instruction.event
+    return _common_tensor(step.event, spans[by].instruction.event)
+
+
+def _common_tensor(event: Event, other: Event) -> Allocation | None:
+    """Return the on-chip tensor that an event writes and another one uses."""
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
-    return next(
-        (
-            region.allocation
-            for region in step.event.writes
-            if region.allocation.id in users and not region.allocation.space.is_hbm
-        ),
-        None,
-    )
+    for region in event.writes:
+        tensor = region.allocation
+        if tensor.id in users and not tensor.space.is_hbm:
+            return tensor
+    return None
 
 
 def _waited_for_room(span: Span) -> bool:
@@ -119,47 +119,55 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
     If DMA is the limit nothing is yielded: the kernel cannot reduce that wait.
     """
-    limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
-    if max(limits, default=0.0) >= LIMIT * schedule.end:
+    busy = sorted((time, name, core) for (core, name), time in units.busy.items())
+    computing = [unit for unit in busy if unit[1] in _COMPUTE]
+    others = [unit for unit in busy if unit[1] not in _COMPUTE]
+    if not computing or (others and others[-1][0] >= LIMIT * schedule.end):
         return
-    most = max(COMPUTE, key=lambda engine: units.most(engine.value))
-    core = max(
-        range(schedule.program.cores),
-        key=lambda n: units.busy.get((n, most.value), 0.0),
-    )
-    own_spans = [
-        span
-        for span in schedule.spans
-        if span.engine is most
-        and span.instruction.core == core
-        and not span.instruction.transfer
-    ]
-    own_spans.sort(key=lambda span: span.start)
-    idle: dict[tuple[str, str, Location | None], list[tuple[float, Span]]] = {}
-    for before, after in pairwise(own_spans):
-        gap = after.start - before.start - before.busy
-        if gap > 0 and after.waited_for >= 0:
-            other = schedule.spans[after.waited_for]
-            waited_work = other.instruction.opcode + " to free a buffer" * after.buffer
-            cause = unit(other), waited_work, other.instruction.event.location
-            idle.setdefault(cause, []).append((gap, after))
-    for (waited_unit, waited_work, location), gaps in idle.items():
-        time = sum(gap for gap, _ in gaps)
+    _, most, core = computing[-1]
+    for cause, waiting in _waits_of(schedule, core, most).items():
+        waited_unit, waited_work, location = cause
+        time = sum(gap for gap, _ in waiting)
         if time < NOTABLE * schedule.end:
             continue
         yield Advice(
             id="waiting",
             severity=Severity.NOTE,
             locations=(location,) if location else (),
-            evidence=event_numbers(span for _, span in gaps),
-            count=len(gaps),
+            evidence=event_numbers(span for _, span in waiting),
+            count=len(waiting),
             lost=time / 1e3,
             work=time / 1e3,
-            happened=f"the {most.value} engine, the busiest that computes, waits "
-            f"{len(gaps):,} times for {waited_unit} ({waited_work})",
+            happened=f"the {most} engine, the busiest that computes, waits "
+            f"{len(waiting):,} times for {waited_unit} ({waited_work})",
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",
         )
+
+
+Cause = tuple[str, str, Location | None]
+"""The unit that an engine waited for, its work, and the line of the work."""
+
+
+def _waits_of(
+    schedule: Schedule, core: int, engine: str
+) -> dict[Cause, list[tuple[float, Span]]]:
+    """Return cause -> the idle time of an engine before each instruction, in ns."""
+    spans = [
+        span
+        for span in schedule.spans
+        if (span.instruction.core, unit(span)) == (core, engine)
+    ]
+    spans.sort(key=lambda span: span.start)
+    idle: dict[Cause, list[tuple[float, Span]]] = {}
+    for before, after in pairwise(spans):
+        gap = after.start - before.start - before.busy
+        if gap > 0 and after.waited_for >= 0:
+            other = schedule.spans[after.waited_for]
+            work = other.instruction.opcode + " to free a buffer" * after.buffer
+            cause = unit(other), work, other.instruction.event.location
+            idle.setdefault(cause, []).append((gap, after))
+    return idle
 
 
 def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:

@@ -97,25 +97,22 @@ def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
     for span in spans:
         busy[_work_of(span)] += span.busy
     opcodes = sorted(busy, key=lambda opcode: (-busy[opcode], opcode))
+    colours = dict(zip(opcodes, PALETTE, strict=False))
     for engine in ENGINES:
         taken: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        total = 0.0
         for span in spans:
             if span.busy and span.engine is engine:
                 times = span.start / 1e3, (span.start + span.busy) / 1e3
                 taken[_work_of(span)].append(times)
+                total += span.busy / 1e3
         stacked = [
-            (
-                PALETTE[min(n, len(PALETTE) - 1)],
-                opcode,
-                share_of(sorted(taken[opcode]), edges),
+            (colours.get(opcode, PALETTE[-1]), opcode, share_of(sorted(times), edges))
+            for opcode, times in sorted(
+                taken.items(), key=lambda i: opcodes.index(i[0])
             )
-            for n, opcode in enumerate(opcodes)
-            if opcode in taken
         ]
         if stacked:
-            total = sum(
-                end - start for several in taken.values() for start, end in several
-            )
             yield Lane(engine.value, f"{total / edges[-1]:.0%} busy", "", 1.0, stacked)
 
 

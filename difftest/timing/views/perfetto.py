@@ -13,7 +13,7 @@ from typing import Any
 
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.report import ENGINES, Report, memory_usage, span_evidence
-from difftest.timing.schedule import Span
+from difftest.timing.schedule import Schedule, Span
 
 CORE, QUEUES = 1, 2
 """Process numbers; further cores follow."""
@@ -22,47 +22,45 @@ CORE, QUEUES = 1, 2
 def perfetto(report: Report) -> dict[str, Any]:
     """Return the timeline in the JSON trace event format; times in microseconds."""
     schedule = report.prediction.schedule
+    machine = schedule.program.machine.name
     events: list[dict[str, Any]] = [
-        _name(
-            "process_name",
-            CORE,
-            0,
-            f"{schedule.program.machine.name} engines (predicted)",
-        ),
+        _name("process_name", CORE, 0, f"{machine} engines (predicted)"),
         _name("process_name", QUEUES, 0, "DMA queues (predicted)"),
     ]
-    places: dict[int, tuple[int, int]] = {}
-    for core in range(schedule.program.cores):
-        process = CORE if core == 0 else QUEUES + core
-        if core:
-            events.append(
-                _name("process_name", process, 0, f"core {core} engines (predicted)")
-            )
-        for number, engine in enumerate(ENGINES, start=1):
-            events.append(_name("thread_name", process, number, engine.value))
-            for span in schedule.spans:
-                instruction = span.instruction
-                if (
-                    span.engine is engine
-                    and not instruction.transfer
-                    and instruction.core == core
-                ):
-                    places[instruction.index] = (process, number)
-    places |= _lanes(schedule.spans, events)
+    places = _engines(schedule, events) | _lanes(schedule.spans, events)
     events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
     events += _arrows(report, places)
     for space in (Space.SBUF, Space.PSUM):
+        counter = {"ph": "C", "pid": CORE, "name": space.value.upper()}
         for step in memory_usage(schedule, space).steps:
             taken = {"bytes a partition": step.bytes}
-            name = space.value.upper()
-            events.append(
-                {"ph": "C", "pid": CORE, "name": name, "ts": step.time, "args": taken}
-            )
+            events.append({**counter, "ts": step.time, "args": taken})
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
         "otherData": {"predicted": "true"},
     }
+
+
+def _engines(
+    schedule: Schedule, events: list[dict[str, Any]]
+) -> dict[int, tuple[int, int]]:
+    """Name a process for each core and a thread for each engine; assign the instructions."""
+    threads = {engine: number for number, engine in enumerate(ENGINES, start=1)}
+    for core in range(schedule.program.cores):
+        if core:
+            name = f"core {core} engines (predicted)"
+            events.append(_name("process_name", QUEUES + core, 0, name))
+        for engine, number in threads.items():
+            process = QUEUES + core if core else CORE
+            events.append(_name("thread_name", process, number, engine.value))
+    places: dict[int, tuple[int, int]] = {}
+    for span in schedule.spans:
+        step = span.instruction
+        if step.transfer is None and span.engine in threads:
+            process = QUEUES + step.core if step.core else CORE
+            places[step.index] = process, threads[span.engine]
+    return places
 
 
 def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:

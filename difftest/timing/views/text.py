@@ -13,6 +13,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.advice import Advice
 from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, Interval
+from difftest.timing.prediction import Prediction
 from difftest.timing.report import ENGINES, Report, ReportRow, roofline
 
 TOP = 12
@@ -22,31 +23,7 @@ TOP = 12
 def format_totals(report: Report) -> Iterator[str]:
     """Yield the predicted times as sentences; the first three give the answer and its caveats."""
     prediction = report.prediction
-    toolchain = prediction.schedule.toolchain
-    suffix = f"predicted for {prediction.program.machine.name}"
-    own = f"of it the kernel's own part {prediction.middle:,.1f} us"
-    phase = ""
-    if prediction.unknown:
-        yield f"NO TOTAL ({suffix}): {prediction.describe_unknown()}."
-    elif toolchain is not Toolchain.CLASSIC_PROFILE:
-        low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
-        phase = (
-            f"; by the phase of throttling {low:,.1f} to {high:,.1f} us"
-            if high > low
-            else ""
-        )
-        yield f"nc_latency {prediction.latency:,.1f} us {suffix}, {own}"
-        yield format_interval(prediction.latency_interval)
-    else:
-        yield f"total_time {prediction.total_time:,.1f} us {suffix}, {own}"
-        yield format_interval(prediction.total_time_interval)
-    yield f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}{phase}"
-    if toolchain is not Toolchain.CLASSIC_PROFILE and not prediction.unknown:
-        span = prediction.total_time_interval
-        yield (
-            f"a profile's total_time is {prediction.total_time:,.1f} us, "
-            f"between {span.low:,.1f} and {span.high:,.1f} us"
-        )
+    yield from _format_times(prediction)
     if prediction.caution:
         yield f"CAUTION: {prediction.caution}."
     bounds = roofline(prediction)
@@ -54,20 +31,49 @@ def format_totals(report: Report) -> Iterator[str]:
         f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "
         f"{bounds.share:.0%} of the higher one reached"
     )
-    if prediction.schedule.timeline.cold_time:
-        cold = prediction.schedule.timeline.cold_time / 1e3
+    timeline = prediction.schedule.timeline
+    if timeline.cold_time:
+        cold = timeline.cold_time / 1e3
         yield f"the tensor engine streams {cold:,.1f} us at half speed (throttled)"
-    if prediction.schedule.timeline.spilled:
+    if timeline.spilled:
         yield (
-            f"{prediction.schedule.timeline.spilled:,} bytes a partition do not fit SBUF: the "
+            f"{timeline.spilled:,} bytes a partition do not fit SBUF: the "
             "compiler would spill them, and what that costs is not in these times"
         )
-    shares = ", ".join(
+    shares = [
         f"{share:.0%} {name}"
         for name, share in prediction.error_budget.shares.items()
         if share >= 0.005
+    ]
+    yield f"the time rests on what is: {', '.join(shares)}"
+
+
+def _format_times(prediction: Prediction) -> Iterator[str]:
+    """Yield the latency and the total of a profile; the latency needs descriptors of its own."""
+    toolchain = prediction.schedule.toolchain
+    suffix = f"predicted for {prediction.program.machine.name}"
+    own = f"of it the kernel's own part {prediction.middle:,.1f} us"
+    compiled = f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}"
+    if prediction.unknown:
+        yield f"NO TOTAL ({suffix}): {prediction.describe_unknown()}."
+        yield compiled
+        return
+    span = prediction.total_time_interval
+    if toolchain is Toolchain.CLASSIC_PROFILE:
+        yield f"total_time {prediction.total_time:,.1f} us {suffix}, {own}"
+        yield format_interval(span)
+        yield compiled
+        return
+    yield f"nc_latency {prediction.latency:,.1f} us {suffix}, {own}"
+    yield format_interval(prediction.latency_interval)
+    low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
+    if high > low:
+        compiled += f"; by the phase of throttling {low:,.1f} to {high:,.1f} us"
+    yield compiled
+    yield (
+        f"a profile's total_time is {prediction.total_time:,.1f} us, "
+        f"between {span.low:,.1f} and {span.high:,.1f} us"
     )
-    yield f"the time rests on what is: {shares}"
 
 
 def format_interval(span: Interval) -> str:

@@ -35,6 +35,7 @@ from difftest.tools.lint.rule import (
     sdk_of,
 )
 from difftest.tools.lint.source import UNREADABLE, Fix, Source, TextRange
+from difftest.tools.syntax import names_in
 
 # The import of a module registers its rules.
 for _name in ("language", "classic", "upgrade", "trace_rules"):
@@ -275,11 +276,11 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
+    language = _names_of_the_language(source.tree)
     roots = [
         node for node in own if node.decorator_list or node.name == function.__name__
     ]
-    reached = source.reached(roots)
-    language = _names_of_the_language(source.tree)
+    unused = set(own) - source.reached(roots)
     return [
         Finding(
             id="unused-helper",
@@ -290,7 +291,7 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
             remedy="call it where the kernel does the same by hand, or remove it",
         )
         for node in own
-        if node not in reached and language & _names_in(node)
+        if node in unused and language & names_in(node)
     ]
 
 
@@ -305,8 +306,3 @@ def _names_of_the_language(tree: ast.Module) -> set[str]:
             if (module or alias.name).partition(".")[0] in ("nki", "neuronxcc"):
                 names.add(alias.asname or alias.name.partition(".")[0])
     return names
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    """Return the names that a function's code uses; a reference uses none of NKI's."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

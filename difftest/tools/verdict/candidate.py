@@ -133,7 +133,7 @@ def _check_isolation(
     judgement.limits = {**settings.limits._asdict(), "missing": missing}
     if settings.require_isolation and missing:
         raise click.UsageError(
-            f"--require-isolation: this system has no wall for {', '.join(missing)}"
+            f"--require-isolation: this system lacks restrictions: {', '.join(missing)}"
         )
 
 
@@ -327,9 +327,9 @@ def review_constants(
     originals: Mapping[str, Any] = {}
     if settings.original and read:
         name = f"{settings.original}:{judgement.kernel['name']}"
-        originals = describe_candidate(name, judgement.test, settings, None)[
-            "constants"
-        ]
+        originals = constants_of(
+            describe_candidate(name, judgement.test, settings, None)
+        )
     other = [
         f"{key} = {item!r}"
         for key, item in read.items()
@@ -351,6 +351,8 @@ class Candidate:
     def __init__(self, name: str, module: str, signature: Any) -> None:
         self.__name__ = self.__qualname__ = name
         self.__module__ = module
+        self._rows = signature
+        self._shown: inspect.Signature | None = None
         if signature is not None:
             self.__signature__ = _signature(signature)
 
@@ -361,6 +363,43 @@ class Candidate:
 
     def __getitem__(self, grid: Any) -> Candidate:
         return self
+
+
+class StubFunction(Candidate):
+    """A function of a stub module: it notes the defaults that a test reads from its signature."""
+
+    read: dict[str, Any]
+
+    @property  # type: ignore[override]
+    def __signature__(self) -> inspect.Signature | None:
+        if self._shown is not None and _is_asked_by_test():
+            self.read.update(_defaults(self.__name__, self._rows))
+        return self._shown
+
+    @__signature__.setter
+    def __signature__(self, shown: inspect.Signature) -> None:
+        self._shown = shown
+
+
+def _is_asked_by_test() -> bool:
+    """Return whether code outside of this package asks for a signature."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == "inspect":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0] != "difftest"
+
+
+def _defaults(function: str, rows: Any) -> dict[str, Any]:
+    """Return the defaults of a function's parameters as constants of its file."""
+    return {f"{function}({name})": own[0] for name, _, own in rows or () if own}
+
+
+def constants_of(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constants of a described file, and the defaults of its functions."""
+    constants = dict(described["constants"])
+    for name, rows in described["functions"].items():
+        constants |= _defaults(name, rows)
+    return constants
 
 
 def _signature(rows: Any) -> inspect.Signature:
@@ -422,7 +461,9 @@ class _StubFinder(MetaPathFinder, Loader):
             __getattr__=read, __all__=[*described["functions"], *constants]
         )
         for name, signature in described["functions"].items():
-            setattr(module, name, Candidate(name, module.__name__, signature))
+            stub = StubFunction(name, module.__name__, signature)
+            stub.read = self.read
+            setattr(module, name, stub)
 
 
 @contextmanager

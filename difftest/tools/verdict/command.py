@@ -105,7 +105,7 @@ class Audit:
             for name, count in self.passed.items()
         ]
         lines += [f"weak: {text}" for text in self.weaknesses] or [
-            "no impostor passes all of them"
+            "no fake output passes all of them"
         ]
         return "\n".join(lines)
 

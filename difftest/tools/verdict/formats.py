@@ -79,10 +79,11 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     evidence = document["evidence"]
     time = document["time"]
     names = ("cases", "decided", "rejections", "inconclusive", "elements", "nonfinite")
-    yield (
-        "evidence",
-        ", ".join(f"{name}: {evidence[name]:,}" for name in names if evidence[name]),
-    )
+    counts = [f"{name}: {evidence[name]:,}" for name in names if evidence[name]]
+    sizes = evidence["sizes"]
+    if sizes["of"]:
+        counts.append(f"sizes: {sizes['judged']:,} of {sizes['of']:,}")
+    yield "evidence", ", ".join(counts)
     yield "allowed", ", ".join(evidence["allowed"])
     yield "seed", str(document["seed"])
     if time is not None:

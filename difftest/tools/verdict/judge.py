@@ -154,6 +154,7 @@ class Judge:
     _largest: tuple[int, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _compared: int = field(default=0, init=False)
+    _sizes: set[tuple[int, ...]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self._backend = CandidateBackend(self.worker)
@@ -317,6 +318,7 @@ class Judge:
         self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None
     ) -> None:
         size = count_elements(self.spec, case.values)
+        self._sizes.add(sizes_in(self.spec, case))
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, trace
             self.judgement.largest = self._replaying(), case
@@ -378,6 +380,7 @@ class Judge:
         for row in tally.rows.values():
             evidence.add(row)
         evidence.cases = cases  # cases of shrinking do not count
+        evidence.sizes = {"judged": len(self._sizes), "of": count_sizes(self.spec)}
         evidence.doubts |= tally.doubts | set(tally.reasons) | backend.doubts
         evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
         if backend.printed:
@@ -404,6 +407,30 @@ class Judge:
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
         return Coverage(forks, taken.done, set(map(str, taken.unknown)))
+
+
+def sizes_in(spec: KernelSpec, case: Case) -> tuple[int, ...]:
+    """Return the sizes of a case: its integers of the domain."""
+    values = [case.values[name] for name in spec.domain if name in case.values]
+    return tuple(value for value in values if type(value) is int)
+
+
+def count_sizes(spec: KernelSpec) -> int | None:
+    """Return the number of combinations of sizes in a domain; None if some depend on others."""
+    count = 1
+    for name in spec.domain:
+        try:
+            source = source_of(spec, name, {})
+        except (SpecError, LookupError):
+            return None
+        choices = (
+            source if isinstance(source, Sequence) else getattr(source, RANGE, None)
+        )
+        if choices is None:
+            return None
+        if all(type(value) is int for value in choices):
+            count *= len(choices)
+    return count
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:

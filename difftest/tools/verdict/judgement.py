@@ -39,7 +39,7 @@ from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
-VERSION = 5
+VERSION = 6
 SHOWN = tuple(shown.value for shown in Disclosure)
 _AS_IT_IS = (
     *("reason", "kernel", "test", "report", "findings", "time", "memory"),
@@ -47,6 +47,10 @@ _AS_IT_IS = (
 )
 Failure = CaseFailure | NotRejectedError | CheatError | WorkerEnd
 _OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
+
+
+def _no_sizes() -> dict[str, int | None]:
+    return {"judged": 0, "of": None}
 
 
 @dataclass
@@ -60,6 +64,7 @@ class VerdictEvidence(Counts):
     doubts : reasons why the evidence is weaker than it may look.
     allowed : the modules that ``--allow`` lets the kernel import.
     constants : the constants of the candidate's file that the test reads.
+    sizes : the combinations of sizes that were judged, and how many the domain has.
     """
 
     decided: int = 0
@@ -67,6 +72,7 @@ class VerdictEvidence(Counts):
     doubts: set[str] = field(default_factory=set)
     allowed: list[str] = field(default_factory=list)
     constants: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int | None] = field(default_factory=_no_sizes)
 
 
 @dataclass

@@ -33,7 +33,7 @@ from difftest.simulator.entry.install import embedded
 from difftest.simulator.errors import KernelExit, NkiError, set_to
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.launch_listeners import recording_tapes
-from difftest.simulator.tape_json import TapeFormatError, check_bounds, tape_to_json
+from difftest.simulator.tape_json import TapeFormatError, check_size, tape_to_json
 from difftest.support.signature import signature_of
 from difftest.support.tracebacks import without_files
 from difftest.testing.backends.base import Completed, KernelCall, poisoned_array
@@ -53,7 +53,12 @@ from difftest.tools.verdict.wire import (
 )
 from difftest.tools.verdict.world.guard import MARK, is_special
 from difftest.tools.verdict.world.loader import CandidateModules
-from difftest.tools.verdict.world.refusal import INTERNAL, STATE, Absent, Refused
+from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
+    STATE,
+    Absent,
+    OutsideLanguageError,
+)
 
 
 def instrument(tree: ast.Module, file: str) -> ast.Module:
@@ -204,7 +209,9 @@ class WorkerService:
         module = world.first()
         found = vars(module).get(name)
         if type(found) is Absent:
-            return Frame(outside(Refused(f"{found!r}", _IMPORTS, file, 1)), [])
+            return Frame(
+                outside(OutsideLanguageError(f"{found!r}", _IMPORTS, file, 1)), []
+            )
         self.kernel = lambda: function_in(plain_module(world.first()), name, file)
         try:
             kernel = self.lasting = function_in(plain_module(module), name, file)
@@ -256,7 +263,7 @@ class WorkerService:
         self.watch.record(seen, fields["name"], self.taken)
         text = tape_to_json(tapes[-1])
         try:
-            check_bounds(text)
+            check_size(text)
         except TapeFormatError as error:
             return Frame(failure(error, "unsupported"), [])
         return Frame({"how": "ran"}, [text.encode()])
@@ -280,7 +287,7 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     }
 
 
-def outside(refused: Refused) -> dict[str, Any]:
+def outside(refused: OutsideLanguageError) -> dict[str, Any]:
     """Return a refusal as a header: its line, what was reached, and the remedy."""
     return {
         "how": "outside",

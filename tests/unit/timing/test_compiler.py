@@ -189,10 +189,11 @@ def test_loads_into_one_tile_are_triggered_together_or_each():
         one for one in merged.program.instructions if one.transfer and not one.is_store
     ]
     assert (
-        sum(one.merged for one in loads) == 32 * 2 + 8
+        sum(one.continues for one in loads) == 32 * 2 + 8
     )  # of rows, and of the weights' taps
     assert merged.middle < 0.75 * each.middle
-    assert not any(one.merged for one in each.program.instructions)
+    triggered = [one.busy for one in merged.schedule.spans if one.instruction.continues]
+    assert set(triggered) == {0.0}
 
 
 def ring(x):

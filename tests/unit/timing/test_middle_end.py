@@ -207,3 +207,36 @@ def test_the_fused_kernel_is_as_much_faster_as_measured(dtype, count, fused, pha
         for name in ("attention_in_phases", "fused_attention")
     ]
     assert ratio[0] / ratio[1] == pytest.approx(phases / fused, rel=0.1)
+
+
+def softmax(x, combined):
+    """Rows of softmax with the language's operators, or with tensor_scalar."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, i * 128 + 128)
+        tile = nl.load(x[rows, :])
+        largest = nl.max(tile, axis=1, keepdims=True)
+        if combined:
+            powers = nl.exp(nl.subtract(tile, largest))
+        else:
+            powers = nl.exp(nisa.tensor_scalar(tile, nl.subtract, largest))
+        share = nl.reciprocal(nl.sum(powers, axis=1, keepdims=True))
+        if combined:
+            nl.store(out[rows, :], nl.multiply(powers, share))
+        else:
+            nl.store(out[rows, :], nisa.tensor_scalar(powers, nl.multiply, share))
+    return out
+
+
+def test_a_tile_and_a_column_are_combined_by_tensor_scalar():
+    """In the profiles each multiplication by a column of reciprocals is one."""
+    times = []
+    for combined in (True, False):
+        trace = launch(
+            softmax, [np.ones((512, 512), np.float32)], {"combined": combined}
+        ).trace
+        found = instructions(trace)
+        assert found["tensor_scalar", "multiply"] == 4
+        assert not any(opcode == "tensor_tensor" for opcode, _ in found)
+        times.append(predict(trace, TRN2).middle)
+    assert times[0] == times[1]

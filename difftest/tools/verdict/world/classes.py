@@ -48,9 +48,9 @@ def _special(names: str) -> frozenset[str]:
 SPECIAL = _special(
     "abs add and bool call class_getitem contains delitem divmod enter eq exit float floordiv "
     "format ge getitem gt hash iadd iand imul index init int invert isub iter le len lshift lt "
-    "match_args matmul mod mul name ne neg new new_member next or pos post_init pow radd rand repr "
-    "reversed rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor "
-    "setitem slots str sub truediv xor"
+    "match_args matmul mod mul name ne neg new new_member next or pos post_init pow radd rand "
+    "repr reversed rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub "
+    "rtruediv rxor setitem slots str sub truediv xor"
 )
 """Special names that a class of a candidate may define."""
 _MADE = _special(

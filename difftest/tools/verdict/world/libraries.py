@@ -33,7 +33,7 @@ from difftest.tools.verdict.world.values import (
     READERS,
     SETTERS,
     Facade,
-    Module,
+    Table,
     call,
     caught,
     kept,
@@ -181,19 +181,12 @@ READERS[NullLogger] = lambda value, name: value
 SETTERS[NullLogger] = lambda value, name: types.SimpleNamespace()
 
 
-class Environment(dict[str, str]):
-    """``os.environ`` of a candidate: empty; it notes that it was read."""
-
-
-HELD.add(Environment)
-
-
 def _environ_name(name: Any, default: Any = None) -> Any:
     STATE.asked.add("os.environ")
     return default
 
 
-class Output:
+class StandardOutput:
     """``sys.stdout`` of a candidate: its text is counted."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -212,27 +205,20 @@ class Output:
         return False
 
 
-HELD.add(Output)
-READERS[Output] = lambda value, name: (
+HELD.add(StandardOutput)
+READERS[StandardOutput] = lambda value, name: (
     Facade(name, getattr(value, name))
     if name in ("write", "flush", "isatty")
     else unavailable(f"sys.stdout.{name}")
 )
 
 
-class _Environ(Module):
-    """The module ``os``: nothing of the system."""
-
-    def find(self, name: str) -> Any:
-        """Return the empty environment; no other name is here."""
-        if name == "environ":
-            STATE.asked.add("os.environ")
-            return {}
-        return super().find(name)
-
-
-HELD.add(_Environ)
-READERS[_Environ] = READERS[Module]
+def _os_name(name: str) -> Any:
+    """Return the empty environment; no other name of ``os`` is here."""
+    if name == "environ":
+        STATE.asked.add("os.environ")
+        return {}
+    return unavailable(f"os.{name}")
 
 
 # -- copies and texts of plain values --------------------------------------------------------------
@@ -440,29 +426,26 @@ STANDARD = _standard_modules()
 """The names of the modules that do not depend on the candidate."""
 
 
-def standard_modules(write: Callable[[str], object]) -> dict[str, Module]:
-    """Return the modules that a candidate can import, without NKI's.
+def standard_tables(write: Callable[[str], object]) -> dict[str, Table]:
+    """Return the tables of the modules that a candidate can import, without NKI's.
 
     Parameters
     ----------
     write : writes the text that the candidate prints.
     """
-    out = Output(write)
-    names = dict(STANDARD)
-    names["sys"] = {
-        "maxsize": sys.maxsize,
-        "float_info": sys.float_info,
-        "version_info": tuple(sys.version_info),
-        "stdout": out,
-        "stderr": out,
-    }
-    modules = {name: Module(name, table) for name, table in names.items()}
-    modules["os"] = _Environ("os", {"getenv": Facade("getenv", _environ_name)})
-    for name, module in modules.items():
-        parent, _, child = name.rpartition(".")
-        if parent:
-            vars(modules[parent])[child] = module
-    return modules
+    out = StandardOutput(write)
+    tables = {name: Table(names) for name, names in STANDARD.items()}
+    tables["sys"] = Table(
+        {
+            "maxsize": sys.maxsize,
+            "float_info": sys.float_info,
+            "version_info": tuple(sys.version_info),
+            "stdout": out,
+            "stderr": out,
+        }
+    )
+    tables["os"] = Table({"getenv": Facade("getenv", _environ_name)}, _os_name)
+    return tables
 
 
 HELD.add(type(sys.float_info))

@@ -15,8 +15,8 @@ from typing import Any
 from difftest.simulator.errors import pass_through
 from difftest.tools.verdict.sources import SourceFile, decoded_text
 from difftest.tools.verdict.world.guard import Guarded
-from difftest.tools.verdict.world.libraries import standard_modules
-from difftest.tools.verdict.world.nki_modules import loaded_modules, nki_modules
+from difftest.tools.verdict.world.libraries import standard_tables
+from difftest.tools.verdict.world.nki_modules import loaded_modules, nki_tables
 from difftest.tools.verdict.world.python_names import builtin_names
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
@@ -24,7 +24,7 @@ from difftest.tools.verdict.world.refusal import (
     Absent,
     unavailable,
 )
-from difftest.tools.verdict.world.values import Module, OwnModule, read
+from difftest.tools.verdict.world.values import Libraries, Module, OwnModule, read
 
 pass_through(os.path.dirname(__file__))
 
@@ -57,9 +57,9 @@ class CandidateModules:
         self.faults = faults or {}
         self.modules: dict[str, OwnModule] = {}
         self._prepare = prepare
-        self._write = write
         self._codes: dict[str, CodeType] = {}
-        self._libraries: dict[str, Module] = {}
+        self._tables = standard_tables(write) | nki_tables(loaded_modules())
+        self._libraries = Libraries(self._tables)
         self._builtins = builtin_names(write) | dict(names)
         for name, guard in {
             "imported": self.imported,
@@ -76,7 +76,7 @@ class CandidateModules:
     def first(self) -> OwnModule:
         """Return the module of the kernel's file, after all modules of the candidate are reset."""
         self.modules.clear()
-        self._libraries = standard_modules(self._write) | nki_modules(loaded_modules())
+        self._libraries = Libraries(self._tables)
         return self.module(next(iter(self.sources)))
 
     def module(self, name: str) -> OwnModule:
@@ -178,8 +178,8 @@ class CandidateModules:
             return open_module(importlib.import_module(name))
         if name in self.faults:
             return unavailable(f"{name} ({self.faults[name]})")
-        if name in self._libraries:
-            return self._libraries[name]
+        if (library := self._libraries.get(name)) is not None:
+            return library
         if any(own.startswith(f"{name}.") for own in self.sources):
             return self.modules.setdefault(name, OwnModule(name, {}))
         STATE.asked.add(name)

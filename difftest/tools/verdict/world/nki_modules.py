@@ -45,6 +45,7 @@ from difftest.tools.verdict.world.values import (
     SETTERS,
     Facade,
     Module,
+    Table,
     check_arguments,
     kept,
     kind_of,
@@ -74,6 +75,7 @@ def stub_members(place: str) -> frozenset[str]:
     return frozenset(_TABLE["members"][place])
 
 
+@functools.cache
 def documented(module: str) -> frozenset[str]:
     """Return the names of a module that AWS has at any level."""
     names = set(_TABLE["modules"].get(module, ()))
@@ -242,32 +244,29 @@ for _limits in (classic_language.fp32, classic_language.constants.bfp16):
     CLASS_ATTRIBUTES[_limits] = frozenset({"min"})
 
 
-def nki_modules(modules: Mapping[str, types.ModuleType]) -> dict[str, Module]:
-    """Return the modules of NKI as a candidate imports them.
+def nki_tables(modules: Mapping[str, types.ModuleType]) -> dict[str, Table]:
+    """Return the tables of NKI's modules by the names that a candidate imports.
 
     Parameters
     ----------
     modules : the embedded modules by the names that kernels import.
     """
-    made = {name: _facade(name, module) for name, module in modules.items()}
-    for name, module in made.items():
-        parent, _, child = name.rpartition(".")
-        if parent in made:
-            vars(made[parent])[child] = module
-    return made
+    return {name: _table(name, module) for name, module in modules.items()}
 
 
 _OF_HOST = {"simulate", "simulate_kernel"}
 """Functions that launch a kernel: a candidate is launched by the judge alone."""
 
 
-def _facade(name: str, module: Any) -> Module:
+def _table(name: str, module: Any) -> Table:
     listed = documented(name) - _OF_HOST
     names = {
         key: _listed(f"{name}.{key}", value)
         for key, value in vars(module).items()
         if key in listed and not isinstance(value, types.ModuleType)
     }
+    if hasattr(module, "__version__"):
+        names["__version__"] = module.__version__
 
     def find(key: str) -> Any:
         if key in listed:
@@ -276,11 +275,7 @@ def _facade(name: str, module: Any) -> Module:
             getattr(module, key)  # raises an error with the closest name
         return unavailable(f"{name}.{key}", "use a name that AWS documents")
 
-    facade = Module(name, names, find)
-    version = getattr(module, "__version__", None)
-    if version is not None:
-        vars(facade)["__version__"] = version
-    return facade
+    return Table(names, find)
 
 
 def _listed(name: str, value: Any) -> Any:

@@ -11,7 +11,7 @@ INTERNAL = "\N{MIDDLE DOT}"
 """The first character of names that no source can spell."""
 
 
-class Refused(BaseException):
+class OutsideLanguageError(BaseException):
     """A candidate reached something that its world does not have.
 
     It is not an Exception, so that few handlers catch it, and the world remembers the first one.
@@ -51,7 +51,7 @@ class RunState:
         self.builtins: dict[str, Any] = {}
         self.files: frozenset[str] = frozenset()
         self.loading = False
-        self.refused: Refused | None = None
+        self.refused: OutsideLanguageError | None = None
         self.asked: set[str] = set()
         self.is_open = False
         self.modules: Mapping[str, ModuleType] = {}
@@ -71,13 +71,13 @@ def refusal(what: str, remedy: str = "leave it out") -> BaseException:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
         frame = frame.f_back
-    error = Refused(what, remedy, frame.f_code.co_filename, frame.f_lineno)
+    error = OutsideLanguageError(what, remedy, frame.f_code.co_filename, frame.f_lineno)
     STATE.refused = STATE.refused or error
     return error
 
 
 def unavailable(name: str, remedy: str = "leave it out") -> Absent:
-    """Return an absent value while files load; raise Refused while a kernel runs."""
+    """Return an absent value while files load; raise OutsideLanguageError while a kernel runs."""
     if STATE.loading:
         return Absent(name)
     raise refusal(f"{name} is not available here", remedy)
@@ -89,7 +89,7 @@ def need(value: Absent, *_: object) -> NoReturn:
     Raises
     ------
     UnavailableError : files are being loaded.
-    Refused : a kernel runs.
+    OutsideLanguageError : a kernel runs.
     """
     if STATE.loading:
         raise UnavailableError(value._name)

@@ -13,7 +13,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,6 +125,40 @@ class Module(ModuleType):
         raise refusal(f"{self.__name__}.{name} is deleted")
 
 
+class Table(NamedTuple):
+    """The names of a module that candidates import, and a function that finds others."""
+
+    names: dict[str, Any]
+    find: Callable[[str], Any] | None = None
+
+
+class Libraries:
+    """The modules that a candidate imports, made from tables when they are needed.
+
+    A candidate can add names to them. So each run of its files has its own.
+    """
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._made: dict[str, Module] = {}
+
+    def get(self, name: str) -> Module | None:
+        """Return a module by its whole name; None without one."""
+        if name not in self._made and name in self._tables:
+            table = self._tables[name]
+            find = functools.partial(self._find, name, table)
+            self._made[name] = Module(name, table.names, find)
+        return self._made.get(name)
+
+    def _find(self, module: str, table: Table, name: str) -> Any:
+        inner = self.get(f"{module}.{name}")
+        if inner is not None:
+            return inner
+        if table.find is None:
+            return unavailable(f"{module}.{name}")
+        return table.find(name)
+
+
 class OwnModule(Module):
     """A module of the candidate: its names that begin with an underscore are its own, too."""
 
@@ -172,7 +206,7 @@ def kept(value: Any) -> Any:
 
     Raises
     ------
-    Refused : the value's exact type is not listed.
+    OutsideLanguageError : the value's exact type is not listed.
     """
     kind = type(value)
     if kind in HELD and kind is not np.ndarray:

@@ -79,6 +79,9 @@ APPLIES_FUNCTIONS = {
     "rms_norm_rows",
     "attention_heads",
     "gated_mlp_rows",
+    "attention_in_phases",
+    "fused_attention",
+    "linear_gelu",
 }
 IMAGE = (
     integers(1, 128, 4, 5),
@@ -123,6 +126,13 @@ CALLS = {
         )
         for causal in (False, True)
     ],
+    "attention_in_phases": [
+        (tuple(integers(128, 512, seed=seed) for seed in range(3)), {})
+    ],
+    "fused_attention": [
+        (tuple(integers(128, 512, seed=seed) for seed in range(3)), {})
+    ],
+    "linear_gelu": [((integers(128, 128), integers(128, 512), integers(1, 512)), {})],
     "gated_mlp_rows": [
         ((integers(3, 130), integers(130, 5), integers(130, 5), integers(5, 130)), {})
     ],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.cases import cases
-from difftest.testing.drawing.plan import Plan
+from difftest.testing.drawing.plan import DrawingPlan
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import sizes
 from tests.every import every
@@ -93,7 +93,7 @@ def test_an_edge_of_a_dependent_name_moves_the_name_that_it_depends_on():
     """No condition asks for it."""
     domain = {"rows": sizes(1, 400), "columns": lambda rows: sizes(1, rows)}
     spec = spec_of(lambda x, rows, columns: x, **domain)
-    assert 129 in Plan(spec, []).dependent["columns"]
+    assert 129 in DrawingPlan(spec, []).dependent["columns"]
     met = [case.values["columns"] for seed in range(4) for case in drawn(spec, seed)]
     assert sum(127 <= columns <= 130 for columns in met) >= 6
 
@@ -105,13 +105,13 @@ def test_a_function_that_refuses_sizes_is_left_alone():
         return sizes(1, rows)
 
     spec = spec_of(lambda x, rows, columns: x, rows=sizes(1, 400), columns=columns)
-    plan = Plan(spec, [])
+    plan = DrawingPlan(spec, [])
     assert plan.source_of("columns", {"rows": 20}) is None
     assert plan.source_of("columns", {"rows": 3}) is not None
 
 
 def test_nothing_is_dealt_again_before_all_else_was():
-    plan = Plan(PLAIN, [])
+    plan = DrawingPlan(PLAIN, [])
     chance = np.random.default_rng(0)
     dealt = [plan.deal("deck", 5, chance) for _ in range(15)]
     assert [sorted(dealt[at : at + 5]) for at in (0, 5, 10)] == 3 * [[0, 1, 2, 3, 4]]

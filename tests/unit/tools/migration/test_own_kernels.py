@@ -38,6 +38,9 @@ PROVEN = {
     "matmul_blocked": ("tutorial_matmul.py", [("k", 256), ("k", 512)], SMALL),
     "transpose_by_tiles": ("transpose.py", [("k", 128)], {}),
     "matrix_transpose": ("transpose.py", [("k", 256)], {"PANEL_BYTES": 512}),
+    "attention_in_phases": ("attention.py", [(128, 512)] * 3, {}),
+    "fused_attention": ("attention.py", [(128, 512)] * 3, {}),
+    "linear_gelu": ("linear.py", [("k", 128), ("k", 512), (1, 512)], {}),
     "fused_conv2d_maxpool": ("conv2d.py", POOLED, {"pool_size": 2}),
     **{
         f"conv2d_{rung}": (f"conv2d_ladder/{rung}.py", POOLED, {"pool_size": 2})

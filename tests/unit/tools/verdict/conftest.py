@@ -4,12 +4,12 @@ from difftest.tools.verdict.fork_server import ForkServer, Limits, Sandbox
 
 
 @pytest.fixture(scope="session")
-def nursery():
+def fork_server():
     with ForkServer() as one:
         yield one
 
 
 @pytest.fixture
-def worker(nursery):
-    with Sandbox(Limits(seconds=30.0), nursery) as one:
+def worker(fork_server):
+    with Sandbox(Limits(seconds=30.0), fork_server) as one:
         yield one

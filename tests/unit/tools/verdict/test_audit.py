@@ -97,7 +97,9 @@ def test_scaled(case): ...
 """
 
 
-@every("factor, code, said", [(3.0, 0, "no impostor passes"), (0.0, 7, "weak: zeros")])
+@every(
+    "factor, code, said", [(3.0, 0, "no fake output passes"), (0.0, 7, "weak: zeros")]
+)
 def test_the_option(tmp_path, monkeypatch, factor, code, said):
     monkeypatch.setattr(audits, "CASES", 5)
     file = tmp_path / f"test_audited_{code}.py"

@@ -20,9 +20,9 @@ ALWAYS = [name for name, one in TABLE.items() if one.spec is in_place]
 
 
 @every("name", TABLE if NIGHTLY else dict.fromkeys([*list(TABLE)[::5], *ALWAYS]))
-def test_a_cheat_is_caught(nursery, tmp_path, name):
+def test_a_cheat_is_caught(fork_server, tmp_path, name):
     cheat = TABLE[name]
-    with Sandbox(Limits(cheat.seconds), nursery) as worker:
+    with Sandbox(Limits(cheat.seconds), fork_server) as worker:
         judgement = judged(
             worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY
         )

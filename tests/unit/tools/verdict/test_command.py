@@ -60,28 +60,28 @@ def here(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
+def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, fork_server):
     judgement = judge_candidate(
-        *here("from os import environ\n" + RIGHT + MARK), FEW, nursery
+        *here("from os import environ\n" + RIGHT + MARK), FEW, fork_server
     )
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     assert any("asks for os.environ" in doubt for doubt in judgement.evidence.doubts)
     assert "right" not in sys.modules
 
 
-def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
+def test_another_file_may_be_a_candidate_for_the_same_contract(here, fork_server):
     _, test = here(RIGHT)
     candidate, _ = here(WRONG, "wrong")
-    judgement = judge_candidate(candidate, test, FEW, nursery)
+    judgement = judge_candidate(candidate, test, FEW, fork_server)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
     again = judge_candidate(
-        candidate, test, JudgeSettings(case=judgement.case), nursery
+        candidate, test, JudgeSettings(case=judgement.case), fork_server
     )
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
     own = judge_candidate(
-        "right.py:add", test, JudgeSettings(case=judgement.case), nursery
+        "right.py:add", test, JudgeSettings(case=judgement.case), fork_server
     )
     assert own.reason.startswith("1 case and ")
 
@@ -94,23 +94,25 @@ class Less(Sandbox):
         self.missing = ("network", "writing")
 
 
-def test_what_the_system_lacks_is_said_and_may_be_required(here, nursery, monkeypatch):
+def test_what_the_system_lacks_is_said_and_may_be_required(
+    here, fork_server, monkeypatch
+):
     monkeypatch.setattr("difftest.tools.verdict.candidate.Sandbox", Less)
-    shown = verdict_text(judge_candidate(*here(RIGHT), FEW, nursery).as_mapping())
+    shown = verdict_text(judge_candidate(*here(RIGHT), FEW, fork_server).as_mapping())
     assert "  missing:     network, writing\n" in shown
-    with pytest.raises(click.UsageError, match="has no wall for network, writing"):
-        judge_candidate(*here(RIGHT), replace(FEW, require_isolation=True), nursery)
+    with pytest.raises(click.UsageError, match="lacks restrictions: network, writing"):
+        judge_candidate(*here(RIGHT), replace(FEW, require_isolation=True), fork_server)
 
 
 def breaks(*_, **__):
     raise AttributeError("no args")
 
 
-def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
+def test_checks_of_ours_that_break_down_are_notes(here, fork_server, monkeypatch):
     monkeypatch.setattr(LintRequest, "of_files", breaks)
     monkeypatch.setattr("difftest.tools.verdict.judge.add_time", breaks)
     monkeypatch.setattr("difftest.analysis.inspection.inspector.detect", breaks)
-    judgement = judge_candidate(*here(RIGHT), FEW, nursery)
+    judgement = judge_candidate(*here(RIGHT), FEW, fork_server)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     names = (
         "the linter",
@@ -183,18 +185,18 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_where_it_shows(
-    here, nursery, text, outcome, stage
+    here, fork_server, text, outcome, stage
 ):
-    judgement = judge_candidate(*here(text), FEW, nursery)
+    judgement = judge_candidate(*here(text), FEW, fork_server)
     assert (judgement.outcome, judgement.stage) == (outcome, stage), (
         judgement.as_mapping()
     )
 
 
-def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
+def test_bytes_that_are_no_text_are_outside(here, fork_server, tmp_path):
     kernel, test = here(RIGHT)
     (tmp_path / "right.py").write_bytes(b"# caf\xe9\n" + RIGHT.encode())
-    judgement = judge_candidate(kernel, test, FEW, nursery)
+    judgement = judge_candidate(kernel, test, FEW, fork_server)
     assert judgement.outcome is Outcome.OUTSIDE_LANGUAGE
     assert "right.py:1: it cannot be read: " in judgement.reason
 
@@ -210,20 +212,22 @@ def test_bytes_that_are_no_text_are_outside(here, nursery, tmp_path):
         ("test_right.py:add", "test_right.py::test_add", "the test's own file"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_a_usage_error(here, nursery, kernel, test, said):
+def test_a_name_that_leads_nowhere_is_a_usage_error(
+    here, fork_server, kernel, test, said
+):
     here(RIGHT)
     with pytest.raises(click.UsageError) as caught:
-        judge_candidate(kernel, test, FEW, nursery)
+        judge_candidate(kernel, test, FEW, fork_server)
     assert said in caught.value.message
     assert caught.value.exit_code == 2
 
 
-def test_a_test_that_needs_code_of_the_kernels_file_is_told(here, nursery):
+def test_a_test_that_needs_code_of_the_kernels_file_is_told(here, fork_server):
     kernel, test = here(RIGHT + "\n\nTABLE = [1, 2]\n")
     with open("test_right.py", "a") as file:
         file.write("\n\nfrom right import TABLE\n")
     with pytest.raises(click.ClickException, match="TABLE"):
-        judge_candidate(kernel, test, FEW, nursery)
+        judge_candidate(kernel, test, FEW, fork_server)
 
 
 def test_a_whole_verdict_has_a_limit(tmp_path, monkeypatch):

@@ -50,3 +50,23 @@ def test_a_constant_of_the_candidates_own_is_an_outcome(
     asked = ["cand.py:scale", f"{test}::test_scale", "--cases", "3", *original]
     done = CliRunner().invoke(verdict, asked)
     assert (done.exit_code, said in done.output) == (code, True), done.output
+
+
+def test_a_default_that_a_test_reads_is_a_constant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = file_of(2.0).replace("def scale(a):", "def scale(a, factor=2.0):")
+    (tmp_path / "cand_with_default.py").write_text(text.replace("FACTOR = 2.0", ""))
+    read = "import inspect\nfrom cand_with_default import scale\n"
+    read += "FACTOR = inspect.signature(scale).parameters['factor'].default\n"
+    own = TEST.replace("from cand import FACTOR, scale\n", read)
+    (tmp_path / "test_of_default.py").write_text(own)
+    asked = [
+        "cand_with_default.py:scale",
+        "test_of_default.py::test_scale",
+        "--cases",
+        "3",
+    ]
+    done = CliRunner().invoke(verdict, asked)
+    assert done.exit_code == 7, done.output
+    assert "its test reads scale(factor) = 2.0 of a candidate's own file" in done.output

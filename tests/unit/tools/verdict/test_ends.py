@@ -1,4 +1,4 @@
-"""However a judge, a nursery or a worker ends: no process and no folder is left."""
+"""However a judge, a fork_server or a worker ends: no process and no folder is left."""
 
 import os
 import signal
@@ -12,9 +12,9 @@ from tests.every import every
 CODE = """
 import time
 from difftest.tools.verdict.fork_server import ForkServer
-with ForkServer() as nursery:
-    pid, folder, way = nursery.fork()
-    print(nursery._process.pid, pid, nursery.folder, flush=True)
+with ForkServer() as fork_server:
+    pid, folder, way = fork_server.fork()
+    print(fork_server._process.pid, pid, fork_server.folder, flush=True)
     time.sleep(600)
 """
 
@@ -40,20 +40,20 @@ def test_a_judge_that_is_killed_leaves_nothing(number):
     judge = subprocess.Popen(
         [sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True
     )
-    nursery, worker, folder = judge.stdout.readline().split()
+    fork_server, worker, folder = judge.stdout.readline().split()
     os.kill(judge.pid, number)
     judge.communicate()
-    assert ends([nursery, worker], folder)
+    assert ends([fork_server, worker], folder)
 
 
 def test_a_nursery_that_is_killed_is_made_anew():
-    with ForkServer() as nursery:
-        with Sandbox(Limits(30.0), nursery):
-            worker = nursery._process.pid
-            folder = nursery.folder
-            os.kill(nursery._process.pid, signal.SIGKILL)
-            nursery._process.wait()
-        with Sandbox(Limits(30.0), nursery) as again:
+    with ForkServer() as fork_server:
+        with Sandbox(Limits(30.0), fork_server):
+            worker = fork_server._process.pid
+            folder = fork_server.folder
+            os.kill(fork_server._process.pid, signal.SIGKILL)
+            fork_server._process.wait()
+        with Sandbox(Limits(30.0), fork_server) as again:
             assert again.ask({"request": "coverage"}).header["how"] == "told"
         assert ends([worker], folder)
-    assert not os.path.exists(nursery.folder)
+    assert not os.path.exists(fork_server.folder)

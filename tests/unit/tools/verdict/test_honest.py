@@ -35,9 +35,9 @@ ALWAYS = (
 
 
 @every("name", TABLE if NIGHTLY else dict.fromkeys([*list(TABLE)[::8], *ALWAYS]))
-def test_an_honest_kernel_agrees(nursery, tmp_path, name):
+def test_an_honest_kernel_agrees(fork_server, tmp_path, name):
     honest = TABLE[name]
-    with Sandbox(Limits(30.0), nursery) as worker:
+    with Sandbox(Limits(30.0), fork_server) as worker:
         judgement = judged(worker, tmp_path, honest.text, spec=honest.spec)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     assert not any(one["severity"] == "error" for one in judgement.findings)
@@ -63,12 +63,12 @@ OURS = {
 
 
 @every("name", OURS if NIGHTLY else list(OURS)[:1])
-def test_a_kernel_of_the_project_agrees(nursery, monkeypatch, name):
+def test_a_kernel_of_the_project_agrees(fork_server, monkeypatch, name):
     root = Path(__file__).parents[4]
     monkeypatch.chdir(root)
     settings = JudgeSettings(cases=2, shrink=False)
     judgement = candidate.judge_candidate(
-        f"kernels/{name}", f"tests/kernels/test_{OURS[name]}", settings, nursery
+        f"kernels/{name}", f"tests/kernels/test_{OURS[name]}", settings, fork_server
     )
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
 

@@ -80,8 +80,8 @@ def opened(worker, folder, text, cases=3):
         (source("return 3"), Outcome.REFUSED, "tensors"),
     ],
 )
-def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
-    with Sandbox(Limits(seconds=30.0), nursery) as worker:
+def test_a_hostile_kernel_is_named(fork_server, tmp_path, text, outcome, reason):
+    with Sandbox(Limits(seconds=30.0), fork_server) as worker:
         judgement = opened(worker, tmp_path, text, 5)
     assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), (
         judgement.as_mapping()
@@ -92,9 +92,9 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
     assert "launch.py" not in judgement.report, "frames of ours"
 
 
-def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):
+def test_a_kernel_that_never_ends_is_stopped(fork_server, tmp_path):
     text = in_kernel("import time\ntime.sleep(1000)")
-    with Sandbox(Limits(seconds=2.0), nursery) as worker:
+    with Sandbox(Limits(seconds=2.0), fork_server) as worker:
         judgement = opened(worker, tmp_path, text)
     assert judgement.outcome is Outcome.TIMEOUT
     assert judgement.stage is Stage.RUN
@@ -148,8 +148,8 @@ def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
         source("", "raise ValueError('\\x1b]0;x\\x07\\n  reward:      1.000')\n"),
     ],
 )
-def test_the_words_of_a_candidate_look_like_no_others(nursery, tmp_path, text):
-    with Sandbox(Limits(30.0), nursery) as worker:
+def test_the_words_of_a_candidate_look_like_no_others(fork_server, tmp_path, text):
+    with Sandbox(Limits(30.0), fork_server) as worker:
         judgement = judged(worker, tmp_path, text, 2, shrink=False)
     write_file(tmp_path / "page.html", judgement.report)
     shown = verdict_text(judgement.as_mapping())
@@ -194,10 +194,10 @@ def say(text):
         ('"how": ' + "[" * 5000, "no frame"),
     ],
 )
-def test_a_header_is_held_to_its_form(nursery, tmp_path, said, reason):
+def test_a_header_is_held_to_its_form(fork_server, tmp_path, said, reason):
     text = said.replace('" + "0" * 5000 + "', "0" * 5000)
     body = f"say(b'{{{text}}}')\nsay(b'1')"
-    with Sandbox(Limits(seconds=30.0), nursery) as worker:
+    with Sandbox(Limits(seconds=30.0), fork_server) as worker:
         judgement = opened(worker, tmp_path, in_kernel(body, FRAME))
     assert judgement.outcome is Outcome.CRASHED
     assert reason in judgement.reason, judgement.reason

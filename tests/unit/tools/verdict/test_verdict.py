@@ -50,9 +50,9 @@ def spec_that_excludes(kernel):
     ],
 )
 def test_what_the_contract_excludes_is_refused_in_words_of_its_own(
-    nursery, tmp_path, line, outcome, said
+    fork_server, tmp_path, line, outcome, said
 ):
-    with Sandbox(Limits(30.0), nursery) as worker:
+    with Sandbox(Limits(30.0), fork_server) as worker:
         text = source(f"{line}\nreturn store(total(a, b))")
         judgement = judged(worker, tmp_path, text, 2, spec_that_excludes)
     assert judgement.outcome is outcome, judgement.report

@@ -16,7 +16,7 @@ from difftest.simulator.frontend.arguments import Members
 from difftest.tools.verdict.sources import SourceFile
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.nki_modules import _MEMBERS
-from difftest.tools.verdict.world.refusal import STATE, Absent, Refused
+from difftest.tools.verdict.world.refusal import STATE, Absent, OutsideLanguageError
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, is_own_function
 from difftest.tools.verdict.world.values import (
     CLASSES,
@@ -201,7 +201,7 @@ def attempt(ask):
     """Return what a guard gives; None where it refuses or Python raises."""
     try:
         return ask()
-    except (Exception, Refused):
+    except (Exception, OutsideLanguageError):
         return None
 
 
