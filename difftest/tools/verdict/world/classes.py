@@ -54,7 +54,8 @@ SPECIAL = _special(
 )
 """Special names that a class of a candidate may define."""
 _MADE = _special(
-    "abstractmethods annotate annotate_func annotations annotations_cache classcell closed "
+    "abstractmethods annotate annotate_func annotations annotations_cache classcell classdictcell "
+    "callable_proto_members_only closed "
     "conditional_annotations copy dataclass_fields dataclass_params delattr dict doc extra_items "
     "firstlineno getnewargs getnewargs_ex getstate init_subclass module mutable_keys new_member "
     "non_callable_proto_members optional_keys orig_bases parameters protocol_attrs qualname "

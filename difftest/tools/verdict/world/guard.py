@@ -553,7 +553,7 @@ def error_types(kinds: Any) -> Any:
 def subject(value: Any) -> Any:
     """Return the value that a match statement looks at; an opaque text in it is refused."""
     if _has_opaque(value, 3):
-        raise refusal(texts.OPAQUE, texts.OPAQUE_REMEDY)
+        raise texts.opaque_refusal()
     return value
 
 

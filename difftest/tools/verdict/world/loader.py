@@ -113,9 +113,8 @@ class CandidateModules:
         """Bind the names of a skipped statement to absent values."""
         space = vars(self.modules[name])
         reason = sys.exc_info()[1]
-        for own in names:
-            if own and own not in space:
-                space[own] = Absent(f"{own}, which needs {reason},")
+        for own in filter(None, names):
+            space[own] = Absent(f"{own}, which needs {reason},")
 
     def imported(self, name: str, has_alias: bool, is_tried: bool) -> Any:
         """Return the module of ``import name``."""

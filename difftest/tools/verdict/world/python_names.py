@@ -52,7 +52,8 @@ def _getattr(value: Any, name: Any, *default: Any) -> Any:
         return read(value, name)
     except AttributeError as error:
         if isinstance(error, NkiError):
-            raise refusal(f"a question for {name}", "name what AWS documents") from None
+            what = f"a question for {name}"
+            raise refusal(what, "name what AWS documents", is_question=True) from None
         if not default:
             raise
         return default[0]

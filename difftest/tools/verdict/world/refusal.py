@@ -60,13 +60,21 @@ class RunState:
 STATE = RunState()
 
 
-def refusal(what: str, remedy: str = "leave it out") -> BaseException:
+def refusal(
+    what: str, remedy: str = "leave it out", *, is_question: bool = False
+) -> BaseException:
     """Return the error of something that a candidate may not do, at its running line.
 
-    While files load, the error ends the top-level statement alone, which is skipped. The first
-    refusal of a run is remembered.
+    While files load, the error ends the top-level statement alone, which is skipped; the verdict
+    says so. The first refusal of a run is remembered.
+
+    Parameters
+    ----------
+    is_question : whether the candidate asks where it runs. A skipped statement would answer, so it
+        is refused while files load, too.
     """
-    if STATE.loading:
+    if STATE.loading and not is_question:
+        STATE.asked.add(what)
         return UnavailableError(what)
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
@@ -92,6 +100,7 @@ def need(value: Absent, *_: object) -> NoReturn:
     OutsideLanguageError : a kernel runs.
     """
     if STATE.loading:
+        STATE.asked.add(value._name)
         raise UnavailableError(value._name)
     raise refusal(f"{value._name} is not available here")
 

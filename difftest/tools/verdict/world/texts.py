@@ -27,6 +27,13 @@ from difftest.tools.verdict.world.refusal import (
 
 OPAQUE = "the text of an object of NKI, of a function or of an error"
 OPAQUE_REMEDY = "print it, raise it, or give it as name= only"
+
+
+def opaque_refusal() -> BaseException:
+    """Return the refusal of a question for an opaque text."""
+    return refusal(OPAQUE, OPAQUE_REMEDY, is_question=True)
+
+
 _TRANSPARENT = frozenset(
     (bool, int, float, complex, str, bytes, range, type(None), type(...))
 )
@@ -56,7 +63,7 @@ class Opaque:
 
 
 def _refuse(self: Opaque, *args: object, **kwargs: object) -> NoReturn:
-    raise refusal(OPAQUE, OPAQUE_REMEDY)
+    raise opaque_refusal()
 
 
 _ASKED = (
@@ -104,12 +111,10 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
         return value
     if kind is Absent:
         return unavailable(repr(value))
-    if is_transparent(value):
+    is_own_message = isinstance(value, BaseException) and is_own_error(value)
+    if is_own_message or is_transparent(value):
         return convert(value)
-    if isinstance(value, BaseException) and is_own_error(value):
-        return convert(value)
-    own = _own_text(value, convert)
-    if own is not None:
+    if is_own_class(kind) and (own := _own_text(value, convert)) is not None:
         return own
     try:
         return Opaque(convert(value))
@@ -120,8 +125,6 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
 def _own_text(value: Any, convert: Callable[[Any], str]) -> Any:
     """Return the text of the candidate's own ``__str__`` or ``__repr__``; None without one."""
     kind = type(value)
-    if not is_own_class(kind):
-        return None
     if isinstance(value, Enum):
         return convert(value)
     for name in ("__str__", "__repr__")[convert is repr :]:
@@ -184,7 +187,7 @@ def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
     if conversion != -1:
         value = text_of(value, _CONVERSIONS[chr(conversion)])
     if type(spec) is Opaque:
-        raise refusal(OPAQUE, OPAQUE_REMEDY)
+        raise opaque_refusal()
     if type(value) is Opaque or not spec:
         return text_of(value)
     is_own = is_own_function(getattr(type(value), "__format__", None))
@@ -208,7 +211,7 @@ def _is_padding(spec: str) -> bool:
 def percent(left: Any, right: Any) -> Any:
     """Return ``left % right``: a text with values in it, or the remainder."""
     if isinstance(left, bytes) and not is_transparent(right):
-        raise refusal(OPAQUE, OPAQUE_REMEDY)
+        raise opaque_refusal()
     if not isinstance(left, str):
         return left % right
     values = right if type(right) is tuple else (right,)

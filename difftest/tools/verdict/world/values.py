@@ -28,8 +28,6 @@ from difftest.tools.verdict.world.refusal import (
     unavailable,
 )
 from difftest.tools.verdict.world.texts import (
-    OPAQUE,
-    OPAQUE_REMEDY,
     OWN,
     Opaque,
     format_text,
@@ -37,6 +35,7 @@ from difftest.tools.verdict.world.texts import (
     is_own_error,
     is_own_function,
     joined,
+    opaque_refusal,
     text_of,
 )
 
@@ -259,24 +258,35 @@ def read(value: Any, name: str) -> Any:
         return kept(getattr(value, name))
     if name[:1] == INTERNAL:
         return _hidden(value, name)
+    return _reader_of(value, kind)(value, name)
+
+
+def _reader_of(value: Any, kind: type) -> Callable[[Any, str], Any]:
+    """Return the function that reads an attribute which no table of a type lists."""
     reader = READERS.get(kind)
     if reader is not None:
-        return reader(value, name)
+        return reader
     if is_own_class(kind):
-        return _read_own(value, name)
+        return _read_own
     if isinstance(value, type):
-        return _read_class(value, name)
+        return _read_class
     if kind in (FunctionType, MethodType, *_BOUND):
-        return _read_function(value, name)
+        return _read_function
     if isinstance(value, BaseException):
-        return _read_error(value, name)
+        return _read_error
+    return _read_other
+
+
+def _read_other(value: Any, name: str) -> Any:
+    """Return the class of a value of a listed type, or raise Python's own error."""
+    is_listed = type(value) in NAMES
     if name == "__class__":
         return type_of(value)
-    if names is None and STATE.is_open and not _is_special(name):
+    if STATE.is_open and not is_listed and not _is_special(name):
         return kept(getattr(value, name))
-    if names is None or name.startswith("_"):
-        return unavailable(f"the attribute {name} of a {kind.__name__}")
-    return getattr(value, name) if not hasattr(value, name) else _hidden(value, name)
+    if not is_listed or name.startswith("_") or hasattr(value, name):
+        return _hidden(value, name)
+    return getattr(value, name)  # raises an AttributeError
 
 
 def _hidden(value: Any, name: str) -> Absent:
@@ -305,48 +315,66 @@ def _of_tuple(value: Any, name: str) -> Any:
 
 
 def _read_class(value: type, name: str) -> Any:
-    if STATE.is_open and value not in CLASSES and not is_own_class(value):
+    is_own = is_own_class(value)
+    is_held = is_own or value in CLASSES
+    if STATE.is_open and not is_held:
         return kept(getattr(value, name))
     if name in ("__name__", "__qualname__"):
-        is_shown = is_own_class(value) or value in CLASSES
-        return value.__name__ if is_shown else text_of(value)
-    if is_own_class(value):
-        if name in _TUPLE_NAMES and issubclass(value, tuple):
-            return _of_tuple(value, name)
-        if name == "__members__":
-            return dict(value.__members__)  # type: ignore[attr-defined]
-        if name == "__class__" or (_is_special(name) and name not in _OWN_SPECIAL):
-            return _hidden(value, name)
-        if value.__dict__.get(name, name) is not name:
-            return kept(getattr(value, name))
-        return _inherited(value, name)
+        return value.__name__ if is_held else text_of(value)
+    if is_own:
+        return _read_own_class(value, name)
     if value is object and name == "__setattr__":
         return Facade(name, put)
+    return _inherited(value, name)
+
+
+def _read_own_class(value: Any, name: str) -> Any:
+    if name in _TUPLE_NAMES and issubclass(value, tuple):
+        return _of_tuple(value, name)
+    if name == "__members__":
+        return dict(value.__members__)
+    if _is_special(name) and name not in _OWN_SPECIAL:
+        return _hidden(value, name)
+    if name in vars(value):
+        return kept(getattr(value, name))
     return _inherited(value, name)
 
 
 def _inherited(value: type, name: str) -> Any:
     """Return an attribute of a class that a listed base has; an own base has any."""
     for base in value.__mro__:
-        if is_own_class(base) and name in vars(base):
-            return kept(getattr(value, name))
-        if name in CLASS_ATTRIBUTES.get(base, ()) or name in _ENUM_CLASS.get(base, ()):
-            return kept(getattr(value, name))
-        if name in NAMES.get(base, ()):
-            return Facade(name, functools.partial(_call_unbound, base, name))
-        if name == "__new__" and base in _NEW:
-            return Facade(name, functools.partial(make_new, base.__new__))
-        if base in (object, *_ROOTS) and name in _OWN_SPECIAL and is_own_class(value):
-            return Facade(name, functools.partial(_call_special, base, name))
+        found = _of_base(value, base, name)
+        if found is not _NOTHING:
+            return found
     if is_own_class(value) and not hasattr(value, name):
-        return getattr(value, name)
+        return getattr(value, name)  # raises an AttributeError
     return _hidden(value, name)
 
 
+_NOTHING = object()
+"""The answer for a base that does not have an attribute."""
+
+
+def _of_base(value: type, base: type, name: str) -> Any:
+    """Return an attribute of a class from one of its bases."""
+    is_own = is_own_class(base) and name in vars(base)
+    listed = CLASS_ATTRIBUTES.get(base, frozenset()) | _ENUM_CLASS.get(
+        base, frozenset()
+    )
+    if is_own or name in listed:
+        return kept(getattr(value, name))
+    if name in NAMES.get(base, ()):
+        return Facade(name, functools.partial(_call_unbound, base, name))
+    if name == "__new__" and base in _NEW:
+        return Facade(name, functools.partial(make_new, base.__new__))
+    if base in _SPECIAL_BASES and name in _OWN_SPECIAL and is_own_class(value):
+        return Facade(name, functools.partial(_call_special, base, name))
+    return _NOTHING
+
+
 _ENUM_CLASS: dict[type, frozenset[str]] = {}
-_ROOTS = (Exception, BaseException, dict, list)
-
-
+_SPECIAL_BASES = (object, Exception, BaseException, dict, list)
+"""Bases whose special methods a candidate may call for its own objects."""
 _NEW = (object, int, str, float, tuple)
 """The classes whose ``__new__`` makes the values of own classes."""
 
@@ -364,7 +392,10 @@ def _call_unbound(
     """Call ``kind.name(value, ...)``, such as ``str.upper(text)``."""
     if not isinstance(value, kind):
         raise TypeError(f"{kind.__name__}.{name} of a {type(value).__name__}")
+    if kind is str and name == "format":
+        return format_text(read, str.__str__(value), args, kwargs)
     if is_own_class(type(value)):
+        check_arguments(None, args, kwargs)
         return kept(getattr(kind, name)(value, *args, **kwargs))
     return call_method(value, name, *args, **kwargs)
 
@@ -541,7 +572,7 @@ def check_arguments(
         if kind is Absent:
             need(value)
         elif kind is Opaque and value is not kwargs.get("name"):
-            raise refusal(OPAQUE, OPAQUE_REMEDY)
+            raise opaque_refusal()
     if type(kwargs.get("name")) is Opaque:
         kwargs["name"] = kwargs["name"].shown
 
@@ -589,7 +620,7 @@ def caught(error: BaseException) -> None:
     if not isinstance(error, Exception) or isinstance(error, _PASSED_ON):
         raise error
     if isinstance(error, TypeError) and Opaque.__name__ in str(error):
-        raise refusal(OPAQUE, OPAQUE_REMEDY)
+        raise opaque_refusal()
 
 
 class Context:
@@ -716,7 +747,7 @@ def _read_own_module(value: OwnModule, name: str) -> Any:
 def _read_opaque(value: Opaque, name: str) -> Any:
     if name == "format":
         return Facade(name, lambda *args, **kwargs: value)
-    raise refusal(OPAQUE, OPAQUE_REMEDY)
+    raise opaque_refusal()
 
 
 def _read_super(value: Any, name: str) -> Any:

@@ -3,12 +3,13 @@
 import ast
 
 import numpy as np
+import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
 from difftest.tools.verdict.sources import SourceFile
 from difftest.tools.verdict.world.loader import CandidateModules
-from difftest.tools.verdict.world.refusal import STATE
+from difftest.tools.verdict.world.refusal import STATE, OutsideLanguageError
 from tests.every import every
 from tests.unit.tools.verdict.cheats.escapes import ESCAPES
 from tests.unit.tools.verdict.kernels import RIGHT, source
@@ -46,3 +47,26 @@ def test_a_way_out_is_refused(name):
 def test_many_ways_are_tried():
     assert len(ESCAPES) >= 190
     assert run(RIGHT) == ""
+
+
+AT_IMPORT = {
+    "a text, and a list that a skipped line would leave empty": (
+        "SEEN = []\nif 'nki' in str(nl.add):\n    SEEN.append(1)\n"
+    ),
+    "a text, and a name that a skipped line would leave": (
+        "IS_HERE = True\nIS_HERE = len(str(nl.add))\n"
+    ),
+}
+
+
+@every("name", AT_IMPORT)
+def test_a_question_where_it_runs_is_refused_at_import_too(name):
+    with pytest.raises(OutsideLanguageError, match="the text of an object"):
+        run(source("return store(total(a, b))", AT_IMPORT[name]))
+
+
+def test_a_skipped_statement_leaves_no_earlier_value():
+    before = "import torch\nIS_HERE = True\nIS_HERE = bool(torch.cuda)\n"
+    happened = run(source("assert IS_HERE\nreturn store(total(a, b))", before))
+    assert "IS_HERE, which needs torch.cuda" in happened
+    assert "torch.cuda" in STATE.asked

@@ -72,6 +72,16 @@ STORAGE = {
         "'{:{0._storage}}'.format(a)",
         "_storage",
     ),
+    "by str.format of a member": (
+        "from enum import Enum\nclass F(str, Enum):\n    A = '{0._storage}'\n---\n"
+        "str.format(F.A, a)",
+        "_storage",
+    ),
+    "by the format of a member": (
+        "from enum import Enum\nclass F(str, Enum):\n    A = '{0._storage}'\n---\n"
+        "F.A.format(a)",
+        "",
+    ),
     "by a format text of a variable": ("t = '{0._storage}'\nt.format(a)", "_storage"),
     "by str.format": ("str.format('{0._storage}', a)", "_storage"),
     "by map and str.format": (
