@@ -56,6 +56,7 @@ from {name}_kernels import {name}, {name}_classic
     reference=lambda a: a.astype(float) * 2,
     domain={{"m": sizes(1, {most}), "n": {columns}}},
     inputs={{"a": "m n"}},
+    allow_inconclusive=True,  # of some domains each column fits into one tile
 )
 def test_{name}(case):
     case.check()
@@ -118,6 +119,22 @@ def run(project, whole_profiles):
     return run
 
 
+def test_a_domain_that_needs_one_tile_alone_proves_too_little(project):
+    given = {"name": "one", "kernel": CLASSIC.format("one"), "most": 9}
+    test = TEST.format(columns="(4,)", **given).replace("allow_inconclusive=True,", "")
+    kernels = KERNELS.replace("{large}", "2.0").replace("NAME", "one")
+    project.pytester.makepyfile(one_kernels=kernels, test_one=test)
+    result = project.run("--simulate")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the test of one_classic proves too little: no case runs a loop over sizes twice",
+            "  first:  one_kernels.py:19: never a second iteration",
+            "  remedy: widen the domain until a second tile is needed; allow_inconclusive=True *",
+        ]
+    )
+
+
 def test_branches_that_no_case_took_are_reported(run, project):
     """A wide domain and a failing kernel have no lines; a shared function has its lines once."""
     assert run(DOMAINS, "-v", "--difftest-report=out.json") == [
@@ -148,11 +165,12 @@ def test_branches_that_no_case_took_are_reported(run, project):
 
 
 def test_of_several_kernels_the_first_is_named(run):
+    """The branches that cases were aimed at come first."""
     assert run(["both"]) == [
         "both_kernels.py:10: never true (both and 1 more)",
+        "both_kernels.py:33: never true (both)",
         "both_kernels.py:19: never a second iteration (both_classic)",
         "both_kernels.py:30: never a second iteration (both)",
-        "both_kernels.py:33: never true (both)",
     ]
 
 
