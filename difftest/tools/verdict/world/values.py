@@ -747,6 +747,8 @@ def _read_own_module(value: OwnModule, name: str) -> Any:
 def _read_opaque(value: Opaque, name: str) -> Any:
     if name == "format":
         return Facade(name, lambda *args, **kwargs: value)
+    if name not in NAMES[str] and not _is_special(name):
+        raise AttributeError(f"'str' object has no attribute {name!r}")
     raise opaque_refusal()
 
 

@@ -174,6 +174,11 @@ KERNELS = {
         "print(tile, 'of', nl.add, sep=', ')\nlabel = 'tile ' + str(tile) + '!'\n"
         "log = ', '.join([label, repr(a)])\nreturn store(tile)"
     ),
+    "texts that are asked for other attributes": written(
+        "shown = [str(a), 1]\n"
+        "assert not any(hasattr(one, 'value') for one in shown)\n"
+        "print('-'.join(f'{one}' for one in shown))"
+    ),
     "names of tensors": written(
         "tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, name=f'{a.dtype}_{id(a)}')\n"
         "nisa.tensor_tensor(dst=tile, data1=load(a), data2=load(b), op=nl.add)\nreturn store(tile)"
