@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from difftest.simulator.launch_listeners import listening
+from difftest.testing.session.options import SESSION
 from tests.deal import Deal
 
 pytest_plugins = ["pytester"]
@@ -28,14 +28,13 @@ if settings.default.deadline is not None:
     settings.load_profile("default")
 
 
-@pytest.fixture(autouse=True)
-def without_inspection() -> Iterator[None]:
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Run the tests of the package itself without the inspection of their launches.
 
     Many launch kernels with a hazard on purpose.
     """
-    with listening(None):
-        yield
+    session.config.stash[SESSION].launches = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
