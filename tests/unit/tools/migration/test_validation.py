@@ -101,7 +101,7 @@ def test_rounding_is_told_from_another_algorithm(tmp_path):
 
 
 def test_what_both_refuse_is_counted_and_proves_nothing(tmp_path):
-    proof = proven(tmp_path, columns=(1, 16), count=6)
+    proof = proven(tmp_path, columns=(1, 16), count=8)
     assert proof.refused
     assert proof.same
     assert f"{len(proof.refused)} are refused by both" in proof.text()
