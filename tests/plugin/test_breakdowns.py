@@ -8,7 +8,7 @@ import pytest
 
 from difftest.analysis.detectors import table
 from difftest.testing.report import document
-from difftest.tools.lint.check import _active_trace_rules, rules
+from difftest.tools.lint.check import rules
 from difftest.tools.lint.rule import Frontend
 
 END = "(AttributeError: no args): a fault of nki-difftest, and no verdict on the kernel"
@@ -33,9 +33,7 @@ def broken_rules(monkeypatch):
         monkeypatch.setitem(rules(), id, changed)
     readers = {breaks: "the detector planted", **table._READERS}
     monkeypatch.setattr(table, "_READERS", readers)
-    _active_trace_rules.cache_clear()  # which rules hold: later tests would break down, too
     yield every
-    _active_trace_rules.cache_clear()
 
 
 def test_checks_that_break_down(project, broken_rules):
