@@ -33,7 +33,7 @@ def broken_rules(monkeypatch):
         monkeypatch.setitem(rules(), id, changed)
     readers = {breaks: "the detector planted", **table._READERS}
     monkeypatch.setattr(table, "_READERS", readers)
-    yield every
+    return every
 
 
 def test_checks_that_break_down(project, broken_rules):
