@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import codecs
 import io
+import os
 import sys
 import tokenize
 import warnings
@@ -256,8 +257,9 @@ def _absolute_name(package: str, node: ast.ImportFrom) -> str:
 
 def _bytes_of(file: Path, root: Path) -> bytes:
     """Return the bytes of a regular file below a folder; raise ValueError for another file."""
-    place = file.resolve()
-    if not place.is_relative_to(root.resolve()):
+    # Before Python 3.13, Path.resolve raises an error of its own for a loop of links.
+    place = Path(os.path.realpath(file))
+    if not place.is_relative_to(os.path.realpath(root)):
         raise ValueError("it lies outside of the candidate's folder")
     if not place.is_file() or place.stat().st_size > MOST_BYTES:
         raise ValueError(f"it is not a regular file of at most {MOST_BYTES:,} bytes")
