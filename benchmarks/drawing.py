@@ -14,7 +14,6 @@ Each runs alone by its name: ``python -m benchmarks.drawing met --seeds 8``.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import statistics
 import time
@@ -32,6 +31,7 @@ from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
+from tests.meta.drawing import drawn
 from tests.unit.standin import PlainBackend
 
 ROWS, COLUMNS, POOLS = 256, 600, (1, 2, 3)
@@ -197,33 +197,6 @@ def measure_minimal(seeds: int) -> None:
     )
 
 
-def drawn(spec: KernelSpec, seed: int, count: int, ends: Any = None) -> list[Any]:
-    """Return the cases that a test draws, up to the first that ``ends`` accepts."""
-    met: list[Any] = []
-
-    class Enough(Exception):
-        pass
-
-    def check(case: Any) -> None:
-        met.append(case.case)
-        if ends is not None and ends(case.case):
-            raise Enough
-        case.verdicts = {"none": Match(elements=1, exact=True)}
-
-    plain = settings(
-        max_examples=count,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        backend=BACKEND,
-    )
-    test = decorate(spec, check)
-    with contextlib.suppress(Enough):
-        plain(hypothesis.seed(seed)(test))(difftest_runner=Runner(()))
-    return met
-
-
 def measure_met(seeds: int) -> None:
     """Print the share of seeds whose 20, 50, 100 and 300 cases meet each condition."""
     counts = (20, 50, 100, 300)
@@ -240,7 +213,7 @@ def measure_met(seeds: int) -> None:
         spec = planted(is_wrong)
         numbers = []
         for seed in range(seeds):
-            cases = drawn(spec, seed, counts[-1], holds)
+            cases = drawn(spec, counts[-1], seed, holds)
             numbers.append(len(cases) if holds(cases[-1]) else 1000)
         every += numbers
         print(f"  {name}: {_shares(numbers, counts)}", flush=True)
@@ -261,7 +234,7 @@ def measure_shares(seeds: int) -> None:
     spec = planted(lambda *_: False)
     for seed in range(seeds):
         own: dict[str, list[bool]] = {}
-        cases = drawn(spec, seed, 20)
+        cases = drawn(spec, 20, seed)
         for case in cases:
             for name, holds in PROPERTIES.items():
                 own.setdefault(name, []).append(holds(case))
