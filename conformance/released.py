@@ -13,7 +13,7 @@ import io
 import re
 import subprocess
 import sys
-import tarfile
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -128,13 +128,14 @@ def read_release(clone: Path, name: str, sdk: Release) -> Reading:
         [*git, "rev-parse", f"{name}^{{commit}}"], capture_output=True, check=True
     )
     reading = Reading(name, found.stdout.decode().strip(), sdk)
-    archive = [*git, "archive", reading.commit, "--", ":(glob)**/*.py"]
+    python = ["--", ":(glob)**/*.py"]
+    archive = [*git, "archive", "--format=zip", reading.commit, *python]
     packed = subprocess.run(archive, capture_output=True, check=True)
     with (
         TemporaryDirectory() as folder,
-        tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files,
+        zipfile.ZipFile(io.BytesIO(packed.stdout)) as files,
     ):
-        files.extractall(folder, filter="data")
+        files.extractall(folder)
         reading.read(Path(folder))
     return reading
 
