@@ -198,7 +198,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Tell the hazards of launches in fixtures, or before the test failed."""
+    """Report the hazards of launches in fixtures, and of a test that failed."""
     result = yield
     if _session(item.config).launches is not None:
         from difftest.plugin.launches import report_hazards

@@ -78,11 +78,13 @@ class LaunchCounts:
     importers: set[str] = field(default_factory=set)
     loaded_before: frozenset[str] = frozenset()
 
-    def record(self, kernel: object, findings: Collection[Finding]) -> None:
-        """Count a launch, with its new findings."""
+    def record(self, launch: LaunchRecord, findings: Collection[Finding]) -> None:
+        """Count a launch, with its new findings. Communicating launches count as one."""
+        kernel = launch.kernel
         named = (_RANKS, "") if kernel is None else _name_and_module(kernel)
         row = self.kernels.setdefault(named, KernelLaunches())
-        row.launches += 1
+        if not launch.rank:
+            row.launches += 1
         for finding in findings:
             row.hazards[f"{finding.id} at {finding.location}"] = finding_text(finding)
 
@@ -140,12 +142,10 @@ class LaunchInspector:
         self._reported = 0
 
     def __call__(self, record: LaunchRecord) -> None:
-        """Inspect a launch; of communicating launches, the first rank's is counted."""
+        """Inspect and count a launch."""
         before = len(self.inspector.findings)
         self.inspector(record)
-        found = self.inspector.findings[before:]
-        if not record.rank:
-            self._counts.record(record.kernel, _shown(found))
+        self._counts.record(record, _shown(self.inspector.findings[before:]))
 
     def report(self, *, strict: bool) -> None:
         """Warn of each new hazard at its line.
@@ -190,7 +190,7 @@ def inspecting(item: pytest.Item, session: Session) -> Iterator[None]:
 
 
 def report_hazards(item: pytest.Item, *, strict: bool = False) -> None:
-    """Tell the hazards of an inspected test; nothing for another test.
+    """Report the hazards of an inspected test; do nothing for another test.
 
     Raises
     ------

@@ -173,19 +173,25 @@ def test_the_report_has_the_launches(suite):
     assert double == {"kernel": "double", "launches": 4, "hazards": []}
 
 
-def test_the_strictness_and_the_level_of_the_session_apply(suite):
-    """AWS's simulator takes an operand in HBM; level 0.2 has other names."""
-    suite.pytester.makepyfile(
-        kernels_of_others=KERNELS.replace(
-            "src=x)\n    nisa.tensor", "src=x)\n    nisa.tensor"
-        ).replace("data=tile, op0", "data=x, op0")
-    )
-    suite.pytester.makepyfile(test_classes=CLASSES)
+def test_the_strictness_of_the_session_applies(suite):
+    """AWS's simulator accepts an operand in HBM."""
+    in_hbm = KERNELS.replace("data=tile, op0", "data=x, op0")
+    suite.pytester.makepyfile(kernels_of_others=in_hbm, test_classes=CLASSES)
     suite.run("--simulate=embedded").assert_outcomes(failed=1)
     relaxed = suite.run(
         "--simulate=embedded", "--nki-strictness=relaxed", "-W", "default"
     )
     relaxed.assert_outcomes(passed=1, warnings=1)
+
+
+def test_the_level_of_the_session_applies(suite):
+    since_0_5 = KERNELS.replace("=2.0)", "=nl.tile_size.psum_num_banks / 4)")
+    suite.pytester.makepyfile(kernels_of_others=since_0_5, test_classes=CLASSES)
+    suite.run("--simulate=embedded").assert_outcomes(passed=1)
+    suite.run("--simulate=embedded", "--nki-level=0.5").assert_outcomes(passed=1)
+    early = suite.run("--simulate=embedded", "--nki-level=0.4")
+    early.assert_outcomes(failed=1)
+    early.stdout.fnmatch_lines(["*psum_num_banks*"])
 
 
 def test_a_session_that_launches_nothing_says_so(suite, monkeypatch):
