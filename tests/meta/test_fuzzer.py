@@ -157,9 +157,9 @@ def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
 
 
 def test_mutable_arguments_are_drawn():
-    """From several seeds: the programs of one are each other's kin."""
+    """From ten seeds: programs of one seed resemble each other, most of all in Hypothesis 6.140."""
     drawn = []
-    for seed in range(3):
+    for seed in range(10):
 
         @settings(max_examples=25, database=None, phases=[Phase.generate])
         @hypothesis.seed(seed)
