@@ -31,11 +31,11 @@ from difftest.testing.harness.differential import (
 from difftest.testing.harness.runner import Runner, Trial
 from difftest.testing.harness.verdict import Mismatch
 
-SAFETY = 2.0
+SAFETY = 3.0
 """The limits, as multiples of the errors of the honest kernels in ``test_digits``."""
-BASE = 1.5
+BASE = 1.0
 """The typical error of a value that a kernel rounds a few times, in units of the accumulation."""
-NARROW = 0.25
+NARROW = 0.16
 """The typical error beyond the last rounding, in units of a narrower dtype of the contract."""
 SUM_GROWTH = 0.25
 """The typical error of a sum in order of n terms, divided by the square root of n.

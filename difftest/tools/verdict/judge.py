@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,12 @@ from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
+
+
+NEAR = 4
+"""The sizes at each end of a domain that count as near to it."""
+NEAR_SHARE = 0.1
+"""The share of the cases whose sizes are near the ends of their domains."""
 
 
 class _Stop(BaseException):
@@ -123,12 +130,7 @@ class Judge:
         if self.only is not None:
             self._check(self.only)
             return
-        ends = {
-            repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))
-        }
-        corners = list(
-            explicit_cases(replace(self.spec, examples=tuple(ends.values())))
-        )
+        corners = list(explicit_cases(replace(self.spec, examples=self._end_sizes())))
 
         @hypothesis.seed(self.judgement.seed)
         @hypothesis.settings(
@@ -165,6 +167,18 @@ class Judge:
                 source = linecache.getline(file, line).strip()
                 text = f"{file}:{line}: only the examples of the test take both branches: {source}"
                 self.judgement.notes.append(text)
+
+    def _end_sizes(self) -> tuple[dict[str, Any], ...]:
+        """Return values with all sizes at one end, and with random sizes near the two ends."""
+        chosen = random.Random(self.judgement.seed)
+
+        def near(choices: Sequence[int]) -> int:
+            ordered = sorted(choices)
+            return chosen.choice(ordered[:NEAR] + ordered[-NEAR:])
+
+        picks = [min, max, *[near] * int(self.cases * NEAR_SHARE)]
+        ends = (corner(self.spec, pick) for pick in picks)
+        return tuple({repr(end): end for end in ends if end}.values())
 
     def _check(self, case: Case) -> None:
         """Check one case and keep its failure; the last failure kept is the smallest."""
@@ -350,7 +364,7 @@ def count_sizes(spec: KernelSpec) -> int | None:
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
-    """Return values with all sizes at one end, ``min`` or ``max``; None if no case has them."""
+    """Return values whose sizes ``pick`` chooses, such as ``min``; None if no case has them."""
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:
