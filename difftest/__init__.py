@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         load_ipython_extension,
         unload_ipython_extension,
     )
-    from difftest.testing.host.profile import profile
+    from difftest.testing.report.profile import profile
 
 _HOMES = {
     "harness.bound_case": ("BoundCase",),
@@ -57,7 +57,7 @@ _HOMES = {
         "load_ipython_extension",
         "unload_ipython_extension",
     ),
-    "host.profile": ("profile",),
+    "report.profile": ("profile",),
     "contract.recipes": (
         "Fill",
         "Integers",

@@ -15,13 +15,13 @@ from difftest.support.choices import install_hint
 from difftest.support.console import table_console
 from difftest.support.output import atomic_write, write_file
 from difftest.testing.host.options import PICTURES, OutputFile
+from difftest.testing.report.profile import Profile
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views.lanes import plot
 from difftest.timing.views.perfetto import perfetto
-from difftest.timing.views.profile import Profile
 from difftest.tools.lint.check import unused_helpers
 
 

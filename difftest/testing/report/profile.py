@@ -1,10 +1,10 @@
-"""The profile of a launch: the report, the memories and the advice, as text and as HTML."""
+"""The predicted profile of a launch: the figures, the memories and the advice, as text and HTML."""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,10 +16,15 @@ from rich.text import Text
 
 from difftest.analysis.finding import Finding
 from difftest.analysis.inspection import memory_text
-from difftest.simulator.machine import Machine
+from difftest.simulator import TRN2, launch
+from difftest.simulator.frontend.launchable import Launchable
+from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.trace import Trace
 from difftest.support.console import print_table
 from difftest.support.html import code, element, panel, table
+from difftest.timing.advice import advise
+from difftest.timing.compiler import Toolchain
+from difftest.timing.prediction import predict
 from difftest.timing.report import Report
 from difftest.timing.views.text import (
     format_engines,
@@ -54,7 +59,9 @@ class Profile:
 
     def __str__(self) -> str:
         file = io.StringIO()
-        console = Console(file=file, width=_WIDTH, force_jupyter=False)
+        console = Console(
+            file=file, width=_WIDTH, force_jupyter=False, force_terminal=False
+        )
         self.print(console, _WIDTH)
         return file.getvalue()
 
@@ -120,3 +127,44 @@ def _html_table(shown: Table) -> Element:
 
 def _plain(cell: Any) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
+
+
+def profile(
+    kernel: Launchable | Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    grid: tuple[int, ...] = (),
+    machine: str | None = None,
+    level: str | None = None,
+    toolchain: str | None = None,
+) -> Profile:
+    """Predict how long a launch takes on a device. Nothing is measured.
+
+    Parameters
+    ----------
+    kernel : a function decorated with the embedded ``nki.jit``.
+    args, kwargs : its arguments; NumPy arrays become tensors in HBM.
+    grid : the SPMD grid, as in ``kernel[4, 2]``.
+    machine : "trn1", "trn2" or "trn3"; None means the kernel's own. "trn2" has timing data.
+    level : the level of NKI, "0.3" to "0.7"; None means the kernel's own.
+    toolchain : the compiler, a value of ``difftest profile --toolchain``; None means the usual one
+        of the kernel's dialect.
+
+    Returns
+    -------
+    The profile: ``print`` shows it as text, and a notebook displays it.
+
+    Raises
+    ------
+    NkiError : the kernel breaks a rule of NKI or of the hardware.
+    ValueError : the kernel issued no instruction, or ``toolchain`` is unknown.
+    KeyError : there is no such machine.
+    UnknownCostError : there is no timing data for the machine.
+    """
+    target = getattr(kernel, "machine", TRN2) if machine is None else MACHINES[machine]
+    result = launch(kernel, args, kwargs, grid=grid, machine=target, level=level)
+    compiler = None if toolchain is None else Toolchain(toolchain)
+    prediction = predict(result.trace, target, dge=compiler)
+    advice = advise(prediction.schedule)
+    return Profile(Report(prediction), advice, result.trace, target)
