@@ -72,6 +72,28 @@ class RandomNumbers:
         return self.random
 
 
+class SubnormalArguments:
+    """Whether arguments have numbers that are subnormal in float32, for a launch's products.
+
+    The first product looks at the arrays. Kernels without products need no answer.
+
+    Attributes
+    ----------
+    arrays : the arguments, and the kernel's constants, that no product has looked at.
+    found : whether an array has such numbers, of those that were looked at.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.found = False
+
+    def look(self) -> None:
+        """Look at a sample of each array."""
+        while self.arrays:
+            array = self.arrays.pop()
+            self.found = self.found or has_subnormals(array)
+
+
 class DeviceLoopBodies(Follower):
     """The bodies of device loops: tensors made in a body are invalid once its loop has ended.
 
@@ -259,7 +281,7 @@ class Core:
     trace : the record of the launch; it has events only if recording is on.
     instructions : how many were issued so far; the number of the next event.
     issued : the request of the instruction that is being issued, for its errors.
-    tiny : whether an argument has numbers that are subnormal in float32.
+    subnormals : tells whether arguments have numbers that are subnormal in float32.
     calls : the signatures of checked instructions; only the gate uses them.
     followers : the objects that are called for each instruction.
     tape : records each call for a replay (see :mod:`difftest.simulator.tape`); None if off.
@@ -276,7 +298,7 @@ class Core:
         self.trace = Trace(machine=machine.name, grid=grid)
         self.instructions = 0
         self.issued: Any = None
-        self.tiny = False
+        self.subnormals = SubnormalArguments()
         self.calls: dict[Any, Any] = {}
         self.followers = Followers(EventRecorder()) if record else NOBODY
         self.tape: Any = None
@@ -312,7 +334,7 @@ class Core:
         core.trace = self.trace
         core.calls = self.calls
         core.level = self.level
-        core.tiny = self.tiny
+        core.subnormals = self.subnormals
         core.draws = RandomNumbers(self.draws.states)
         core.draws.random = self.draws.random
         core.memories.shared = self.memories.shared
@@ -513,13 +535,18 @@ class Core:
         written: bool = True,
         space: Space = Space.SHARED_HBM,
     ) -> Storage:
-        """Return an argument of the kernel as an HBM tensor, without copying its data."""
+        """Return an array as an HBM tensor that copies it before the first write.
+
+        The array is read-only for the tensor, so that no other write can reach it.
+        """
         allocation = Allocation(
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
-        self.tiny = self.tiny or has_subnormals(array)
-        return Storage(allocation, array, written=written, mutable=mutable)
+        self.subnormals.arrays.append(array)
+        data = array.view()
+        data.flags.writeable = False
+        return Storage(allocation, data, written=written, mutable=mutable, lent=True)
 
     def count(self, touched: InstructionAccesses) -> None:
         """Count an instruction, and notify followers of its accesses."""

@@ -95,6 +95,7 @@ class Storage:
         "exact",
         "holds_bits",
         "in_hbm",
+        "lent",
         "mutable",
         "producer",
         "products",
@@ -115,6 +116,7 @@ class Storage:
         *,
         written: bool = False,
         mutable: bool = True,
+        lent: bool = False,
     ) -> None:
         self.allocation = allocation
         self.data = data
@@ -126,6 +128,8 @@ class Storage:
         self.validity = None if written else UNTOUCHED
         """None while all elements are defined."""
         self.mutable = mutable
+        self.lent = lent
+        """Whether the data are the caller's array; :meth:`own_data` precedes the first write."""
         self.producer: object = None
         """The frontend's note on how the tensor was made."""
         self.exact: ExactValues | None = None
@@ -179,6 +183,11 @@ class Storage:
         self.data = values
         self.products = self.validity = None
         return True
+
+    def own_data(self) -> None:
+        """Replace the caller's array by a copy of it, which a kernel may write to."""
+        self.data = self.data.copy()
+        self.lent = False
 
     def hold_bits(self) -> None:
         """Hold the dtype's own bits from now on.
