@@ -31,7 +31,6 @@ from difftest.simulator.memory import (
     PlacedStorage,
     Shape,
     Storage,
-    poison_array,
 )
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
 from difftest.simulator.program_scheduler import FORWARD, ProgramContext
@@ -391,6 +390,8 @@ class Core:
         else:
             storage = self.hold(shape, dtype, space, *how, **named)
         if self.loops.is_single_turn:
+            if storage.blank:
+                storage.poison()
             storage.validity = None
         return storage
 
@@ -478,7 +479,7 @@ class Core:
         self.trace.allocations.append(allocation)
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
-        return Storage(allocation, data)
+        return Storage(allocation, data, blank=space.is_hbm)
 
     def _hold_in_hbm(
         self, allocation: Allocation, address: tuple[int, ...] | None
@@ -488,7 +489,7 @@ class Core:
             allocation.address = 0, address[0]
         if self.followers.shadow is not None:
             self.followers.shadow.contract.may_return(allocation.dtype)
-        data: Array = host_array(poison_array, allocation.shape, allocation.dtype)
+        data: Array = host_array(np.empty, allocation.shape, allocation.dtype)
         return data
 
     def _allocate_shared(
