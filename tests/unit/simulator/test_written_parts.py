@@ -122,20 +122,20 @@ def test_tiles_in_order_need_no_codes(order):
     tensor = storage(shape)
     numbers = np.arange(96).reshape(shape)
     rows = [numbers[b, r : r + 2] for b in range(2) for r in (0, 2, 4)]
-    blocks = lambda outer: [  # noqa: E731
-        numbers[b, r : r + 3, c : c + 4]
-        for b in range(2)
-        for r, c in (((0, 0), (0, 4), (3, 0), (3, 4)), ((0, 0), (3, 0), (0, 4), (3, 4)))[
-            outer
-        ]
-    ]
+    corners = {
+        "blocks by rows": ((0, 0), (0, 4), (3, 0), (3, 4)),
+        "blocks by columns": ((0, 0), (3, 0), (0, 4), (3, 4)),
+    }
+    blocks = {
+        name: [numbers[b, r : r + 3, c : c + 4] for b in range(2) for r, c in places]
+        for name, places in corners.items()
+    }
     tiles = {
         "rows": rows,
         "rows backwards": rows[::-1],
         "columns": [numbers[:, :, c] for c in range(8)],
-        "blocks by rows": blocks(0),
-        "blocks by columns": blocks(1),
         "blocks of planes": [numbers[:, r : r + 2, :] for r in (2, 0, 4)],
+        **blocks,
     }[order]
     for tile in tiles:
         assert tensor.validity is not None
@@ -149,6 +149,17 @@ def test_tiles_in_order_need_no_codes(order):
 def storage(shape):
     allocation = Allocation(0, Space.SBUF, shape, FLOAT32, 0, None)
     return Storage(allocation, np.empty(shape, np.float32))
+
+
+def test_parts_that_overlap_may_leave_elements_unwritten():
+    """Two rows and a column have as many elements as the tensor, one of them twice."""
+    tensor = storage((3, 3))
+    tensor.mark(Pattern(0, (2, 3), (3, 1)), DEFINED)
+    tensor.mark(Pattern(0, (3, 1), (3, 1)), DEFINED)
+    codes = tensor.codes(Pattern.whole((3, 3)))
+    assert_array_equal(np.argwhere(codes == UNWRITTEN), [[2, 1], [2, 2]])
+    tensor.mark(Pattern(7, (2,), (1,)), DEFINED)
+    assert tensor.validity is None
 
 
 def test_many_parts_become_codes():
