@@ -56,25 +56,47 @@ def joined(one: Part, other: Part) -> Part | None:
         return one
     if one > other:
         one, other = other, one
+    if one[3] == other[3] == 1:
+        return _joined_runs(one, other)
+    if one[1] == other[1]:
+        longer = _with_more_runs(one, other)
+        if longer is not None:
+            return longer
+    return _with_longer_runs(one, other)
+
+
+def _joined_runs(one: Part, other: Part) -> Part | None:
+    """Join two single runs, of which ``other`` does not start before ``one``."""
+    start, length, _, _ = one
+    further, more, _, _ = other
+    if further <= start + length:
+        return start, max(length, further - start + more), 0, 1
+    if length == more:
+        return start, length, further - start, 2
+    return None
+
+
+def _with_more_runs(one: Part, other: Part) -> Part | None:
+    """Join two parts with runs of one length, if the runs of ``other`` follow those of ``one``."""
+    start, length, step, count = one
+    further, _, stride, times = other
+    distance = step or stride
+    follows = further == start + count * distance
+    if follows and stride in (0, distance):
+        return start, length, distance, count + times
+    return None
+
+
+def _with_longer_runs(one: Part, other: Part) -> Part | None:
+    """Join two parts if each run of ``other`` continues one of ``one``."""
     start, length, step, count = one
     further, more, stride, times = other
-    if count == times == 1:
-        if further <= start + length:
-            return start, max(length, further - start + more), 0, 1
-        if length == more:
-            return start, length, further - start, 2
+    width = length + more
+    if (stride, times, further) != (step, count, start + length) or width > step:
         return None
-    if length == more:
-        distance = step or stride
-        same_step = stride in (0, distance)
-        if same_step and further == start + count * distance:
-            return start, length, distance, count + times
-    if step == stride and count == times and further == start + length:
-        if length + more == step:
-            return start, step * count, 0, 1
-        if length + more < step:
-            return start, length + more, step, count
-    return None
+    if width == step:
+        return start, step * count, 0, 1
+    return start, width, step, count
 
 
 def with_part(parts: tuple[Part, ...], part: Part) -> tuple[Part, ...]:
@@ -116,4 +138,4 @@ def elements_of(part: Part) -> Pattern:
 
 def volume(parts: tuple[Part, ...]) -> int:
     """Return the number of elements, in which an element of two parts counts twice."""
-    return sum([length * count for _, length, _, count in parts])
+    return sum(length * count for _, length, _, count in parts)
