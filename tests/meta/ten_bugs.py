@@ -23,7 +23,7 @@ from difftest.testing.harness.failures import DifferentialFailure
 from difftest.tools.mutants.mutant import (
     Mutant,
     apply_mutant,
-    functions_of,
+    mutable_functions,
     qualified_name,
     read_source,
 )
@@ -83,7 +83,7 @@ class Bug:
 
     def mutant(self) -> Mutant:
         """The kernel with it."""
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         begin = function.__code__.co_firstlineno
         source = read_source(function.__code__.co_filename)
         above = len("".join(source.text.splitlines(keepends=True)[: begin - 1]))
@@ -97,7 +97,7 @@ class Bug:
         """Return the message of ``np.testing.assert_allclose`` for an example of usual shape."""
         case = minimal_case(self.spec, dict(self.tried), "float32")
         inputs = self.spec.inputs_of(case)
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             try:
                 got = launch(self.spec.kernel, inputs).outputs[0]
@@ -118,7 +118,7 @@ class Bug:
 
     def after(self, seed: int = 0) -> DifferentialFailure:
         """Return the smallest failure that a test finds."""
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             return smallest_failure(self.spec, seed)
 
@@ -126,7 +126,7 @@ class Bug:
         """Return a test's report on the smallest case, on data that count."""
         values, dtype = self.smallest
         case = Case(dict(values), dtype, {name: Iota() for name in self.spec.inputs})
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             try:
                 check(self.spec, case)

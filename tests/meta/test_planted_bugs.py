@@ -12,7 +12,11 @@ from difftest.simulator import OutOfBoundsError, UnwrittenError
 from difftest.simulator.entry.install import embedded
 from difftest.testing.contract.recipes import Iota, Ones, Zeros
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
+from difftest.tools.mutants.mutant import (
+    apply_mutant,
+    mutable_functions,
+    qualified_name,
+)
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 
@@ -85,7 +89,7 @@ BUGS = [
 
 def bug_on(kernel, bug, line):
     """The function of a kernel with a line, and the mutant that has a bug there."""
-    functions = functions_of(kernel)
+    functions = mutable_functions(kernel)
     (mutant,) = (
         one
         for one in mutants_of(functions)

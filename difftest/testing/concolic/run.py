@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.errors import frame_at
 from difftest.support.tracebacks import is_installed, is_raised_by
 from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic import stubs
@@ -117,7 +118,7 @@ class BranchCondition(NamedTuple):
 
 def _asking_place(text: str) -> tuple[str, int, int, int]:
     """Return the place of the author's code that asks a condition."""
-    frame = sys._getframe(1)
+    frame = frame_at(1)
     is_key = False
     while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
         # The keys of a table lead apart.
@@ -464,7 +465,7 @@ class _Stub:
 
     def __iter__(self) -> Iterator[Any]:
         """As many as the caller takes apart."""
-        frame = sys._getframe(1)
+        frame = frame_at(1)
         step, count = frame.f_code.co_code[frame.f_lasti :][:2]
         return iter([self._run.stub() for _ in range(count if step == _UNPACK else 2)])
 
@@ -579,7 +580,7 @@ def _turned_power(exponent: Any, number: Any, modulus: Any = None) -> Any:
 
 def _hash(number: Any) -> int:
     """Of a table of the function's own it is asked whether a key is the number, as of others."""
-    for table in sys._getframe(1).f_locals.values():
+    for table in frame_at(1).f_locals.values():
         for key in list(table)[:64] if type(table) in (dict, set) else ():
             _ = [number == part for part in (key if type(key) is tuple else (key,))]
     return hash(number.plain)

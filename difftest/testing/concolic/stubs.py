@@ -58,7 +58,7 @@ def copy_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
     if id(value) in made:  # its class holds it
         return made[id(value)][1]
     if isinstance(value, enum.Enum):
-        return getattr(kind, value._name_)
+        return getattr(kind, vars(value)["_name_"])
     base: Any = next(of for of in type(value).__mro__ if not of.__flags__ & _WRITTEN)
     parts = map(stand_in, base.__iter__(value)) if base is tuple else value
     copy = base.__new__(kind, *([parts] if base in (tuple, *_WHOLE) else ()))

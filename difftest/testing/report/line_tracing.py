@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.errors import frame_at
 from difftest.simulator.exact.exact_values import raw_values
 from difftest.simulator.tile import Tile, contents
 from difftest.simulator.trace import Event
@@ -141,7 +142,7 @@ def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:
     if problem:
         raise RuntimeError(problem)
     debugger.reset()
-    debugger.botframe = sys._getframe()  # run on from here to the line
+    debugger.botframe = frame_at(0)  # run on from here to the line
     debugger.set_continue()
     sys.settrace(debugger.trace_dispatch)
     try:
