@@ -49,17 +49,20 @@ _HELD = "({} * 1)"  # what a condition is as a number, also of arrays, for which
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _CALLED = {
-    *(
-        "abc",
-        "bisect",
-        "builtins",
-        "collections",
-        "dataclasses",
-        "enum",
-        "functools",
-        "itertools",
-    ),
-    *("math", "ml_dtypes", "numpy", "operator", "types", "typing"),
+    "abc",
+    "bisect",
+    "builtins",
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "ml_dtypes",
+    "numpy",
+    "operator",
+    "types",
+    "typing",
 }
 """Modules whose functions a kernel may call here: of others, such as ``time``, none is called."""
 _HOMES = {

@@ -34,7 +34,10 @@ METHODS = {
     "draw_boolean": ["self", "p"],
     "draw_integer": ["self", "min_value", "max_value", "weights", "shrink_towards"],
     "draw_float": [
-        *("self", "min_value", "max_value", "allow_nan"),
+        "self",
+        "min_value",
+        "max_value",
+        "allow_nan",
         "smallest_nonzero_magnitude",
     ],
     "draw_string": ["self", "intervals", "min_size", "max_size"],
