@@ -352,7 +352,7 @@ class Binder:
             parameters = self.parameters.values()
             placed = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
             named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-            head = ", ".join([*placed, *(["*"] if named else []), *named])
+            head = ", ".join(placed + (["*"] if named else []) + named)
             prepares = ""
             if self.scope["_prepare"] is not None:
                 prepares = (

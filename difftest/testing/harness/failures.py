@@ -304,7 +304,7 @@ class CaseFailure(ReportedFailure):
                 return
 
     def __str__(self) -> str:
-        rows = [*self.case_rows(), *self.rows()]
+        rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))
         rows.append(("fresh run", self.fresh))
@@ -434,7 +434,7 @@ class DifferentialFailure(CaseFailure):
             if isinstance(verdict, Mismatch):
                 rows += self._mismatch_rows(backend, verdict)
             rows.append(("looks like", self.looks.get(backend, "")))
-        return [*rows, *_labelled("beside", self.others)]
+        return rows + _labelled("beside", self.others)
 
     def _mismatch_rows(self, backend: str, verdict: Mismatch) -> list[Row]:
         """Return the rows on a backend's wrong elements; empty if no elements were compared."""

@@ -122,7 +122,7 @@ class OperandSnapshot:
             for name, tile in _tiles(at).items():
                 here.setdefault(tile._storage.allocation.id, (name, tile))
             at = at.f_back
-        for region in (*self.event.writes, *self.event.reads):
+        for region in self.event.writes + self.event.reads:
             if region.allocation.id in here:
                 name, tile = here[region.allocation.id]
                 values = contents(tile._values(unwritten=True), tile._unwritten())

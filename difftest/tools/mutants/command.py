@@ -130,7 +130,7 @@ def campaign_on(
         with contextlib.redirect_stdout(shown), bar as advance:
 
             def say(mutant: Mutant, result: MutantResult) -> None:
-                if every or result.status not in (*DEAD, *SUSPECTED):
+                if every or result.status not in DEAD + SUSPECTED:
                     tell("\n".join(report_lines(mutant, result)) + "\n")
                 advance()
 
