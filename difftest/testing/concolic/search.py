@@ -115,7 +115,7 @@ def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Pla
     values: Place = {}
     for places in groups:
         values |= chance.choice(places)
-    # Of the choices for one value only the last is dropped or moved.
+    # The last of several choices for one value is dropped or moved.
     last = {_head(key): key for key in values}
     dropped = "" if chance.random() < LIMITS.whole else chance.choice(list(last))
     moved = last[chance.choice(list(last))]
