@@ -30,7 +30,7 @@ from difftest.plugin.session import reproduction_of
 from difftest.simulator.errors import relative_path
 from difftest.support.github import in_github_actions, workflow_command
 from difftest.support.tracebacks import inner_frames, without_files
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.harness.failures import (
     CaseFailure,
     NotRejectedError,

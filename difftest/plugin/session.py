@@ -25,7 +25,7 @@ from difftest.testing.session.options import (
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
-    from difftest.testing.harness.decorator import KernelTest
+    from difftest.testing.harness.decorated import KernelTest
     from difftest.testing.harness.failures import CaseFailure, Reproduction
 
 
@@ -77,7 +77,7 @@ def drawn_test(item: pytest.Item, request: Request) -> KernelTest | None:
     A drawn case that fails ran after other cases, so it is run again alone. On a device nothing is
     run again, because that takes minutes and the device has guards of its own.
     """
-    from difftest.testing.harness.decorator import kernel_test_of
+    from difftest.testing.harness.decorated import kernel_test_of
 
     if request.case is not None or request.device:
         return None
@@ -213,7 +213,7 @@ def _selected_test(
     items: Iterable[pytest.Item],
 ) -> tuple[KernelTest, list[pytest.Function]]:
     """Return the kernel test of the selected items, and its items; raise if there is not one."""
-    from difftest.testing.harness.decorator import kernel_test_of
+    from difftest.testing.harness.decorated import kernel_test_of
 
     tests = {}
     kept: list[pytest.Function] = []

@@ -18,7 +18,7 @@ from difftest.simulator.entry.install import embedded
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Iota
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.harness.bound_case import check
+from difftest.testing.harness.direct_call import check
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.tools.mutants.mutant import (
     Mutant,

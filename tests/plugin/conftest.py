@@ -22,7 +22,7 @@ from hypothesis.internal.constants_ast import Constants
 
 import difftest.testing.backends.sdk  # noqa: F401
 from difftest.plugin import failure_output
-from difftest.plugin.profiles import PROFILES
+from difftest.testing.harness.profiles import PROFILES
 
 collect_ignore = ["pages"]  # of test_docs.py
 

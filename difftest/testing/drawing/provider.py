@@ -154,13 +154,22 @@ def draw_index(count: int) -> int:
 
 
 def use_backend(test: object) -> None:
-    """Give a Hypothesis test the backend of drawn cases, unless its settings name another.
+    """Give a Hypothesis test the backend of drawn cases, unless its settings name another."""
 
-    Hypothesis has no public way to add one to a test that has settings of its own.
+    def with_backend(own: settings) -> settings:
+        return settings(own, backend=BACKEND) if own.backend == "hypothesis" else own
+
+    change_settings(test, with_backend)
+
+
+def change_settings(test: object, change: Callable[[settings], settings]) -> None:
+    """Replace the settings of a Hypothesis test; other functions stay as they are.
+
+    Hypothesis has no public way to change settings that a test has already.
     """
     own = getattr(test, _USED_SETTINGS, None)
-    if isinstance(own, settings) and own.backend == "hypothesis":
-        setattr(test, _USED_SETTINGS, settings(own, backend=BACKEND))
+    if isinstance(own, settings):
+        setattr(test, _USED_SETTINGS, change(own))
 
 
 def prefer(low: int, high: int, edges: Sequence[int]) -> None:

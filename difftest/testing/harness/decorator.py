@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, ParamSpec
 
 import hypothesis
 
@@ -18,43 +18,28 @@ from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.bound_case import BoundCase, runnable
+from difftest.testing.harness.decorated import (
+    ATTRIBUTE,
+    RUNNER_FIXTURE,
+    KernelTest,
+    TestFunction,
+)
+from difftest.testing.harness.direct_call import run_test
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import CaseFailure, NothingComparedError
 from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.tally import Tally
 
 __tracebackhide__ = (
     True  # the text of a failure is complete: pytest shows no frame of this module
 )
 
-TestFunction = Callable[..., None]
 Decorator = Callable[[TestFunction], TestFunction]
 Arguments = ParamSpec("Arguments")
 
-RUNNER_FIXTURE = "difftest_runner"
-ATTRIBUTE = "difftest"
-"""The attribute of a decorated test that holds its :class:`KernelTest`."""
 OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
 """The prefix of the environment variables for Hypothesis's observability."""
-
-
-class KernelTest(NamedTuple):
-    """The spec and the checks of a decorated test, for the plugin.
-
-    Each check takes the runner. ``check_case`` also takes ``case`` and the fixtures of the test
-    function, ``check_rejection`` takes ``rejection``, and ``check_edges`` takes ``calls``.
-    """
-
-    spec: KernelSpec
-    check_case: TestFunction
-    check_rejection: TestFunction
-    check_edges: TestFunction
-
-
-def kernel_test_of(function: object) -> KernelTest | None:
-    """Return the :class:`KernelTest` of a function that ``@kernel_test`` decorated, or None."""
-    test = getattr(function, ATTRIBUTE, None)
-    return test if isinstance(test, KernelTest) else None
 
 
 def _make_decorator(
@@ -114,7 +99,31 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         ),
     )
     setattr(test, ATTRIBUTE, kernel_test)
-    return test
+    return _callable_alone(test, function, spec)
+
+
+def _callable_alone(
+    test: TestFunction, function: TestFunction, spec: KernelSpec
+) -> TestFunction:
+    """Return a Hypothesis test that also runs if it is called without a runner, as in a notebook.
+
+    It is the same test to pytest and Hypothesis: it shares the attributes of ``test``, in which
+    both keep settings, examples and seeds.
+    """
+
+    def called(**fixtures: Any) -> Tally | None:
+        __tracebackhide__ = True
+        if RUNNER_FIXTURE not in fixtures:
+            return run_test(test, spec, fixtures)
+        test(**fixtures)
+        return None
+
+    _place_at(called, function)
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(called, name, getattr(test, name))
+    test.__dict__["__signature__"] = inspect.signature(test)
+    called.__dict__ = test.__dict__
+    return called
 
 
 def _check_test_function(function: TestFunction, names: tuple[str, ...]) -> None:
@@ -243,11 +252,15 @@ def _with_signature(
 
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
-    # Hypothesis reports the place of this code as the test's place.
+    _place_at(wrapper, function)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _place_at(wrapper: Any, function: TestFunction) -> None:
+    """Give the code of a wrapper the place of a function: pytest and Hypothesis report it."""
     wrapper.__code__ = wrapper.__code__.replace(
         co_filename=function.__code__.co_filename,
         co_firstlineno=function.__code__.co_firstlineno,
     )
-    functools.update_wrapper(wrapper, function)
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return wrapper

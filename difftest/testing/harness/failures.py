@@ -304,6 +304,25 @@ class CaseFailure(ReportedFailure):
                 return
 
     def __str__(self) -> str:
+        return format_report(self._full_title(), self._all_rows(), self.findings)
+
+    def _repr_html_(self) -> str:
+        """Return the report as HTML, which a notebook displays."""
+        from difftest.testing.harness.failure_html import report_html
+
+        return report_html(
+            self._full_title(), self._all_rows(), self.findings, self.wrong_outputs()
+        )
+
+    def wrong_outputs(self) -> list[tuple[str, Mismatch]]:
+        """Return the verdicts on wrong outputs, each after the sizes of its case."""
+        return []
+
+    def _full_title(self) -> str:
+        return f"{self.spec.name} {self.title()}"
+
+    def _all_rows(self) -> list[Row]:
+        """Return the rows of the report: the case, what is wrong, and how to run it again."""
         rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))
@@ -311,7 +330,7 @@ class CaseFailure(ReportedFailure):
         if self.saved:
             command = quote_command(["difftest", "replay", self.saved])
             rows.append(("replay", command))
-        return format_report(f"{self.spec.name} {self.title()}", rows, self.findings)
+        return rows
 
 
 class DifferentialFailure(CaseFailure):
@@ -435,6 +454,19 @@ class DifferentialFailure(CaseFailure):
                 rows += self._mismatch_rows(backend, verdict)
             rows.append(("looks like", self.looks.get(backend, "")))
         return rows + _labelled("beside", self.others)
+
+    def wrong_outputs(self) -> list[tuple[str, Mismatch]]:
+        """Return a verdict for each wrong backend, after the sizes of its case.
+
+        It is that of the largest failed case, which shows more than the smallest.
+        """
+        outputs = []
+        for backend, wrong in self.wrong.items():
+            if isinstance(wrong, Mismatch):
+                smallest = self.case, wrong
+                case, shown = self.history.largest.get(backend, smallest)
+                outputs.append((format_sizes(self.spec, case), shown))
+        return outputs
 
     def _mismatch_rows(self, backend: str, verdict: Mismatch) -> list[Row]:
         """Return the rows on a backend's wrong elements; empty if no elements were compared."""

@@ -70,6 +70,7 @@ from difftest.testing.harness.failures import (
     DifferentialFailure,
     HazardFailure,
     HazardWarning,
+    NothingComparedError,
     NotRejectedError,
     Reproduction,
     rejection_text,
@@ -427,6 +428,17 @@ class Runner:
                     )
             for (file, line), text in missed.items():
                 coverage.expressions.add((file, line, kernel, text))
+
+    def check_compared(self, spec: KernelSpec | None) -> None:
+        """Raise a NothingComparedError if the test compared nothing, or too little.
+
+        ``spec`` is that of drawn cases; None for a test of explicit cases, which may be few.
+        """
+        text = self.tally.nothing
+        if spec is not None and not spec.allow_inconclusive:
+            text = text or self.tally.weak or self.narrow(spec)
+        if text:
+            raise NothingComparedError(text)
 
     def narrow(self, spec: KernelSpec) -> str:
         """Return why a test proves too little whose domain needs one tile alone; else empty.

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from difftest.testing.contract.limits import NEEDS_LESS, TOO_LITTLE
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
@@ -73,6 +74,15 @@ class Tally:
     """``exact`` counts cases with equal outputs of both kernels."""
     homes: dict[str, str] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print a line for each kernel and backend in IPython, after a test in a notebook."""
+        lines = [
+            f"{kernel} on {backend}: {row.cases:,} cases, {row.elements:,} elements, "
+            f"{row.exact:,} bit for bit"
+            for (kernel, backend), row in self.rows.items()
+        ]
+        printer.text("\n".join(lines))
 
     @property
     def nothing(self) -> str:
