@@ -53,9 +53,20 @@ from difftest.simulator.trace import Engine, Purpose, Space
 
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
-    *(*_EXACT_INTEGER_OPS, "maximum", "minimum", "abs_max", "abs_min"),
-    *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
-    *("logical_and", "logical_or", "logical_xor"),
+    *_EXACT_INTEGER_OPS,
+    "maximum",
+    "minimum",
+    "abs_max",
+    "abs_min",
+    "equal",
+    "not_equal",
+    "greater_equal",
+    "greater",
+    "less_equal",
+    "less",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
 )
 """Operators with one meaning for integers; AWS documents none for power, divide, mod and fmod."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
