@@ -177,7 +177,8 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 def in_integers(left: Array, right: Array, op: AluOp, dtype: DType) -> Array:
     """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
     if left.dtype == right.dtype == dtype and op.name in _EXACT_INTEGER_OPS:
-        return op.compute(left, right)  # NumPy keeps the low bits
+        low_bits: Array = op.compute(left, right)
+        return low_bits
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
 
