@@ -348,7 +348,7 @@ class Tile(Elements, Patterned):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        part = None if isinstance(self._axes, NkiError) else indexed_view(self, items)
+        part = indexed_view(self, items)
         if part is not None:
             return type(self)(self._storage, part[0], part[1], self.dtype, part[2])
         if len(self.shape) == 1 and not self._in_hbm and names_two(items):

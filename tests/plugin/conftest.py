@@ -6,14 +6,14 @@ import importlib.metadata
 import os
 import sys
 
-import hypothesis.extra._patching
+import hypothesis.extra._patching  # noqa: F401
 import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
 import numpy.random  # noqa: F401
 import pytest
-import rich._emoji_codes
-import rich.console
+import rich._emoji_codes  # noqa: F401
+import rich.console  # noqa: F401
 import rich.table  # noqa: F401
 from hypothesis import core, settings
 from hypothesis.database import DirectoryBasedExampleDatabase

@@ -78,6 +78,8 @@ _DENIED: Any = (
     np.savez,
 )
 _DENIED += (np.savez_compressed, np.savetxt, np.memmap, np.seterr, np.set_printoptions)
+_REPLACED: Any = (*_DENIED, len, range)
+_CONVERSIONS: Any = (float, int, round)
 _CONSTANT = {"abc", "dataclasses", "enum", "ml_dtypes", "operator", "typing"}
 _PLAIN = {
     bool,
@@ -126,6 +128,11 @@ def _asking_place(text: str) -> tuple[str, int, int, int]:
     return file, frame.f_lineno, frame.f_lasti, key
 
 
+def _is_among(value: Any, others: Sequence[Any]) -> bool:
+    """Return whether a value is one of some objects; their classes compare nothing."""
+    return any(value is other for other in others)
+
+
 class StepLimitExceeded(BaseException):
     """A run takes too long: it waits for what no stand-in brings."""
 
@@ -146,6 +153,7 @@ class ConcolicRun:
         """The loops over sizes, by file and line: whether one had a second iteration."""
         self.grid: Sequence[Any] = (1,)  # the kernel is the last of its programs
         self.given: dict[str, Any] = dict.fromkeys(_TURNS, self.loop_range) | {
+            "len": self.length,
             "ds": lambda start, size: slice(start, start + size),
             "num_programs": lambda axes=0: self.grid[axes],
             "program_id": lambda axis=0: self.grid[axis] - 1,
@@ -257,51 +265,48 @@ class ConcolicRun:
 
     def _stand_in(self, value: Any) -> Any:
         kind = type(value)
-        is_kind = issubclass(kind, type)
-        is_module = issubclass(kind, types.ModuleType)
-        if not (is_kind or is_module or self._is_foreign(kind.__module__, *_CALLED)):
+        if issubclass(kind, types.ModuleType):
+            return self._stand_in_of_module(value)
+        if issubclass(kind, type):
+            return self._stand_in_of_name(value, None)
+        if not self._is_foreign(kind.__module__, *_CALLED):
             return stubs.copy_object(value, self.stub_for, self._made)
         if kind in _PARTS:
-            return kind(
-                *(self.stub_for(getattr(value, part)) for part in _PARTS[kind].split())
-            )
+            parts = [getattr(value, part) for part in _PARTS[kind].split()]
+            return kind(*map(self.stub_for, parts))
         if kind is functools.cached_property:
             return property(self.stub_for(value.func))
-        is_other = is_kind or is_module or kind is functools.partial
-        function = None if is_other else function_of(value)
-        home = (
-            value.__name__
-            if is_module
-            else getattr(function or value, "__module__", None)
-        )
-        root = (home or kind.__module__).partition(".")[0]
-        if self._is_foreign(home or kind.__module__) or any(
-            value is f for f in _DENIED
-        ):
-            return self.given.get(getattr(value, "__name__", "")) or self.stub(value)
-        if is_module:
-            return (
-                value
-                if root in _CALLED - set(_HOMES)
-                else stubs.StubGlobals(self, vars(value))
-            )
-        is_of_numbers = root in _HOMES and callable(value) and not is_kind
-        if is_of_numbers or any(value is number for number in (float, int, round)):
+        function = None if kind is functools.partial else function_of(value)
+        return self._stand_in_of_name(value, function)
+
+    def _stand_in_of_module(self, module: types.ModuleType) -> Any:
+        root = module.__name__.partition(".")[0]
+        if self._is_foreign(module.__name__):
+            return self._given_or_stub(module)
+        if root in _CALLED and root not in _HOMES:
+            return module
+        return stubs.StubGlobals(self, vars(module))
+
+    def _stand_in_of_name(self, value: Any, function: types.FunctionType | None) -> Any:
+        """Return the copy of a class, of a ``function``, or of a value of Python or NumPy."""
+        is_class = issubclass(type(value), type)
+        home = getattr(function or value, "__module__", None) or type(value).__module__
+        root = home.partition(".")[0]
+        if self._is_foreign(home) or _is_among(value, _REPLACED):
+            return self._given_or_stub(value)
+        is_of_numbers = root in _HOMES and callable(value) and not is_class
+        if is_of_numbers or _is_among(value, _CONVERSIONS):
             return _Function(self, value, _HOMES.get(root, ""))
-        if value is len or value is range:
-            return self.length if value is len else self.loop_range
-        if root not in _CALLED and (function or is_kind):
-            how = self.stub_for, self._made
-            return (
-                self._function(value, function)
-                if function
-                else stubs.copy_class(value, *how)
-            )
-        return (
-            value
-            if function or is_kind or root in _CONSTANT
-            else self._of_pythons(value)
-        )
+        if root not in _CALLED and function is not None:
+            return self._function(value, function)
+        if root not in _CALLED and is_class:
+            return stubs.copy_class(value, self.stub_for, self._made)
+        if function is None and not is_class and root not in _CONSTANT:
+            return self._of_pythons(value)
+        return value
+
+    def _given_or_stub(self, value: Any) -> Any:
+        return self.given.get(getattr(value, "__name__", "")) or self.stub(value)
 
     def _of_pythons(self, value: Any) -> Any:
         """Return a copy of an object whose class is Python's or NumPy's."""

@@ -84,35 +84,59 @@ kernel_test = _make_decorator(KernelSpec)
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     """Return the Hypothesis test of ``spec`` with the body ``function``."""
-    signature = signature_shown(function)
-    names = tuple(signature.parameters)
-    received = f"kernel_test: received {function.__qualname__}{signature}"
-    owner, _, _ = function.__qualname__.rpartition(".")
-    is_method = owner and not owner.endswith(
-        "<locals>"
-    )  # it is defined in the body of a class
-    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(
-        function
+    names = tuple(signature_shown(function).parameters)
+    _check_test_function(function, names)
+    body = _TestBody(spec, function)
+    test = hypothesis.given(case=cases(spec))(
+        _with_signature(body.run_drawn, function, names)
     )
-    for is_wrong, problem in (
-        (is_method, ", a method; accepted: a function outside classes, def test(case)"),
-        (is_async, ", which is async; accepted: def, for nothing awaits its case"),
-        (
-            "case" not in names,
-            "; accepted: a function that takes an argument named case",
+    kernel_test = KernelTest(
+        spec=spec,
+        check_case=_with_signature(body.run, function, names),
+        check_rejection=body.check_of_parts(Runner.check_rejection, "rejection"),
+        check_edges=body.check_of_parts(
+            lambda runner, part, _: check_edges(runner, part), "calls"
         ),
-    ):
-        if is_wrong:
-            raise SpecError(received + problem)
+    )
+    setattr(test, ATTRIBUTE, kernel_test)
+    return _callable_alone(test, function, spec)
 
-    is_observed = any(name.startswith(OBSERVED) for name in os.environ)
-    report = observe if is_observed else lambda _: None
 
-    def run(case: Case, **fixtures: Any) -> BoundCase:
+def _check_test_function(function: TestFunction, names: tuple[str, ...]) -> None:
+    """Raise :class:`SpecError` for a function that cannot be the body of a kernel's test."""
+    received = (
+        f"kernel_test: received {function.__qualname__}{signature_shown(function)}"
+    )
+    owner, _, _ = function.__qualname__.rpartition(".")
+    if owner and not owner.endswith("<locals>"):
+        raise SpecError(
+            f"{received}, a method; accepted: a function outside classes, def test(case)"
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise SpecError(
+            f"{received}, which is async; accepted: def, for nothing awaits its case"
+        )
+    if "case" not in names:
+        raise SpecError(
+            f"{received}; accepted: a function that takes an argument named case"
+        )
+
+
+class _TestBody:
+    """A test function and the spec whose cases it checks."""
+
+    def __init__(self, spec: KernelSpec, function: TestFunction) -> None:
+        self.spec = spec
+        self.function = function
+        self.is_observed = any(name.startswith(OBSERVED) for name in os.environ)
+
+    def run(self, case: Case, **fixtures: Any) -> BoundCase:
+        """Call the function with one case; raise if it compared nothing."""
+        spec = self.spec
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
         bound.runner.now = spec, case  # for errors of the function before its check
         try:
-            guarded(lambda: function(case=bound, **fixtures))
+            guarded(lambda: self.function(case=bound, **fixtures))
         except (MemoryError, OSError) as error:  # a test may make the inputs itself
             if not fault_of_machine(error):
                 raise
@@ -123,56 +147,48 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             )
         return bound
 
-    def run_drawn(case: Case, **fixtures: Any) -> None:
+    def run_drawn(self, case: Case, **fixtures: Any) -> None:
+        """Call the function with a case that Hypothesis drew, unless an equal one has run."""
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        if runner.repeats.is_duplicate(spec, case):
+        if runner.repeats.is_duplicate(self.spec, case):
             return
-        data = {
-            f"data of {name}": type(recipe).__name__
-            for name, recipe in case.data.items()
-        }
-        report({**case.values, "dtype": case.dtype, **data})
+        if self.is_observed:
+            _observe_case(case)
         verdicts = dict[str, Any]()
         expired = LIMITS.expired
         try:
-            verdicts = run(case, **fixtures).verdicts
-            runner.repeats.add(spec, case)
+            verdicts = self.run(case, **fixtures).verdicts
+            runner.repeats.add(self.spec, case)
         except BaseException as error:
             verdicts = getattr(error, "verdicts", {})
             runner.repeats.has_failed = True
             if LIMITS.expired > expired:
                 runner.repeats.over = case, error
             if isinstance(error, CaseFailure) and _is_to_minimize(runner):
-                with runner.uncounted():
-                    smallest = minimal_failure(
-                        error, functools.partial(run, **fixtures)
-                    )
-                if smallest is not error:
-                    raise smallest from smallest.__cause__
+                self.raise_smaller(error, fixtures)
             raise
         finally:
-            report({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
+            if self.is_observed:
+                _observe_verdicts(verdicts)
 
-    def each(check: Callable[..., None], name: str) -> TestFunction:
+    def raise_smaller(self, error: CaseFailure, fixtures: dict[str, Any]) -> None:
+        """Raise the failure of a smaller case, if a smaller one fails too."""
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        with runner.uncounted():
+            smallest = minimal_failure(error, functools.partial(self.run, **fixtures))
+        if smallest is not error:
+            raise smallest from smallest.__cause__
+
+    def check_of_parts(self, check: Callable[..., None], name: str) -> TestFunction:
+        """Return a test that calls ``check`` for each part of the spec and its backends."""
+
         def run_each(**fixtures: Any) -> None:
             runner: Runner = fixtures[RUNNER_FIXTURE]
-            for part, backends in runnable(spec, runner.backends):
+            for part, backends in runnable(self.spec, runner.backends):
                 with runner.on(backends):
                     check(runner, part, fixtures[name])
 
-        return _with_signature(run_each, function, (name,))
-
-    test = hypothesis.given(case=cases(spec))(
-        _with_signature(run_drawn, function, names)
-    )
-    kernel_test = KernelTest(
-        spec=spec,
-        check_case=_with_signature(run, function, names),
-        check_rejection=each(Runner.check_rejection, "rejection"),
-        check_edges=each(lambda runner, part, _: check_edges(runner, part), "calls"),
-    )
-    setattr(test, ATTRIBUTE, kernel_test)
-    return _callable_alone(test, function, spec)
+        return _with_signature(run_each, self.function, (name,))
 
 
 def _callable_alone(
@@ -197,6 +213,19 @@ def _callable_alone(
     test.__dict__["__signature__"] = inspect.signature(test)
     called.__dict__ = test.__dict__
     return called
+
+
+def _observe_case(case: Case) -> None:
+    """Report the values, the dtype and the kinds of data of a case."""
+    data = {
+        f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()
+    }
+    observe({**case.values, "dtype": case.dtype, **data})
+
+
+def _observe_verdicts(verdicts: Mapping[str, Any]) -> None:
+    """Report the kind of each backend's verdict."""
+    observe({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
 
 def _is_to_minimize(runner: Runner) -> bool:

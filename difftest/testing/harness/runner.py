@@ -609,21 +609,26 @@ def verdict_on(
     if isinstance(outcome, Crashed):
         side = "backend" if outcome.in_backend else "kernel"
         return OneSided(side, outcome.error, "crashed")
-    if isinstance(outcome, Unsupported):
-        if not isinstance(reference, Exception):
-            return OneSided("backend", outcome.error, "unsupported")
-        why = format_error(outcome.error)
-        return Inconclusive(
-            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
-        )
     if isinstance(reference, Exception):
-        if isinstance(outcome, Rejected):
-            return BothRejected(reference, outcome.error)
-        return OneSided("reference", reference)
+        return _verdict_on_rejected(reference, outcome)
+    if isinstance(outcome, Unsupported):
+        return OneSided("backend", outcome.error, "unsupported")
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     assert reference is not None
     return reference.with_name(_compare_outputs(reference, outcome))
+
+
+def _verdict_on_rejected(reference: Exception, outcome: Outcome) -> Verdict:
+    """Return the verdict on an outcome of a case that the reference rejects."""
+    if isinstance(outcome, Unsupported):
+        why = format_error(outcome.error)
+        return Inconclusive(
+            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
+        )
+    if isinstance(outcome, Rejected):
+        return BothRejected(reference, outcome.error)
+    return OneSided("reference", reference)
 
 
 def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:
