@@ -102,6 +102,30 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     return _callable_alone(test, function, spec)
 
 
+def _callable_alone(
+    test: TestFunction, function: TestFunction, spec: KernelSpec
+) -> TestFunction:
+    """Return a Hypothesis test that also runs if it is called without a runner, as in a notebook.
+
+    It is the same test to pytest and Hypothesis: it shares the attributes of ``test``, in which
+    both keep settings, examples and seeds.
+    """
+
+    def called(**fixtures: Any) -> Tally | None:
+        __tracebackhide__ = True
+        if RUNNER_FIXTURE not in fixtures:
+            return run_test(test, spec, fixtures)
+        test(**fixtures)
+        return None
+
+    _place_at(called, function)
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(called, name, getattr(test, name))
+    test.__dict__["__signature__"] = inspect.signature(test)
+    called.__dict__ = test.__dict__
+    return called
+
+
 def _check_test_function(function: TestFunction, names: tuple[str, ...]) -> None:
     """Raise :class:`SpecError` for a function that cannot be the body of a kernel's test."""
     received = (
@@ -189,30 +213,6 @@ class _TestBody:
                     check(runner, part, fixtures[name])
 
         return _with_signature(run_each, self.function, (name,))
-
-
-def _callable_alone(
-    test: TestFunction, function: TestFunction, spec: KernelSpec
-) -> TestFunction:
-    """Return a Hypothesis test that also runs if it is called without a runner, as in a notebook.
-
-    It is the same test to pytest and Hypothesis: it shares the attributes of ``test``, in which
-    both keep settings, examples and seeds.
-    """
-
-    def called(**fixtures: Any) -> Tally | None:
-        __tracebackhide__ = True
-        if RUNNER_FIXTURE not in fixtures:
-            return run_test(test, spec, fixtures)
-        test(**fixtures)
-        return None
-
-    _place_at(called, function)
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        setattr(called, name, getattr(test, name))
-    test.__dict__["__signature__"] = inspect.signature(test)
-    called.__dict__ = test.__dict__
-    return called
 
 
 def _observe_case(case: Case) -> None:
