@@ -18,7 +18,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.bound_case import check_each
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.harness.differential import evaluate_reference
 from difftest.testing.harness.runner import Runner
 

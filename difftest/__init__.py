@@ -35,15 +35,29 @@ if TYPE_CHECKING:
     from difftest.testing.drawing.cases import cases
     from difftest.testing.drawing.data import seeded
     from difftest.testing.drawing.sizes import multiples, sizes
-    from difftest.testing.harness.bound_case import BoundCase, check
+    from difftest.testing.harness.bound_case import BoundCase
     from difftest.testing.harness.decorator import kernel_test
+    from difftest.testing.harness.direct_call import check
     from difftest.testing.harness.failures import DifferentialFailure
+    from difftest.testing.host.notebook import (
+        embedded,
+        load_ipython_extension,
+        unload_ipython_extension,
+    )
+    from difftest.testing.report.profile import profile
 
 _HOMES = {
-    "harness.bound_case": ("BoundCase", "check"),
+    "harness.bound_case": ("BoundCase",),
     "contract.case": ("Case",),
     "harness.decorator": ("kernel_test",),
+    "harness.direct_call": ("check",),
     "harness.failures": ("DifferentialFailure",),
+    "host.notebook": (
+        "embedded",
+        "load_ipython_extension",
+        "unload_ipython_extension",
+    ),
+    "report.profile": ("profile",),
     "contract.recipes": (
         "Fill",
         "Integers",
@@ -97,10 +111,14 @@ __all__ = [
     "Zeros",
     "cases",
     "check",
+    "embedded",
     "kernel_test",
+    "load_ipython_extension",
     "multiples",
+    "profile",
     "seeded",
     "sizes",
+    "unload_ipython_extension",
 ]
 
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
-from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
-from difftest.analysis.finding import Finding
-from difftest.analysis.inspection import memory_text
 from difftest.cli.launching import KernelRun, TracedLaunch, run_options
-from difftest.simulator import Machine, Trace
 from difftest.support.choices import install_hint
-from difftest.support.console import print_table, table_console
+from difftest.support.console import table_console
 from difftest.support.output import atomic_write, write_file
 from difftest.testing.host.options import PICTURES, OutputFile
+from difftest.testing.report.profile import Profile
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
-from difftest.timing.views import text
 from difftest.timing.views.lanes import plot
 from difftest.timing.views.perfetto import perfetto
 from difftest.tools.lint.check import unused_helpers
@@ -86,7 +81,7 @@ def profile(
         with atomic_write(picture) as path:
             plot(report, path, run.title)
     # Print last: the reader may close the pipe after a few lines.
-    print_profile(report, findings, launched.trace, launched.machine)
+    print_profile(Profile(report, findings, launched.trace, launched.machine))
 
 
 def _predict(
@@ -122,23 +117,6 @@ def _predict(
     return launched, prediction
 
 
-def print_profile(
-    report: Report, findings: list[Finding], trace: Trace, machine: Machine
-) -> None:
-    """Print the summary, the tables, the memories and the advice."""
-    console = table_console()
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    for line in text.format_totals(report):
-        say(textwrap.fill(line, console.width))
-    console.print()
-    print_table(console, text.format_engines(report))
-    print_table(console, text.format_lines("Source lines", report.by_line()))
-    print_table(console, text.format_lines("Instructions", report.by_instruction()))
-    console.print(
-        "Live ranges in SBUF and PSUM, in the order of the instructions", style="italic"
-    )
-    say(memory_text(trace, machine, Console().width))
-    console.print("\nAdvice, the largest gain first (predicted)", style="bold")
-    for line in text.format_findings(findings):
-        # Indent continuation lines, so that the numbers stand out.
-        say(textwrap.fill(line, console.width, subsequent_indent="   "))
+def print_profile(profile: Profile) -> None:
+    """Print a profile on standard output."""
+    profile.print(table_console(), Console().width)

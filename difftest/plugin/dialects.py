@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
     from difftest.testing.backends.sdk import SdkProbe
     from difftest.testing.contract.spec import KernelSpec
-    from difftest.testing.harness.decorator import KernelTest
+    from difftest.testing.harness.decorated import KernelTest
 
 SPEC = pytest.StashKey["KernelSpec"]()
 """The spec of an item that tests a kernel."""

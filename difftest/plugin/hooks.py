@@ -127,7 +127,7 @@ def pytest_pycollect_makeitem(
     if not items or not (session.request.wants_backends or is_mixed):
         return items
     from difftest.plugin.dialects import with_explicit_checks
-    from difftest.testing.harness.decorator import kernel_test_of
+    from difftest.testing.harness.decorated import kernel_test_of
 
     test = kernel_test_of(obj)
     if test is None:

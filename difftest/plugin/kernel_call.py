@@ -13,20 +13,19 @@ from difftest.support.choices import PAGES
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.provider import use_backend
+from difftest.testing.harness.error_groups import one_of_several
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
-    NothingComparedError,
     ReportedFailure,
 )
 from difftest.testing.harness.tally import PROPERTY
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.report import document
-from difftest.testing.report.failure import one_of_several
 from difftest.testing.session.options import SAVE
 
 if TYPE_CHECKING:
-    from difftest.testing.harness.decorator import KernelTest
+    from difftest.testing.harness.decorated import KernelTest
     from difftest.testing.harness.runner import Runner
     from difftest.testing.session.options import Session
 
@@ -75,7 +74,7 @@ def run_kernel_test(
         if not (finished and drawn):
             runner.tally.coverage.branches.clear()  # these were not all cases of the kernel
         _add_properties(item, state, runner, failed)
-    _check_compared(runner, drawn)
+    runner.check_compared(drawn.spec if drawn else None)
     return result
 
 
@@ -114,12 +113,3 @@ def _add_properties(
             item.user_properties.append((document.DETAILS, data))
     runner.tally.broken.update(drain_internal_errors())
     item.user_properties.append((PROPERTY, runner.tally.to_json()))
-
-
-def _check_compared(runner: Runner, drawn: KernelTest | None) -> None:
-    """Raise a NothingComparedError if the test compared nothing, or too little."""
-    text = runner.tally.nothing
-    if drawn is not None and not drawn.spec.allow_inconclusive:
-        text = text or runner.tally.weak or runner.narrow(drawn.spec)
-    if text:
-        raise NothingComparedError(text)

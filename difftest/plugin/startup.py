@@ -63,8 +63,9 @@ def start_around_conftests(
     prepared = prepare_session(config, early)
     if getattr(namespace, "hypothesis_profile", None) is not None:
         from difftest.plugin import profiles
+        from difftest.testing.harness.profiles import register_profiles
 
-        profiles.register_profiles()  # the option may name one, even if no kernel test runs
+        register_profiles()  # the option may name one, even if no kernel test runs
         config.pluginmanager.register(profiles)
     result = yield
     request = read_request(config, parser, args, final=True)
@@ -98,10 +99,11 @@ def prepare_session(config: pytest.Config, request: Request) -> ExitStack:
     gc.disable()  # not frozen: Hypothesis asks the collector for the owners of trio's random state
     sys.meta_path.insert(0, _FastFinder)
     done.callback(sys.meta_path.remove, _FastFinder)
-    from difftest.plugin.profiles import default_profile
+    from difftest.plugin.profiles import usual_profile
     from difftest.testing.drawing.examples import make_random_numbers
+    from difftest.testing.harness.profiles import default_profile
 
-    done.enter_context(default_profile(request.device))
+    done.enter_context(default_profile(usual_profile(request.device)))
     if request.simulate not in (None, "sdk"):
         _install_embedded(done, request)
     make_random_numbers()

@@ -68,9 +68,25 @@ def is_inside(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE)
 
 
+_name_of_file: Callable[[str], str | None] | None = None
+
+
+def name_files(name: Callable[[str], str | None] | None) -> None:
+    """Let a function name files that have no path for a reader, such as a notebook's cells.
+
+    The function returns None for other files. None in its place names no file.
+    """
+    global _name_of_file
+    _name_of_file = name
+
+
 def relative_path(file: str) -> str:
-    """Return the path of a file from the working directory, if the file is below it."""
-    return file.removeprefix(os.getcwd() + os.sep)
+    """Return the path of a file from the working directory, if the file is below it.
+
+    A file that has a name (:func:`name_files`) has it in place of its path.
+    """
+    name = None if _name_of_file is None else _name_of_file(file)
+    return name or file.removeprefix(os.getcwd() + os.sep)
 
 
 class Location(NamedTuple):
@@ -91,6 +107,11 @@ class Location(NamedTuple):
         'scale.py:12'
         """
         return f"{relative_path(self.file)}:{self.line}"
+
+    @property
+    def short_place(self) -> str:
+        """The name of the file, without its folder, and the line."""
+        return f"{os.path.basename(relative_path(self.file))}:{self.line}"
 
     @property
     def calls(self) -> tuple[Location, ...]:

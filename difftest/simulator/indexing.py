@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.dtypes import DType, dtype_name
-from difftest.simulator.errors import OutOfBoundsError, ShapeError
+from difftest.simulator.errors import NkiError, OutOfBoundsError, ShapeError
 from difftest.simulator.index import left_tensor, no_element, slice_bounds
 from difftest.simulator.memory import Storage
 from difftest.simulator.misuses import RESHAPE_OF_SLICE
@@ -87,33 +87,26 @@ dimensions if one of them leaves its dimension.
 def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """Return the result of integers, slices and None, in bounds or not; None for other indices."""
     offset, sizes, strides = tile._pattern
-    partition_axis = tile._partition_axis
-    ndim = len(sizes)
-    if len(items) > ndim and sum(item is not None for item in items) > ndim:
-        return None
+    if len(items) > len(sizes):
+        return _view_with_new_axes(tile, items)
     counts: list[int] = []
     steps: list[int] = []
-    partition = None
-    axis = 0
+    partition = tile._partition_axis
     inside = tile._axes is None
+    axis = 0
     for item in items:
         kind = type(item)
+        size = sizes[axis]
+        stride = strides[axis]
+        axis += 1
         if kind is int:
-            if not 0 <= item < sizes[axis]:
-                inside = False
-            offset += item * strides[axis]
-            axis += 1
-            continue
-        if item is None:
-            counts.append(1)
-            steps.append(0)
+            inside &= 0 <= item < size
+            offset += item * stride
+            if partition is not None:
+                partition = _axis_without(len(counts), partition)
             continue
         if kind is not slice:
-            return None
-        if axis == partition_axis:
-            partition = len(counts)
-        count = sizes[axis]
-        stride = strides[axis]
+            return _view_with_new_axes(tile, items)
         start = item.start
         end = item.stop
         step = item.step
@@ -121,43 +114,86 @@ def indexed_view(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
             if step is None and type(start) is type(end) is int:
                 count = end - start
             else:
-                start, end, step = slice_bounds(item, count)
+                start, end, step = slice_bounds(item, size)
                 count = -(-(end - start) // step)
                 end = start + (count - 1) * step + 1
                 stride *= step
-            if not 0 <= start < end <= sizes[axis]:
-                if count < 1:
-                    raise no_element(item, f"axis {axis} of {tile!r}")
-                inside = False
-            offset += start * strides[axis]
-        counts.append(count)
+            inside &= 0 <= start < end <= size
+            offset += start * strides[axis - 1]
+            size = count
+        counts.append(size)
         steps.append(stride)
-        axis += 1
-    if partition_axis is not None and partition_axis >= axis:
-        partition = len(counts) + partition_axis - axis
-    if axis < ndim:
+    if axis < len(sizes):
         counts += sizes[axis:]
         steps += strides[axis:]
     shape = tuple(counts)
     if inside:
         return _make(Pattern, (offset, shape, tuple(steps))), partition, None
-    return strided_view(tile, _walks(sizes, items, shape), shape, partition)
+    return _view_outside(tile, items, shape, partition)
+
+
+def _view_outside(
+    tile: Patterned, items: tuple[Any, ...], shape: Shape, partition: int | None
+) -> Named:
+    """Return the result of an index that leaves the tile, or of a tile that leaves its tensor."""
+    if isinstance(tile._axes, NkiError):
+        raise tile._axes
+    return strided_view(tile, _walks(tile, items, shape), shape, partition)
+
+
+def _axis_without(removed: int, axis: int) -> int | None:
+    """Return the number of an axis after the removal of another; None for the removed one."""
+    if axis == removed:
+        return None
+    return axis - (axis > removed)
+
+
+def _view_with_new_axes(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
+    """Return the result of indices among which None adds an axis; None for other indices."""
+    others = tuple([item for item in items if item is not None])
+    if len(others) == len(items) or len(others) > tile.ndim:
+        return None
+    part = indexed_view(tile, others)
+    axis = 0
+    for item in items:
+        if item is None and part is not None:
+            part = _with_new_axis(part, axis)
+        axis += type(item) is not int
+    return part
+
+
+def _with_new_axis(part: Named, axis: int) -> Named:
+    """Return the result of indexing with one more axis, of one element."""
+    (offset, shape, strides), partition, walks = part
+    pattern = Pattern(offset, _inserted(shape, axis, 1), _inserted(strides, axis, 0))
+    if partition is not None and partition >= axis:
+        partition += 1
+    if walks is not None:
+        walks = tuple(
+            [walk._replace(steps=_inserted(walk.steps, axis, 0)) for walk in walks]
+        )
+    return pattern, partition, walks
+
+
+def _inserted(numbers: Shape, place: int, number: int) -> Shape:
+    return numbers[:place] + (number,) + numbers[place:]
 
 
 def _walks(
-    sizes: Shape, items: tuple[Any, ...], shape: Shape
+    tile: Patterned, items: tuple[Any, ...], shape: Shape
 ) -> list[tuple[int, Shape]]:
     """Return the first index of each dimension, and a step for each axis of the result."""
-    items += (slice(None),) * (len(sizes) - sum(item is not None for item in items))
     walks: list[tuple[int, Shape]] = []
     at = 0
-    for item in items:
+    for axis, size in enumerate(tile.shape):
+        item = items[axis] if axis < len(items) else slice(None)
         if type(item) is int:
             walks.append((item, (0,) * len(shape)))
             continue
-        if item is not None:
-            start, _, step = slice_bounds(item, sizes[len(walks)])
-            walks.append((start, tuple([step * (k == at) for k in range(len(shape))])))
+        start, end, step = slice_bounds(item, size)
+        if end <= start:
+            raise no_element(item, f"axis {axis} of {tile!r}")
+        walks.append((start, tuple([step * (k == at) for k in range(len(shape))])))
         at += 1
     return walks
 

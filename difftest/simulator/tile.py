@@ -225,8 +225,11 @@ class Tile(Elements, Patterned):
         if self._axes is not None:
             self._check_bounds()
         storage = self._storage
-        if storage.validity is not None and not unwritten:
-            self._check_written(where)
+        if storage.validity is not None:
+            if storage.blank:
+                storage.poison()
+            if not unwritten:
+                self._check_written(where)
         dtype = self.dtype
         array = storage.elements(self._pattern, dtype)
         if not self._strided:
@@ -348,7 +351,7 @@ class Tile(Elements, Patterned):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        part = None if isinstance(self._axes, NkiError) else indexed_view(self, items)
+        part = indexed_view(self, items)
         if part is not None:
             return type(self)(self._storage, part[0], part[1], self.dtype, part[2])
         if len(self.shape) == 1 and not self._in_hbm and names_two(items):

@@ -85,6 +85,16 @@ def hide_frames(error: BaseException | None, files: tuple[str, ...]) -> None:
         error = error.__cause__ or error.__context__
 
 
+def hide_package(error: BaseException, *others: str) -> None:
+    """Remove the frames of this package, and of other files, from the traceback of an error.
+
+    An error that this package raised may be its own bug, and keeps every frame.
+    """
+    frames = inner_frames(error)
+    if frames and not frames[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
+        hide_frames(error, (PACKAGE, *others))
+
+
 def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
     """Return whether an entry is in code by the author of ``function``.
 

@@ -143,23 +143,8 @@ class DependenceGraph:
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
-        followers = self.followers
-        join_followers = self.join_followers
-        for index, step in enumerate(steps):
-            code = 2 * index
-            for each in step.data:
-                (followers[each] if each >= 0 else join_followers[~each]).append(
-                    code + 1
-                )
-            for each in step.order:
-                (followers[each] if each >= 0 else join_followers[~each]).append(code)
-            for allocation in step.opens:
-                self.opener[allocation.id] = index
-            if step.times and not self.tables[step.core]:
-                timed = step.times.get(Engine.SCALAR)
-                self.tables[step.core] = (
-                    timed.table if timed else self.tables[step.core]
-                )
+        for step in steps:
+            self._add(step)
         cores = range(program.cores)
         parts = [
             [(i.opens * (i.core == core), i.closes) for i in steps] for core in cores
@@ -170,6 +155,26 @@ class DependenceGraph:
             for memory in buffers.values():
                 for granted in memory.grant():
                     self.missing[self.opener[granted.id]] -= 1
+
+    def _add(self, step: LoweredInstruction) -> None:
+        """Add the dependences of an instruction, and the table that it needs."""
+        code = 2 * step.index
+        for producer in step.data:
+            self._followers_of(producer).append(code + 1)
+        for earlier in step.order:
+            self._followers_of(earlier).append(code)
+        for allocation in step.opens:
+            self.opener[allocation.id] = step.index
+        if step.times and not self.tables[step.core]:
+            timed = step.times.get(Engine.SCALAR)
+            if timed is not None:
+                self.tables[step.core] = timed.table
+
+    def _followers_of(self, number: int) -> list[int]:
+        """Return the followers of an instruction, or of the join ``~number``."""
+        if number >= 0:
+            return self.followers[number]
+        return self.join_followers[~number]
 
 
 @dataclass(eq=False)
@@ -269,7 +274,7 @@ def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
     if before.transfer is None or before.core != step.core or step.is_store:
         return False
     ends = [
-        tuple(region.allocation.id for region in (*event.writes, *event.reads))
+        tuple(region.allocation.id for region in event.writes + event.reads)
         for event in (before.event, step.event)
     ]
     return ends[0] == ends[1]

@@ -432,28 +432,27 @@ class Scheduler:
         instructions = self.instructions
         missing = self.missing
         all_ready = self.ready
+        expected = self.expected
         hops = self.hops[producer]
         waited_for = self.waited_for
         buffer = self.timeline.buffer
-        expected = None
-        if self.expected is not all_ready:
-            expected = self.expected
-            issued = start + self.timeline.busy[by]
+        in_order = None if producer is Engine.DMA else producer
+        issued = start + self.timeline.busy[by]
+        after_write = start if producer is Engine.TENSOR else end + self.same_engine
         for code in codes:
             follower = code >> 1
             consumer = instructions[follower]
             earlier = waited_for[follower]
-            if producer is consumer.engine and producer is not Engine.DMA:
-                in_order = producer is Engine.TENSOR or not code & 1
-                ready = start if in_order else end + self.same_engine
+            if consumer.engine is in_order:
+                ready = after_write if code & 1 else start
             else:
                 target = consumer.trigger
                 ready = end + hops[target]
                 if earlier >= 0 and self.producers[earlier] not in (producer, target):
                     ready += self.second_waits[target]
-            if expected is not None:
+            if expected is not all_ready:
                 handed = ready
-                if consumer.engine in KEPT_IN_ORDER and producer is not Engine.DMA:
+                if in_order is not None and consumer.engine in KEPT_IN_ORDER:
                     handed = min(ready, issued)
                 if handed > expected[follower]:
                     expected[follower] = handed

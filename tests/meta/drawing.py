@@ -27,7 +27,8 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Zeros
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.provider import BACKEND
-from difftest.testing.harness.decorator import ATTRIBUTE, decorate
+from difftest.testing.harness.decorated import ATTRIBUTE
+from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
 

@@ -6,12 +6,12 @@ import hypothesis
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.plugin.profiles import PROFILES
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.harness.decorator import decorate
 from difftest.testing.harness.failures import DifferentialFailure
+from difftest.testing.harness.profiles import PROFILES
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Verdict
 

@@ -6,14 +6,14 @@ import importlib.metadata
 import os
 import sys
 
-import hypothesis.extra._patching
+import hypothesis.extra._patching  # noqa: F401
 import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
 import numpy.random  # noqa: F401
 import pytest
-import rich._emoji_codes
-import rich.console
+import rich._emoji_codes  # noqa: F401
+import rich.console  # noqa: F401
 import rich.table  # noqa: F401
 from hypothesis import core, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
@@ -22,7 +22,7 @@ from hypothesis.internal.constants_ast import Constants
 
 import difftest.testing.backends.sdk  # noqa: F401
 from difftest.plugin import failure_output
-from difftest.plugin.profiles import PROFILES
+from difftest.testing.harness.profiles import PROFILES
 
 collect_ignore = ["pages"]  # of test_docs.py
 

@@ -24,7 +24,7 @@ from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.entry.install import embedded
 from difftest.testing.backends.device.timers import StageResult
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.harness.edges import minimal_values
 from tests.every import every
 from tests.kernels.budget import NIGHTLY

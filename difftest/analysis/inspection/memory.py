@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from difftest.analysis.finding import group_by
@@ -83,7 +82,7 @@ class _AllocationGroup(NamedTuple):
         if at is None:
             return name
         call = "".join(f", called at line {line.line}" for line in at.calls[:1])
-        return f"{Path(at.file).name}:{at.line}{call}: {name}, {at.text}"
+        return f"{at.short_place}{call}: {name}, {at.text}"
 
 
 class _Chart:

@@ -1,4 +1,4 @@
-"""The case that a test function gets, its check, and a check without pytest.
+"""The case that a test function gets, and its check.
 
 A spec with ``others`` is split into one spec for each kernel (:func:`specs_by_kernel`). Each kernel
 runs every case, and the outputs are compared with each other. A backend that runs only some
@@ -18,17 +18,14 @@ import numpy as np
 from difftest.support.rounding import Array
 from difftest.support.signature import distinct_names, function_name, module_name
 from difftest.testing.backends.base import Backend
-from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.backends.sdk import CLASSIC, PACKAGES, dialect_of, refusal_of
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.drawing.explicit import case_from_json
 from difftest.testing.harness.compare import are_equal
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import Match, Verdict
-from difftest.testing.harness.writers import locate_writers
 
 Outputs = Mapping[str, tuple[Array, ...]]  # by the name of the backend
 
@@ -204,30 +201,3 @@ class BoundCase:
         """
         __tracebackhide__ = True
         self.verdicts = check_each(self.runner, self.spec, self.case)
-
-
-def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
-    """Check a case on the embedded simulator, and return the verdict on the first kernel.
-
-    Parameters
-    ----------
-    spec : a spec whose kernel was imported while the embedded modules were installed.
-    case : a Case, or the JSON of ``--case``, or a value for each name of the domain. For values,
-        the data are random, and the dtype is the first of the spec's.
-
-    Raises
-    ------
-    CaseError : the case does not fit the spec.
-    DifferentialFailure : kernel and reference disagree. Its text is the report of pytest.
-    HazardFailure : they agree, but the kernel has an error that shows on a device.
-    BrokenReferenceError : the reference cannot judge the case.
-    """
-    runner = Runner((EmbeddedSimulator(),))
-    case = case if isinstance(case, Case) else case_from_json(case, spec)
-    try:
-        first, *_ = check_each(runner, spec, case).values()
-    except DifferentialFailure as failure:
-        locate_writers(failure, runner.backends)
-        raise
-    runner.check_hazards()
-    return first

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, ParamSpec
 
 import hypothesis
 
@@ -18,43 +18,28 @@ from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.cases import cases
 from difftest.testing.harness.bound_case import BoundCase, runnable
+from difftest.testing.harness.decorated import (
+    ATTRIBUTE,
+    RUNNER_FIXTURE,
+    KernelTest,
+    TestFunction,
+)
+from difftest.testing.harness.direct_call import run_test
 from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import CaseFailure, NothingComparedError
 from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
+from difftest.testing.harness.tally import Tally
 
 __tracebackhide__ = (
     True  # the text of a failure is complete: pytest shows no frame of this module
 )
 
-TestFunction = Callable[..., None]
 Decorator = Callable[[TestFunction], TestFunction]
 Arguments = ParamSpec("Arguments")
 
-RUNNER_FIXTURE = "difftest_runner"
-ATTRIBUTE = "difftest"
-"""The attribute of a decorated test that holds its :class:`KernelTest`."""
 OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
 """The prefix of the environment variables for Hypothesis's observability."""
-
-
-class KernelTest(NamedTuple):
-    """The spec and the checks of a decorated test, for the plugin.
-
-    Each check takes the runner. ``check_case`` also takes ``case`` and the fixtures of the test
-    function, ``check_rejection`` takes ``rejection``, and ``check_edges`` takes ``calls``.
-    """
-
-    spec: KernelSpec
-    check_case: TestFunction
-    check_rejection: TestFunction
-    check_edges: TestFunction
-
-
-def kernel_test_of(function: object) -> KernelTest | None:
-    """Return the :class:`KernelTest` of a function that ``@kernel_test`` decorated, or None."""
-    test = getattr(function, ATTRIBUTE, None)
-    return test if isinstance(test, KernelTest) else None
 
 
 def _make_decorator(
@@ -99,35 +84,83 @@ kernel_test = _make_decorator(KernelSpec)
 
 def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     """Return the Hypothesis test of ``spec`` with the body ``function``."""
-    signature = signature_shown(function)
-    names = tuple(signature.parameters)
-    received = f"kernel_test: received {function.__qualname__}{signature}"
-    owner, _, _ = function.__qualname__.rpartition(".")
-    is_method = owner and not owner.endswith(
-        "<locals>"
-    )  # it is defined in the body of a class
-    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(
-        function
+    names = tuple(signature_shown(function).parameters)
+    _check_test_function(function, names)
+    body = _TestBody(spec, function)
+    test = hypothesis.given(case=cases(spec))(
+        _with_signature(body.run_drawn, function, names)
     )
-    for is_wrong, problem in (
-        (is_method, ", a method; accepted: a function outside classes, def test(case)"),
-        (is_async, ", which is async; accepted: def, for nothing awaits its case"),
-        (
-            "case" not in names,
-            "; accepted: a function that takes an argument named case",
+    kernel_test = KernelTest(
+        spec=spec,
+        check_case=_with_signature(body.run, function, names),
+        check_rejection=body.check_of_parts(Runner.check_rejection, "rejection"),
+        check_edges=body.check_of_parts(
+            lambda runner, part, _: check_edges(runner, part), "calls"
         ),
-    ):
-        if is_wrong:
-            raise SpecError(received + problem)
+    )
+    setattr(test, ATTRIBUTE, kernel_test)
+    return _callable_alone(test, function, spec)
 
-    is_observed = any(name.startswith(OBSERVED) for name in os.environ)
-    report = observe if is_observed else lambda _: None
 
-    def run(case: Case, **fixtures: Any) -> BoundCase:
+def _callable_alone(
+    test: TestFunction, function: TestFunction, spec: KernelSpec
+) -> TestFunction:
+    """Return a Hypothesis test that also runs if it is called without a runner, as in a notebook.
+
+    It is the same test to pytest and Hypothesis: it shares the attributes of ``test``, in which
+    both keep settings, examples and seeds.
+    """
+
+    def called(**fixtures: Any) -> Tally | None:
+        __tracebackhide__ = True
+        if RUNNER_FIXTURE not in fixtures:
+            return run_test(test, spec, fixtures)
+        test(**fixtures)
+        return None
+
+    _place_at(called, function)
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(called, name, getattr(test, name))
+    test.__dict__["__signature__"] = inspect.signature(test)
+    called.__dict__ = test.__dict__
+    return called
+
+
+def _check_test_function(function: TestFunction, names: tuple[str, ...]) -> None:
+    """Raise :class:`SpecError` for a function that cannot be the body of a kernel's test."""
+    received = (
+        f"kernel_test: received {function.__qualname__}{signature_shown(function)}"
+    )
+    owner, _, _ = function.__qualname__.rpartition(".")
+    if owner and not owner.endswith("<locals>"):
+        raise SpecError(
+            f"{received}, a method; accepted: a function outside classes, def test(case)"
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise SpecError(
+            f"{received}, which is async; accepted: def, for nothing awaits its case"
+        )
+    if "case" not in names:
+        raise SpecError(
+            f"{received}; accepted: a function that takes an argument named case"
+        )
+
+
+class _TestBody:
+    """A test function and the spec whose cases it checks."""
+
+    def __init__(self, spec: KernelSpec, function: TestFunction) -> None:
+        self.spec = spec
+        self.function = function
+        self.is_observed = any(name.startswith(OBSERVED) for name in os.environ)
+
+    def run(self, case: Case, **fixtures: Any) -> BoundCase:
+        """Call the function with one case; raise if it compared nothing."""
+        spec = self.spec
         bound = BoundCase(spec, case, fixtures.pop(RUNNER_FIXTURE))
         bound.runner.now = spec, case  # for errors of the function before its check
         try:
-            guarded(lambda: function(case=bound, **fixtures))
+            guarded(lambda: self.function(case=bound, **fixtures))
         except (MemoryError, OSError) as error:  # a test may make the inputs itself
             if not fault_of_machine(error):
                 raise
@@ -138,56 +171,61 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             )
         return bound
 
-    def run_drawn(case: Case, **fixtures: Any) -> None:
+    def run_drawn(self, case: Case, **fixtures: Any) -> None:
+        """Call the function with a case that Hypothesis drew, unless an equal one has run."""
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        if runner.repeats.is_duplicate(spec, case):
+        if runner.repeats.is_duplicate(self.spec, case):
             return
-        data = {
-            f"data of {name}": type(recipe).__name__
-            for name, recipe in case.data.items()
-        }
-        report({**case.values, "dtype": case.dtype, **data})
+        if self.is_observed:
+            _observe_case(case)
         verdicts = dict[str, Any]()
         expired = LIMITS.expired
         try:
-            verdicts = run(case, **fixtures).verdicts
-            runner.repeats.add(spec, case)
+            verdicts = self.run(case, **fixtures).verdicts
+            runner.repeats.add(self.spec, case)
         except BaseException as error:
             verdicts = getattr(error, "verdicts", {})
             runner.repeats.has_failed = True
             if LIMITS.expired > expired:
                 runner.repeats.over = case, error
             if isinstance(error, CaseFailure) and _is_to_minimize(runner):
-                with runner.uncounted():
-                    smallest = minimal_failure(
-                        error, functools.partial(run, **fixtures)
-                    )
-                if smallest is not error:
-                    raise smallest from smallest.__cause__
+                self.raise_smaller(error, fixtures)
             raise
         finally:
-            report({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
+            if self.is_observed:
+                _observe_verdicts(verdicts)
 
-    def each(check: Callable[..., None], name: str) -> TestFunction:
+    def raise_smaller(self, error: CaseFailure, fixtures: dict[str, Any]) -> None:
+        """Raise the failure of a smaller case, if a smaller one fails too."""
+        runner: Runner = fixtures[RUNNER_FIXTURE]
+        with runner.uncounted():
+            smallest = minimal_failure(error, functools.partial(self.run, **fixtures))
+        if smallest is not error:
+            raise smallest from smallest.__cause__
+
+    def check_of_parts(self, check: Callable[..., None], name: str) -> TestFunction:
+        """Return a test that calls ``check`` for each part of the spec and its backends."""
+
         def run_each(**fixtures: Any) -> None:
             runner: Runner = fixtures[RUNNER_FIXTURE]
-            for part, backends in runnable(spec, runner.backends):
+            for part, backends in runnable(self.spec, runner.backends):
                 with runner.on(backends):
                     check(runner, part, fixtures[name])
 
-        return _with_signature(run_each, function, (name,))
+        return _with_signature(run_each, self.function, (name,))
 
-    test = hypothesis.given(case=cases(spec))(
-        _with_signature(run_drawn, function, names)
-    )
-    kernel_test = KernelTest(
-        spec=spec,
-        check_case=_with_signature(run, function, names),
-        check_rejection=each(Runner.check_rejection, "rejection"),
-        check_edges=each(lambda runner, part, _: check_edges(runner, part), "calls"),
-    )
-    setattr(test, ATTRIBUTE, kernel_test)
-    return test
+
+def _observe_case(case: Case) -> None:
+    """Report the values, the dtype and the kinds of data of a case."""
+    data = {
+        f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()
+    }
+    observe({**case.values, "dtype": case.dtype, **data})
+
+
+def _observe_verdicts(verdicts: Mapping[str, Any]) -> None:
+    """Report the kind of each backend's verdict."""
+    observe({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
 
 def _is_to_minimize(runner: Runner) -> bool:
@@ -214,11 +252,15 @@ def _with_signature(
 
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, kind) for name in (*names, RUNNER_FIXTURE)]
-    # Hypothesis reports the place of this code as the test's place.
+    _place_at(wrapper, function)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _place_at(wrapper: Any, function: TestFunction) -> None:
+    """Give the code of a wrapper the place of a function: pytest and Hypothesis report it."""
     wrapper.__code__ = wrapper.__code__.replace(
         co_filename=function.__code__.co_filename,
         co_firstlineno=function.__code__.co_firstlineno,
     )
-    functools.update_wrapper(wrapper, function)
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return wrapper

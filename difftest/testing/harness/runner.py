@@ -70,6 +70,7 @@ from difftest.testing.harness.failures import (
     DifferentialFailure,
     HazardFailure,
     HazardWarning,
+    NothingComparedError,
     NotRejectedError,
     Reproduction,
     rejection_text,
@@ -199,7 +200,7 @@ class Runner:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a failing case may run again many times, to make it smaller."""
+        """Return whether a failing case may run again many times, to make it smaller."""
         return True
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
@@ -261,6 +262,8 @@ class Runner:
     ) -> Trial:
         """Return a case that no backend has run yet, with the result of its reference."""
         self.now = spec, case
+        if spec.inferred:
+            self.tally.inferred.add(f"{spec.inferred} ({spec.name})")
         if reference is None:
             reference = self.reference(spec, case)
         if isinstance(reference, ReferenceResult):
@@ -427,6 +430,17 @@ class Runner:
                     )
             for (file, line), text in missed.items():
                 coverage.expressions.add((file, line, kernel, text))
+
+    def check_compared(self, spec: KernelSpec | None) -> None:
+        """Raise a NothingComparedError if the test compared nothing, or too little.
+
+        ``spec`` is that of drawn cases; None for a test of explicit cases, which may be few.
+        """
+        text = self.tally.nothing
+        if spec is not None and not spec.allow_inconclusive:
+            text = text or self.tally.weak or self.narrow(spec)
+        if text:
+            raise NothingComparedError(text)
 
     def narrow(self, spec: KernelSpec) -> str:
         """Return why a test proves too little whose domain needs one tile alone; else empty.
@@ -595,21 +609,26 @@ def verdict_on(
     if isinstance(outcome, Crashed):
         side = "backend" if outcome.in_backend else "kernel"
         return OneSided(side, outcome.error, "crashed")
-    if isinstance(outcome, Unsupported):
-        if not isinstance(reference, Exception):
-            return OneSided("backend", outcome.error, "unsupported")
-        why = format_error(outcome.error)
-        return Inconclusive(
-            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
-        )
     if isinstance(reference, Exception):
-        if isinstance(outcome, Rejected):
-            return BothRejected(reference, outcome.error)
-        return OneSided("reference", reference)
+        return _verdict_on_rejected(reference, outcome)
+    if isinstance(outcome, Unsupported):
+        return OneSided("backend", outcome.error, "unsupported")
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     assert reference is not None
     return reference.with_name(_compare_outputs(reference, outcome))
+
+
+def _verdict_on_rejected(reference: Exception, outcome: Outcome) -> Verdict:
+    """Return the verdict on an outcome of a case that the reference rejects."""
+    if isinstance(outcome, Unsupported):
+        why = format_error(outcome.error)
+        return Inconclusive(
+            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
+        )
+    if isinstance(outcome, Rejected):
+        return BothRejected(reference, outcome.error)
+    return OneSided("reference", reference)
 
 
 def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from difftest.simulator.errors import frame_at
 from difftest.support.tracebacks import is_installed, is_library
 from difftest.testing.harness.coverage import (
     ITERATIONS,
@@ -230,7 +231,7 @@ class BranchTracer:
         self._monitor.set_events(self._tool, events.PY_START)
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
-        if not self._is_own(frame := sys._getframe(1)):
+        if not self._is_own(frame := frame_at(1)):
             return self._monitor.DISABLE
         if self._seen is not None:
             self._start(frame, self._seen)
@@ -238,7 +239,7 @@ class BranchTracer:
 
     def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
         if self._seen is not None:
-            self._seen.line(sys._getframe(1), 0 if returned else line)
+            self._seen.line(frame_at(1), 0 if returned else line)
 
     @contextlib.contextmanager
     def _tracing(self, seen: BranchTrace) -> Iterator[None]:
@@ -246,38 +247,55 @@ class BranchTracer:
 
         A kernel whose outcomes are all covered runs untraced: a trace slows down every call.
         """
-        _, codes = self._ran.get(id(seen.kernel), (None, None))
-        shown = codes is not None and not any(self._left[at][1] for at in codes)
-        if shown or sys.gettrace() is not None:
-            if not shown:
-                self.unknown = (
-                    "a debugger or a coverage tool traces; from Python 3.12 on both can"
-                )
+        if self._is_covered(seen.kernel):
             yield
             return
-
-        def local(frame: FrameType, event: str, _: object) -> Any:
-            if event == "line":
-                seen.line(frame, frame.f_lineno)
-            elif event == "return":
-                at = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
-                if not frame.f_code.co_flags & inspect.CO_GENERATOR or at.startswith(
-                    "RETURN_"
-                ):
-                    seen.line(frame, 0)
-            return local
+        if sys.gettrace() is not None:
+            self.unknown = (
+                "a debugger or a coverage tool traces; from Python 3.12 on both can"
+            )
+            yield
+            return
+        trace_lines = _line_tracer(seen)
 
         def start(frame: FrameType, event: str, _: object) -> Any:
             if not self._is_own(frame):
                 if frame.f_code.co_filename.endswith(_AFTERWARDS):
                     sys.settrace(None)
                 return None
-            if (
-                frame.f_lineno == frame.f_code.co_firstlineno
-            ):  # else a generator resumes
+            is_resumed = frame.f_lineno != frame.f_code.co_firstlineno
+            if not is_resumed:  # else it is a generator
                 self._start(frame, seen)
-            return local
+            return trace_lines
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator pauses such traces
         with _traced(start):
             yield
+
+    def _is_covered(self, kernel: Callable[..., Any]) -> bool:
+        """Return whether a kernel ran to its end before, and all its outcomes are covered."""
+        if id(kernel) not in self._ran:
+            return False
+        _, codes = self._ran[id(kernel)]
+        return not any(self._left[code][1] for code in codes)
+
+
+def _line_tracer(seen: BranchTrace) -> Callable[[FrameType, str, object], Any]:
+    """Return the function for ``sys.settrace`` that notes the lines and returns of a frame."""
+
+    def trace_lines(frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            seen.line(frame, frame.f_lineno)
+        elif event == "return" and not _is_yield(frame):
+            seen.line(frame, 0)
+        return trace_lines
+
+    return trace_lines
+
+
+def _is_yield(frame: FrameType) -> bool:
+    """Return whether a generator that returns to its caller will go on."""
+    if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return False
+    instruction = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+    return not instruction.startswith("RETURN_")

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from difftest.testing.contract.spec import KernelSpec
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.host.naming import suggest_names
 from difftest.testing.session.options import Request, extra_arguments
 

@@ -12,7 +12,7 @@ from difftest.analysis.finding import Severity
 from difftest.analysis.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
 from difftest.simulator.launch_listeners import listening
-from difftest.support.tracebacks import PACKAGE, hide_frames, inner_frames
+from difftest.support.tracebacks import hide_package
 from difftest.testing.host.installation import embedded_with_predictions
 
 _RUNPY = (runpy.__file__, "<frozen runpy>")
@@ -55,11 +55,7 @@ def _run(script: str, arguments: Sequence[str]) -> int:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             return 1
         except Exception as error:
-            # An error raised inside this package may be its own bug: keep every frame.
-            if not inner_frames(error)[0].tb_frame.f_code.co_filename.startswith(
-                PACKAGE
-            ):
-                hide_frames(error, (PACKAGE, *_RUNPY))
+            hide_package(error, *_RUNPY)
             sys.excepthook(type(error), error, error.__traceback__)
             return 1
     return 0

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import linecache
 import math
-import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from difftest.analysis.finding import Finding
-from difftest.simulator.errors import Location, relative_path
+from difftest.simulator.errors import Location
 from difftest.support.tracebacks import (
-    format_error,
     function_of,
-    inner_frames,
-    is_own,
 )
 from difftest.testing.contract.case import Case, to_jsonable
-from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.harness.error_groups import raised_at
+from difftest.testing.harness.error_map import error_maps
 from difftest.testing.harness.failures import (
     CaseFailure,
     DifferentialFailure,
     ReportedFailure,
     Reproduction,
-    format_report,
     format_sizes,
 )
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Mismatch, OneSided, WrongOutput
-from difftest.testing.harness.writers import locate_writers
 from difftest.testing.host.progress import ProgressThread
-from difftest.testing.report.error_map import error_maps
 
 NEIGHBOURS = 3
 """The number of lines that are shown before and after a line."""
-_SEVERAL = "Hypothesis found "
-"""The first words of Hypothesis's group of errors, for a test with several failures."""
 
 
 def failure_document(failure: CaseFailure) -> dict[str, Any]:
@@ -47,7 +38,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     """
     spec = failure.spec
     case = failure.case
-    rows = [*failure.case_rows(), *failure.rows()]
+    rows = failure.case_rows() + failure.rows()
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
@@ -66,55 +57,6 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
         agreed = nearest_passing(case, failure.history.agreed)
         document["nearest"] = "" if agreed is None else label(agreed)
     return document
-
-
-@contextmanager
-def one_of_several(runner: Runner) -> Iterator[None]:
-    """Replace a group of Hypothesis's errors within the block by one of them.
-
-    It is the simplest error, and errors of this package come before the test's own. Its ``beside``
-    describes the other errors.
-    """
-    try:
-        yield
-    except BaseException as group:
-        if not (hasattr(group, "exceptions") and str(group).startswith(_SEVERAL)):
-            raise
-        errors = group.exceptions[::-1]  # the simplest is Hypothesis's last
-        ours = [error for error in errors if isinstance(error, ReportedFailure)]
-        theirs = [error for error in errors if not isinstance(error, ReportedFailure)]
-        lead, *others = ours + theirs
-        lead.__dict__["beside"] = [_describe_other(runner, error) for error in others]
-        before = lead.__context__
-        try:
-            raise lead
-        finally:
-            lead.__context__ = before  # not the group
-
-
-def _describe_other(runner: Runner, error: BaseException) -> str:
-    """Return the report of a failure; for the test's own errors one line, and how to run it."""
-    if isinstance(error, CaseFailure):
-        locate_writers(error, runner.backends)
-        return str(error)
-    text = format_error(error)
-    at = raised_at(error, runner.now[0]) if runner.now else None
-    if at is not None:
-        text = f"{relative_path(at.file)}:{at.line}: {text}"
-    rows = []
-    case = _case_of(error)
-    if runner.reproduction is not None and case is not None:
-        rows.append(("run again", runner.reproduction.command(case)))
-    return format_report(text, rows)
-
-
-def _case_of(error: BaseException) -> Case | None:
-    """Return the case of an error: a variable of a function that the error has passed."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        case = frame.f_locals.get("case")
-        if isinstance(case, Case):
-            return case
-    return None
 
 
 def nearest_passing(case: Case, agreed: Sequence[Case]) -> Case | None:
@@ -150,7 +92,7 @@ def label(case: Case) -> str:
     """Return a case in one line: its values, its dtype and its data."""
     values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
-    return ", ".join([*values, case.dtype, *data])
+    return ", ".join(values + [case.dtype] + data)
 
 
 def running_case(runner: Runner) -> ProgressThread:
@@ -264,15 +206,3 @@ def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
                 why = f"{event.opcode} wrote {name} at {index} here, last"
                 return [lines_around(event.location, why)]
     return []
-
-
-def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
-    """Return the line of the kernel, or of the reference, that raised an error; else None."""
-    at = getattr(error, "location", None)
-    if isinstance(at, Location):
-        return at
-    for function in (spec.kernel, spec.reference):
-        for entry in inner_frames(error):
-            if is_own(entry, function):
-                return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
-    return None

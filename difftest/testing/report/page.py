@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.errors import relative_path
-from difftest.testing.report.error_map import legend, png
+from difftest.testing.harness.error_map import legend, png
 
 TEMPLATE = "page.html.j2"
 MOST = 20

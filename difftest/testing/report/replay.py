@@ -26,12 +26,13 @@ from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.harness.edges import judge_edge
+from difftest.testing.harness.error_groups import raised_at
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
 from difftest.testing.harness.runner import Runner, make_call, run_kernel
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.harness.writers import name_writers
 from difftest.testing.host.options import with_progress
-from difftest.testing.report.failure import lines_around, raised_at
+from difftest.testing.report.failure import lines_around
 from difftest.testing.report.line_tracing import (
     IssuingLines,
     OperandSnapshot,

@@ -23,7 +23,7 @@ from difftest.support.tracebacks import is_installed, is_library
 from difftest.testing.contract.case import Edge
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.explicit import case_from_json
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.harness.edges import edge_cases
 from difftest.testing.host.installation import embedded_with_predictions
 from difftest.testing.host.loading import in_front

@@ -17,7 +17,7 @@ from difftest.testing.session.options import SESSION
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
-    from difftest.testing.harness.decorator import KernelTest
+    from difftest.testing.harness.decorated import KernelTest
 
 _NAME = "kernel_test"
 

@@ -131,11 +131,7 @@ def format_findings(hints: Iterable[Finding]) -> Iterator[str]:
     """Yield each finding as a few lines: event, place, savings, rule, remedy."""
     number = 0
     for number, hint in enumerate(hints, start=1):
-        where = (
-            f"{Path(hint.location.file).name}:{hint.location.line}"
-            if hint.location
-            else ""
-        )
+        where = hint.location.short_place if hint.location else ""
         gain = ""
         if isinstance(hint, Advice):
             gain = f"at most {hint.lost:,.1f} us to gain, {hint.work:,.1f} us of work (predicted)"

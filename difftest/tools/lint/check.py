@@ -177,11 +177,17 @@ def _trace_breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    for check in _active_rules(sdk, machine.name, ids, reads_traces=True):
+    for check in _trace_rules(sdk, machine.name, frozenset(ids)):
         with internal_error_scope(f"the rule {check.id}"):
             for at, happened in check.reader(trace, machine):
                 if at.location is not None:
                     yield check.id, at.location, happened
+
+
+@lru_cache(maxsize=64)
+def _trace_rules(sdk: Release, target: str, ids: frozenset[str]) -> list[Rule]:
+    """Return the rules to check on a trace. The cache is for tests: each case has a trace."""
+    return _active_rules(sdk, target, ids, reads_traces=True)
 
 
 def _active_rules(

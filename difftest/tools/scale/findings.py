@@ -26,6 +26,7 @@ from difftest.support.output import write_file
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import HARDWARE_LIMITS
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.harness.error_groups import raised_at
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -33,7 +34,6 @@ from difftest.testing.harness.failures import (
 )
 from difftest.testing.harness.verdict import Mismatch, OneSided
 from difftest.testing.harness.writers import last_writer
-from difftest.testing.report.failure import raised_at
 
 OPEN = "open"
 CLOSED = "closed"

@@ -17,7 +17,7 @@ from hypothesis import database, settings
 
 from difftest.support.internal_errors import internal_error_scope, print_internal_errors
 from difftest.testing.drawing.explicit import CaseError, case_from_json
-from difftest.testing.harness.decorator import KernelTest, kernel_test_of
+from difftest.testing.harness.decorated import KernelTest, kernel_test_of
 from difftest.testing.harness.runner import Runner
 from difftest.testing.session.collection import checks_of
 from difftest.testing.session.options import Request, is_campaign

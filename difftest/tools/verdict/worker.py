@@ -20,7 +20,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
@@ -63,63 +63,86 @@ from difftest.tools.verdict.world.refusal import (
 
 def instrument(tree: ast.Module, file: str) -> ast.Module:
     """Instrument the conditions in a function's expressions so that they record their truth."""
-
-    def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
-        place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
-        return ast.copy_location(
-            ast.Call(ast.Name(MARK, ast.Load()), [node, *place], []), at
-        )
-
-    def seen(node: Any) -> Any:
-        return (
-            told(node, node)
-            if isinstance(node, ast.expr) and node in conditions
-            else node
-        )
-
     functions = [
         node
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.Lambda))
     ]
     nodes = {node for function in functions for node in ast.walk(function)}
-    conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
+    conditions = _conditions(nodes)
     for node in nodes:
-        if isinstance(node, ast.BoolOp) and set(map(type, node.values)) == {
-            ast.Compare
-        }:
-            conditions.add(node)  # a mask may be: nothing comes between its comparisons
-            conditions.difference_update(node.values)
-        elif isinstance(node, ast.BoolOp):
-            conditions.update(node.values[:-1])
+        if isinstance(node, ast.Match):
+            _record_cases(node, file)
+    for node in nodes:
+        _record_conditions(node, conditions, file)
+    return ast.fix_missing_locations(tree)
+
+
+def _conditions(nodes: Set[ast.AST]) -> set[ast.AST]:
+    """Return the expressions that decide which other expressions run.
+
+    The condition of a statement is not among them: the lines that run show its result.
+    """
+    conditions: set[ast.AST] = set()
+    parts: set[ast.AST] = set()
+    for node in nodes:
+        if isinstance(node, ast.Compare):
+            conditions.add(node)
         elif isinstance(node, ast.comprehension):
             conditions.update(node.ifs)
         elif isinstance(node, ast.IfExp):
             conditions.add(node.test)
-    for (
-        node
-    ) in nodes:  # the lines that run show the result of a statement's own condition
-        if isinstance(node, (ast.If, ast.While, ast.Assert)):
-            conditions.difference_update(ast.walk(node.test))
-    for node in nodes:
-        if isinstance(node, ast.Match):
-            arms = [
-                case for case in node.cases if not isinstance(case.body[-1], ast.Raise)
-            ]
-            none: list[ast.expr] = [
-                told(ast.Constant(False), arm.pattern) for arm in arms
-            ]
-            for arm in arms:
-                arm.guard = told(arm.guard or ast.Constant(True), arm.pattern)
-            all_of = ast.Tuple([*none, node.subject], ast.Load())
-            node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
-        for name, value in ast.iter_fields(node):
-            setattr(
-                node,
-                name,
-                list(map(seen, value)) if isinstance(value, list) else seen(value),
-            )
-    return ast.fix_missing_locations(tree)
+        elif isinstance(node, (ast.If, ast.While, ast.Assert)):
+            parts.update(ast.walk(node.test))
+        elif isinstance(node, ast.BoolOp) and _may_be_mask(node):
+            # No call may come between the comparisons of a mask.
+            conditions.add(node)
+            parts.update(node.values)
+        elif isinstance(node, ast.BoolOp):
+            conditions.update(node.values[:-1])
+    return conditions - parts
+
+
+def _may_be_mask(node: ast.BoolOp) -> bool:
+    """Return whether an expression joins comparisons alone."""
+    return {type(value) for value in node.values} == {ast.Compare}
+
+
+def _record_cases(node: ast.Match, file: str) -> None:
+    """Let the guard of each case record whether the case is taken.
+
+    The subject records a false for each case first, as a pattern that fails runs no guard.
+    """
+    cases = [case for case in node.cases if not isinstance(case.body[-1], ast.Raise)]
+    untaken: list[ast.expr] = [
+        _recorded(ast.Constant(False), case.pattern, file) for case in cases
+    ]
+    for case in cases:
+        case.guard = _recorded(case.guard or ast.Constant(True), case.pattern, file)
+    all_of = ast.Tuple([*untaken, node.subject], ast.Load())
+    node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
+
+
+def _record_conditions(node: ast.AST, conditions: Set[ast.AST], file: str) -> None:
+    """Let the conditions among the fields of a node record their truth."""
+
+    def recorded(value: Any) -> Any:
+        if isinstance(value, ast.expr) and value in conditions:
+            return _recorded(value, value, file)
+        return value
+
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, list):
+            setattr(node, name, [recorded(each) for each in value])
+        else:
+            setattr(node, name, recorded(value))
+
+
+def _recorded(node: ast.expr, at: ast.expr | ast.pattern, file: str) -> ast.expr:
+    """Return a call that records the truth of an expression, and returns its value."""
+    place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
+    call = ast.Call(ast.Name(MARK, ast.Load()), [node, *place], [])
+    return ast.copy_location(call, at)
 
 
 _IMPORTS = "let the kernel need no module but those that the language has"

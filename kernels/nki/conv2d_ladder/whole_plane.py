@@ -50,15 +50,10 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     for image in range(X.shape[0]):
         for o in range(W.shape[0] // pmax):
             for first in range(0, windows, piece):
-                places, positions = [], []
+                places = []
                 for n in range(first, min(first + piece, windows)):
-                    row, column = n // across, n % across
-                    places.append((row, column))
-                    for y in range(pool_size):
-                        for x in range(pool_size):
-                            positions.append(
-                                (row * pool_size + y, column * pool_size + x)
-                            )
+                    places.append((n // across, n % across))
+                positions = window_positions(places, pool_size)
                 total = positions_sum(X, W, image, o, positions)
                 biased = nl.ndarray(total.shape, dtype=X.dtype, buffer=nl.sbuf)
                 nisa.tensor_scalar(
@@ -66,6 +61,17 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
                 )
                 store_positions(out, image, o, places, biased)
     return out
+
+
+def window_positions(places, pool_size):
+    """The positions in the windows at ``places``, one window after the other."""
+    positions = []
+    for n in range(len(places)):
+        row, column = places[n]
+        for y in range(pool_size):
+            for x in range(pool_size):
+                positions.append((row * pool_size + y, column * pool_size + x))
+    return positions
 
 
 def positions_sum(X, W, image, o, positions):

@@ -8,11 +8,12 @@ from difftest.plugin.startup import _FastFinder
 SCRIPT = """
 import os
 from hypothesis import Phase, settings
-from difftest.plugin.profiles import default_profile
+from difftest.plugin.profiles import usual_profile
+from difftest.testing.harness.profiles import default_profile
 before = settings.default
 for environment in ("", "true"):
     os.environ["CI"] = environment
-    with default_profile(device=False):
+    with default_profile(usual_profile(device=False)):
         loaded = settings.default
         for name in ("quick", "ci", "nightly", "device"):
             profile = settings.get_profile(name)
@@ -21,7 +22,7 @@ for environment in ("", "true"):
         print(loaded.max_examples, loaded.derandomize, loaded.database is None)
     assert settings.default == before
 print(settings.get_profile("nightly").max_examples)
-with default_profile(device=True):
+with default_profile(usual_profile(device=True)):
     print(settings.default.max_examples, settings.default.database is None)
     settings.load_profile("nightly")
 assert settings.default.max_examples == 2000, "whoever loads another profile keeps it"

@@ -105,70 +105,92 @@ def repeated(call: DrawnCall, role: str) -> DrawnCall:
     )
 
 
+class Cells:
+    """The cells of one view: how many are known, and those that are wrong or refused."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.known = 0
+        self.judged = 0
+        self.walked: set[str] = set()
+        self.wrong: list[str] = []
+        self.refused: list[str] = []
+
+    def check(self, name: str, seed: int, role: str, followed: str, ends: bool) -> None:
+        """Compare one cell with its result on plain tiles; the oracle judges the ``ends``."""
+        call = call_of(name, seed)
+        if self.view.name == "broadcast":
+            call = repeated(call, role)
+            literal = outcome(call, {}, followed)
+        else:
+            literal = literal_of(name, seed, followed)
+        judge = ends and followed == "values"
+        cell = f"{name}, {role}, {followed}"
+        try:
+            planes = outcome(call, {role: self.view}, followed, judged=judge)
+        except OracleError as error:
+            self.wrong.append(f"{cell}: {error}\n    {call!r}")
+            return
+        if isinstance(literal, NkiError):
+            # Floats that a mask left out are NaN, other bits are not.
+            if isinstance(planes, dict) and followed != "left out":
+                self.wrong.append(
+                    f"{cell}: refused, but not through the view: {literal}"
+                )
+        elif isinstance(planes, NkiError):
+            self.refuse(cell, planes, name, role)
+        else:
+            self.known += 1
+            self.judged += judge
+            self.walked.add(name)
+            but = self.doubtful(name, followed)
+            self.wrong += [
+                f"{cell}: {difference}\n    {call!r}"
+                for difference in differences(literal, planes, but)
+            ]
+
+    def refuse(self, cell: str, error: NkiError, name: str, role: str) -> None:
+        """Note a view that an instruction rejects by none of the known rules."""
+        rule = error.rule.replace(name, "NAME").replace(f" {role}", " ROLE")
+        if (type(error), rule) not in REFUSED:
+            self.refused.append(f"{cell}: {type(error).__name__}, {rule!r}: {error}")
+
+    def doubtful(self, name: str, followed: str) -> tuple[str, ...]:
+        """Return the parts of a plane that a view of bits may change."""
+        if not self.view.bits:
+            return ()
+        if followed == "left out" and name in EFFECTS:
+            return ("exact", "error", "values")  # NaN of floats alone
+        return ("exact", "error")
+
+
+def differences(
+    literal: dict[str, Plane], planes: dict[str, Plane], but: tuple[str, ...]
+) -> Iterator[str]:
+    for name, plane in planes.items():
+        difference = literal[name].difference(plane, but)
+        if difference:
+            yield f"{name}: {difference}"
+
+
 @every("view", half(VIEWS))
 def test_a_view_is_the_elements_that_it_names(view):
     """For each record, role and followed plane: as on a plain tile, or rejected.
 
     The oracle follows where the view is read first and where it is written, and finds no fault.
     """
-    known = 0
-    judged = 0
-    walked = set()
-    wrong = []
-    refused = []
+    cells = Cells(view)
     for name in RECORDS:
-        cells = list(calls(name, view))
-        for number, (seed, role) in enumerate(cells):
-            repeats = view.name == "broadcast"
-            call = (
-                repeated(call_of(name, seed), role) if repeats else call_of(name, seed)
-            )
-            ends = name in INSTRUCTIONS and number in (0, len(cells) - 1)
+        roles = list(calls(name, view))
+        for number, (seed, role) in enumerate(roles):
+            ends = name in INSTRUCTIONS and number in (0, len(roles) - 1)
             for followed in in_turn(len(name) + len(view.name) + number):
-                cell = f"{name}, {role}, {followed}"
-                if repeats:
-                    literal = outcome(call, {}, followed)
-                else:
-                    literal = literal_of(name, seed, followed)
-                judge = ends and followed == "values"
-                try:
-                    planes = outcome(call, {role: view}, followed, judged=judge)
-                except OracleError as error:
-                    wrong.append(f"{cell}: {error}\n    {call!r}")
-                    continue
-                if not isinstance(literal, dict) and not isinstance(planes, dict):
-                    continue
-                if isinstance(literal, NkiError) and followed == "left out":
-                    continue  # floats that a mask left out are NaN, other bits are not
-                if isinstance(literal, NkiError):
-                    wrong.append(
-                        f"{cell}: refused, but not through the view: {literal}"
-                    )
-                    continue
-                if isinstance(planes, NkiError):
-                    rule = planes.rule.replace(name, "NAME").replace(
-                        f" {role}", " ROLE"
-                    )
-                    if (type(planes), rule) not in REFUSED:
-                        refused.append(
-                            f"{cell}: {type(planes).__name__}, {rule!r}: {planes}"
-                        )
-                    continue
-                known += 1
-                judged += judge
-                walked.add(name)
-                but = ("exact", "error") if view.bits else ()  # which is doubted then
-                if view.bits and followed == "left out" and name in EFFECTS:
-                    but += ("values",)  # NaN of floats alone, as above
-                for one, plane in planes.items():
-                    difference = literal[one].difference(plane, but)
-                    if difference:
-                        wrong.append(f"{cell}: {one}: {difference}\n    {call!r}")
-    assert not wrong, "\n".join(wrong)
-    assert not refused, "\n".join(refused)
-    assert known >= LEAST.get(view.name, 155)
-    assert judged >= LEAST.get(view.name, 155) // 5
-    assert view.name not in SEES_ALL or walked >= EFFECTS.keys()
+                cells.check(name, seed, role, followed, ends)
+    assert not cells.wrong, "\n".join(cells.wrong)
+    assert not cells.refused, "\n".join(cells.refused)
+    assert cells.known >= LEAST.get(view.name, 155)
+    assert cells.judged >= LEAST.get(view.name, 155) // 5
+    assert view.name not in SEES_ALL or cells.walked >= EFFECTS.keys()
 
 
 @every("kind", MASKS)

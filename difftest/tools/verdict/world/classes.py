@@ -65,6 +65,10 @@ _MADE = _special(
 """Special names that Python itself puts into a class."""
 
 
+ANNOTATORS = ("__annotate__", "__annotate_func__")
+"""The functions that Python 3.14 makes of a class's annotations. No candidate defines one."""
+
+
 class OwnEnumType(enum.EnumMeta):
     """The type of a candidate's enumerations: a call looks a member up, and makes no class."""
 
@@ -164,12 +168,24 @@ def made(kind: Any) -> Any:
         raise refusal(f"a class of type {type(kind).__name__}")
     for name, value in vars(kind).items():
         is_special = name.startswith("__") and name.endswith("__")
-        function = getattr(value, "__func__", value)
-        is_own = getattr(function, "__builtins__", None) is STATE.builtins
-        if is_special and name not in (SPECIAL if is_own else SPECIAL | _MADE):
+        allowed = SPECIAL if _is_written(value) else SPECIAL | _MADE
+        if is_special and name not in allowed:
             raise refusal(f"the special method {name} of a class", "use a plain method")
     type.__setattr__(kind, OWN, True)
     return kind
+
+
+def _is_written(value: Any) -> bool:
+    """Return whether a value of a class is a function that the candidate has written.
+
+    Python 3.14 compiles the annotations of a class to a function, whose name no candidate can
+    give (:data:`ANNOTATORS`).
+    """
+    function = getattr(value, "__func__", value)
+    if getattr(function, "__builtins__", None) is not STATE.builtins:
+        return False
+    code = getattr(function, "__code__", None)
+    return getattr(code, "co_name", "") not in ANNOTATORS
 
 
 def _own(kind: Any, what: str) -> type:

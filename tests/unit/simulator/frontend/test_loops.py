@@ -275,7 +275,8 @@ def bound_first(x, turns, columns):
     for i in turns():
         own = [i]
         own.append(len(own))
-        first = sum([c * 0 for c in range(3)]) + i * columns  # this c is not the loop's
+        zeros = [c * 0 for c in range(3)]  # this c is not the loop's
+        first = zeros[-1] + i * columns
         for c in nl.static_range(first, first + columns):
             nl.store(out[:, nl.ds(c, 1)], nl.load(x[:, nl.ds(c, 1)]))
         total = nl.add(

@@ -6,7 +6,7 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Iota, Ones
 from difftest.testing.contract.spec import Rejection
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.harness import decorator
+from difftest.testing.harness import decorated, decorator
 from difftest.testing.harness.bound_case import (
     BoundCase,
     kernel_titles,
@@ -207,7 +207,7 @@ def test_each_kernel_must_reject_the_calls_that_the_contract_rejects():
     rejection = Rejection({"n": 1}, match="differ", shapes={"b": (2,)})
     spec = spec_of(checks, also_add, rejects=(rejection,))
     test = decorator.decorate(spec, lambda case: case.check())
-    found = getattr(test, decorator.ATTRIBUTE)
+    found = getattr(test, decorated.ATTRIBUTE)
     runner = Runner((PlainBackend("plain"),))
     with pytest.raises(NotRejectedError, match="also_add must reject n="):
         found.check_rejection(rejection=rejection, difftest_runner=runner)

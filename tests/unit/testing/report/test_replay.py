@@ -213,15 +213,11 @@ def test_a_file_is_read_back(tmp_path):
 @every(
     "text, why",
     [
-        *(
-            ("", "it has no TEST"),
-            ("TEST = 1", "it has no CASE"),
-            ("not python", "it has no TEST"),
-        ),
-        *(
-            ("TEST = call()\nCASE = 2", "malformed node"),
-            ("x = {", r"'{' was never closed \(other.py"),
-        ),
+        ("", "it has no TEST"),
+        ("TEST = 1", "it has no CASE"),
+        ("not python", "it has no TEST"),
+        ("TEST = call()\nCASE = 2", "malformed node"),
+        ("x = {", r"'{' was never closed \(other.py"),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, why):
@@ -270,9 +266,9 @@ def test_the_modules_of_a_test_are_its_own_and_their_imports(monkeypatch, tmp_pa
     (tmp_path / "mine" / "three.py").write_text("g = 1\n")
     (tmp_path / "mine" / "four.py").write_text("g = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import mine.four
+    import mine.four  # noqa: F401
     import mine.one
-    import mine.three
+    import mine.three  # noqa: F401
 
     assert sorted(modules_of(mine.one)) == ["mine.one", "mine.three", "mine.two"]
     for name in [name for name in sys.modules if name.startswith("mine")]:

@@ -1,4 +1,4 @@
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 from difftest.testing.session.collection import holds_kernel_tests
 from tests.every import every
 

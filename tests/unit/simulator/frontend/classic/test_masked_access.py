@@ -4,6 +4,7 @@ The fast mode and the plain one share the indices, the masks and the rejections:
 the two can find a fault there. Here each access is stated a third time, element by element.
 """
 
+import functools
 import itertools
 import random
 
@@ -20,8 +21,13 @@ from tests.unit.simulator.on_tiles import written
 
 DRAWS = 60
 ON_CHIP = (
-    *("copy", "add", "reduce", "assign", "add in place"),
-    *("store of a part", "store from PSUM"),
+    "copy",
+    "add",
+    "reduce",
+    "assign",
+    "add in place",
+    "store of a part",
+    "store from PSUM",
 )
 WRITING = ("store", "dma_copy to", "assign", "add in place")
 """Kinds whose access is written to."""
@@ -160,60 +166,105 @@ def filled(shape, fill=0.0):
     return out
 
 
-def kernel_of(kind, access):
-    """Return a kernel of the tensor ``x`` and the grid's values ``y``."""
+def places(grid):
+    return tuple(nl.mgrid[tuple(map(slice, grid))])
 
-    def kernel(x, y):
-        grid = access.grid
-        mask = access.mask()
-        key = access.key()
-        place = tuple(nl.mgrid[tuple(map(slice, grid))])
-        target = nl.zeros(grid, nl.float32)
-        if kind == "load":
-            target[place] = nl.load(x[key], mask=mask)
-        elif kind == "dma_copy from":
-            nisa.dma_copy(dst=target[place], src=x[key], mask=mask)
-        elif kind in ("store", "dma_copy to"):
-            out = filled(x.shape)
-            if kind == "store":
-                nl.store(out[key], nl.load(y), mask=mask)
-            else:
-                nisa.dma_copy(dst=out[key], src=y, mask=mask)
-            return out
-        elif kind == "transpose":
-            turned = nl.zeros(grid[::-1], nl.float32)
-            turned[...] = nl.load_transpose2d(x[key], mask=mask)
-            return written(turned)
-        elif kind == "copy":
-            target[place] = nl.copy(nl.load(x)[key], mask=mask)
-        elif kind == "add":
-            target[place] = nl.add(nl.load(x)[key], nl.load(y), mask=mask)
-        elif kind == "reduce":
-            rows = nl.zeros((grid[0], 1), nl.float32)
-            rows[...] = nisa.tensor_reduce(
-                np.maximum, nl.load(x)[key], axis=[1, 2], mask=mask
-            )
-            return written(rows)
-        elif kind == "store of a part":
-            out = filled(grid)
-            nl.store(out[place], nl.load(x)[key], mask=mask)
-            return out
-        elif kind == "store from PSUM":
-            out = filled(grid)
-            held = nl.ndarray(x.shape, nl.float32, buffer=nl.psum)
-            held[...] = nisa.tensor_copy(nl.load(x))
-            nl.store(out[place], held[key], mask=mask)
-            return out
-        else:
-            tile = nl.zeros(x.shape, nl.float32)
-            if kind == "assign":
-                tile[key] = nl.load(y, mask=mask)
-            else:
-                tile[key] += nl.load(y, mask=mask)
-            return written(tile)
-        return written(target)
 
-    return kernel
+def target_of(access, values):
+    """Store the values on the grid, into a tile of the grid's shape."""
+    target = nl.zeros(access.grid, nl.float32)
+    target[places(access.grid)] = values
+    return written(target)
+
+
+def load(access, x, y):
+    return target_of(access, nl.load(x[access.key()], mask=access.mask()))
+
+
+def dma_copy_from(access, x, y):
+    target = nl.zeros(access.grid, nl.float32)
+    source = x[access.key()]
+    nisa.dma_copy(dst=target[places(access.grid)], src=source, mask=access.mask())
+    return written(target)
+
+
+def store(access, x, y):
+    out = filled(x.shape)
+    nl.store(out[access.key()], nl.load(y), mask=access.mask())
+    return out
+
+
+def dma_copy_to(access, x, y):
+    out = filled(x.shape)
+    nisa.dma_copy(dst=out[access.key()], src=y, mask=access.mask())
+    return out
+
+
+def transpose(access, x, y):
+    turned = nl.zeros(access.grid[::-1], nl.float32)
+    turned[...] = nl.load_transpose2d(x[access.key()], mask=access.mask())
+    return written(turned)
+
+
+def copy(access, x, y):
+    return target_of(access, nl.copy(nl.load(x)[access.key()], mask=access.mask()))
+
+
+def add(access, x, y):
+    part = nl.load(x)[access.key()]
+    return target_of(access, nl.add(part, nl.load(y), mask=access.mask()))
+
+
+def reduce(access, x, y):
+    rows = nl.zeros((access.grid[0], 1), nl.float32)
+    part = nl.load(x)[access.key()]
+    rows[...] = nisa.tensor_reduce(np.maximum, part, axis=[1, 2], mask=access.mask())
+    return written(rows)
+
+
+def store_part(access, x, y):
+    out = filled(access.grid)
+    part = nl.load(x)[access.key()]
+    nl.store(out[places(access.grid)], part, mask=access.mask())
+    return out
+
+
+def store_from_psum(access, x, y):
+    out = filled(access.grid)
+    held = nl.ndarray(x.shape, nl.float32, buffer=nl.psum)
+    held[...] = nisa.tensor_copy(nl.load(x))
+    part = held[access.key()]
+    nl.store(out[places(access.grid)], part, mask=access.mask())
+    return out
+
+
+def assign(access, x, y):
+    tile = nl.zeros(x.shape, nl.float32)
+    tile[access.key()] = nl.load(y, mask=access.mask())
+    return written(tile)
+
+
+def add_in_place(access, x, y):
+    tile = nl.zeros(x.shape, nl.float32)
+    tile[access.key()] += nl.load(y, mask=access.mask())
+    return written(tile)
+
+
+KERNELS = {
+    "load": load,
+    "store": store,
+    "dma_copy from": dma_copy_from,
+    "dma_copy to": dma_copy_to,
+    "transpose": transpose,
+    "copy": copy,
+    "add": add,
+    "reduce": reduce,
+    "store of a part": store_part,
+    "store from PSUM": store_from_psum,
+    "assign": assign,
+    "add in place": add_in_place,
+}
+"""Kernels of a drawn access, of the tensor ``x`` and the grid's values ``y``."""
 
 
 def literal(kind, access, x, y):
@@ -240,13 +291,7 @@ def literal(kind, access, x, y):
     return out.T if kind == "transpose" else out
 
 
-KINDS = (
-    *("load", "store", "dma_copy from", "dma_copy to", "transpose"),
-    *ON_CHIP,
-)
-
-
-@every("kind", KINDS)
+@every("kind", tuple(KERNELS))
 def test_each_masked_access_is_that_of_a_loop(kind):
     """Both modes give the loop's result, and refuse what leaves its tensor under the mask."""
     outcomes = {"same": 0, "out of bounds": 0, "two values": 0, "no box": 0}
@@ -259,7 +304,7 @@ def test_each_masked_access_is_that_of_a_loop(kind):
             + 100.0
         )
         y = y.astype(np.float32).reshape(access.grid)
-        kernel = kernel_of(kind, access)
+        kernel = functools.partial(KERNELS[kind], access)
         named = access.inside()
         if kind == "add in place" and len(set(named)) < len(named):
             outcomes["two values"] += 1

@@ -69,7 +69,7 @@ STORAGE = {
     ),
     "by a format text": ("'{0._storage}'.format(a)", "_storage"),
     "by a format text inside a specification": (
-        "'{:{0._storage}}'.format(a)",
+        "'{0:{0._storage}}'.format(a)",
         "_storage",
     ),
     "by str.format of a member": (
@@ -276,6 +276,14 @@ CLASSES = {
         "import typing\nclass P(typing.Protocol):\n    _storage: object\n---\n"
         "P._is_runtime_protocol = True",
         "_is_runtime_protocol",
+    ),
+    "an own function of annotations": (
+        "class C:\n    def __annotate__(self, format=0):\n        return {'x': open}\n---\nC()",
+        "the name __annotate__",
+    ),
+    "an own function of annotations, as Python stores it": (
+        "class C:\n    def __annotate_func__(self, format=0):\n        return {}\n---\nC()",
+        "the name __annotate_func__",
     ),
     "isinstance of a protocol": (
         "import typing\nclass P(typing.Protocol):\n    _storage: object\n---\n"

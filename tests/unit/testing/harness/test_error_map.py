@@ -5,8 +5,7 @@ import zlib
 import numpy as np
 
 from difftest.testing.harness.compare import compare, tolerated
-from difftest.testing.harness.verdict import Mismatch
-from difftest.testing.report.error_map import (
+from difftest.testing.harness.error_map import (
     COLUMNS,
     KINDS,
     ROWS,
@@ -14,6 +13,7 @@ from difftest.testing.report.error_map import (
     legend,
     png,
 )
+from difftest.testing.harness.verdict import Mismatch
 from tests.every import every
 
 F32 = np.dtype("float32")
