@@ -176,7 +176,8 @@ class Judge:
             ordered = sorted(choices)
             return chosen.choice(ordered[:NEAR] + ordered[-NEAR:])
 
-        picks = [min, max, *[near] * int(self.cases * NEAR_SHARE)]
+        picks: list[Callable[..., int]] = [min, max]
+        picks += [near] * int(self.cases * NEAR_SHARE)
         ends = (corner(self.spec, pick) for pick in picks)
         return tuple({repr(end): end for end in ends if end}.values())
 
