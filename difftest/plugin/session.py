@@ -146,7 +146,7 @@ def write_session_report(
             lines.append(f"ERROR: {REPORT.name}: {format_write_error(error)}")
     if not is_written and session.own is not None and code == pytest.ExitCode.OK:
         session.own.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-    return [*lines, *drain_internal_errors()]
+    return lines + drain_internal_errors()
 
 
 def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:

@@ -151,13 +151,13 @@ class Shadow(Follower):
         self._name = ""
 
     def exact_run(
-        self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
+        self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Tile]]
     ) -> ExactRun:
         """Return the exact run after the kernel has ended."""
         losses = self.losses.found.values() if self.losses is not None else ()
         return ExactRun(
             tuple(exact_output(self, tile) for tile in outputs),
-            tuple((array, exact_output(self, tile)) for array, _, tile in arguments),
+            tuple((array, exact_output(self, tile)) for array, tile in arguments),
             tuple(self.doubts.values()),
             tuple(self.contract.narrowed.values()),
             tuple(sorted(losses, key=lambda loss: -loss.happened)),

@@ -170,6 +170,8 @@ class CheckedCall:
     """True if it only moves values of its result's dtype, which rounding does not change."""
     plan: Any = None
     """The exact run's plan for it."""
+    derived: dict[Callable[[CheckedCall], Any], Any] = field(default_factory=dict)
+    """The results of functions of this call: see :meth:`once`."""
     remarks: list[tuple[Judge, Callable[[], NkiError]]] = field(default_factory=list)
     """Possible errors of the call, each with the strictness that judges it."""
 
@@ -206,7 +208,16 @@ class CheckedCall:
         self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
     ) -> CheckedCall:
         """Return this call for operands and destinations that differ only in shape."""
-        return replace(self, operands=operands, destinations=destinations, remarks=[])
+        return replace(
+            self, operands=operands, destinations=destinations, derived={}, remarks=[]
+        )
+
+    def once(self, function: Callable[[CheckedCall], Any]) -> Any:
+        """Return ``function(self)``, which is called for the first use of this call only."""
+        known = self.derived
+        if function not in known:
+            known[function] = function(self)
+        return known[function]
 
     def remark(
         self, error: Callable[[], NkiError], judge: Judge = report_violation

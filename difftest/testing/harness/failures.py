@@ -320,7 +320,7 @@ class CaseFailure(ReportedFailure):
 
     def _all_rows(self) -> list[Row]:
         """Return the rows of the report: the case, what is wrong, and how to run it again."""
-        rows = [*self.case_rows(), *self.rows()]
+        rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))
         rows.append(("fresh run", self.fresh))
@@ -450,7 +450,7 @@ class DifferentialFailure(CaseFailure):
             if isinstance(verdict, Mismatch):
                 rows += self._mismatch_rows(backend, verdict)
             rows.append(("looks like", self.looks.get(backend, "")))
-        return [*rows, *_labelled("beside", self.others)]
+        return rows + _labelled("beside", self.others)
 
     def wrong_outputs(self) -> list[tuple[str, Mismatch]]:
         """Return a verdict for each wrong backend, after the sizes of its case.

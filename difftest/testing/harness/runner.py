@@ -200,7 +200,7 @@ class Runner:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a failing case may run again many times, to make it smaller."""
+        """Return whether a failing case may run again many times, to make it smaller."""
         return True
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:

@@ -98,7 +98,7 @@ def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
     chosen: dict[str, Level] = {}
     for level, names in choices.items():
         for name in names:
-            ids_of([name])
+            rule_ids([name])
             if chosen.setdefault(name, level) is not level:
                 raise SettingsError(
                     f"{name} has two levels: {chosen[name].value} and {level.value}"
@@ -106,7 +106,7 @@ def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
     return chosen
 
 
-def ids_of(names: Iterable[str]) -> frozenset[str]:
+def rule_ids(names: Iterable[str]) -> frozenset[str]:
     """Return the ids of the rules that ids and groups name.
 
     Raises
@@ -294,7 +294,7 @@ def request_of(
         sdk=SDKS.get(sdk or ""),
         before=SDKS.get(before or ""),
         target=target,
-        ids=ids_of(options.get("ids", ())),
+        ids=rule_ids(options.get("ids", ())),
         levels=Levels(levels, sdk is not None, target is not None),
     )
 

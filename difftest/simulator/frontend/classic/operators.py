@@ -45,6 +45,8 @@ from difftest.simulator.trace import Space
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     """Return ``value`` as a number or an on-chip tile."""
+    if isinstance(value, Tile) and not value._storage.in_hbm:
+        return value
     if is_number(value):
         return value
     return on_chip(value, where, name)
@@ -200,7 +202,8 @@ def _issue(
 ) -> Any:
     """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
-        left, right = one_rank(*_spread_partitions(left, right))
+        if (left.shape, left._partition_axis) != (right.shape, right._partition_axis):
+            left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
         how = {"dst": dst, "dtype": dtype, "mask": mask, "chosen": chosen}
@@ -383,29 +386,28 @@ for _name, _op in ALU_OPS.items():
 for _name in ("invert", "logical_not"):
     _unary_operator(_name)
 for _name in (
-    *(
-        "abs",
-        "arctan",
-        "erf",
-        "erf_dx",
-        "exp",
-        "gelu",
-        "gelu_apprx_sigmoid",
-        "gelu_apprx_tanh",
-    ),
-    *(
-        "gelu_dx",
-        "log",
-        "mish",
-        "relu",
-        "rsqrt",
-        "sigmoid",
-        "sign",
-        "silu",
-        "silu_dx",
-        "sin",
-    ),
-    *("softplus", "sqrt", "square", "tanh"),
+    "abs",
+    "arctan",
+    "erf",
+    "erf_dx",
+    "exp",
+    "gelu",
+    "gelu_apprx_sigmoid",
+    "gelu_apprx_tanh",
+    "gelu_dx",
+    "log",
+    "mish",
+    "relu",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "silu",
+    "silu_dx",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "tanh",
 ):
     _of_tile(
         _name,
