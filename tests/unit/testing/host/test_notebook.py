@@ -131,6 +131,9 @@ def test_the_extension_leaves_nothing(uninstalled, tmp_path, monkeypatch):
     assert not any(name in sys.modules for name in ROOTS)
     assert hypothesis.settings.default == profile
     assert shell.custom_exceptions == ()
+    for event in ("pre_run_cell", "post_run_cell"):
+        called = shell.events.callbacks[event]
+        assert [each for each in called if "difftest" in each.__module__] == []
     file = shell.compile.cache("1", 7)
     assert relative_path(file) == file
     shell.history_manager.end_session()
@@ -155,6 +158,29 @@ def test_an_error_of_a_kernel_is_its_report(shell, capsys):
     ]
     assert "where:    In[2]:3: nl.ndarray((256, 4), x.dtype, nl.sbuf)" in said
     assert "Traceback" in printed(shell, capsys, "%tb"), "%tb shows the whole of it"
+
+
+RACING = """
+@nki.jit
+def racing(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+"""
+
+
+def test_hazards_of_launches_are_printed_once_after_their_cell(shell, capsys):
+    """Each of two cores writes all of the output."""
+    printed(shell, capsys, f"{IMPORTS}{RACING}")
+    call = "racing[2](np.ones((4, 8), np.float32))"
+    capsys.readouterr()
+    shell.run_cell(call)
+    said = capsys.readouterr().err
+    assert said.startswith("warning program-id-ignored: program 1 writes element")
+    assert re.search(r"where:    In\[1\]:\d+: nisa\.dma_copy\(dst=out, src=x\)", said)
+    shell.run_cell(call)
+    shell.run_cell("racing(np.ones((4, 8), np.float32))")
+    assert capsys.readouterr().err == ""
 
 
 def test_other_errors_show_the_frames_of_the_author_alone(shell, capsys):
