@@ -21,10 +21,14 @@ from difftest.simulator.launch_listeners import listen
 from difftest.support.tracebacks import hide_package
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.backends.selection import select_backends
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.failures import CaseFailure, ReportedFailure
 from difftest.testing.harness.profiles import default_profile
 from difftest.testing.host.installation import embedded_with_predictions
 
+_REPORTS = (NkiError, ReportedFailure, SpecError, CaseError)
+"""Errors whose text is complete without a traceback."""
 _LOADED = ExitStack()
 """Undoes what the extension has done; empty if the extension is not loaded."""
 
@@ -110,11 +114,11 @@ def _show_error(
     trace: TracebackType,
     tb_offset: int | None = None,
 ) -> None:
-    """Print the error of a cell: the report of a kernel's error, else the frames of the author.
+    """Print the error of a cell: its report if it is one, else the frames of the author.
 
     A front end that displays HTML gets the report of a failing case as HTML, and its headline.
     """
-    if not isinstance(error, (NkiError, ReportedFailure)):
+    if not isinstance(error, _REPORTS):
         hide_package(error)
         shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
         return

@@ -119,6 +119,17 @@ def test_an_sdk_is_left_alone(uninstalled, tmp_path, monkeypatch):
     assert nki.__file__.startswith(str(tmp_path))
 
 
+def test_the_extension_says_that_an_sdk_runs_the_kernels(
+    shell, tmp_path, monkeypatch, capsys
+):
+    shell.run_line_magic("unload_ext", "difftest")
+    write_newer(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    shell.run_line_magic("load_ext", "difftest")
+    assert "the Neuron SDK is installed" in capsys.readouterr().out
+    assert not is_embedded(sys.modules["nki"])
+
+
 def test_the_extension_leaves_nothing(uninstalled, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell()
@@ -198,6 +209,9 @@ def test_a_test_called_in_a_cell_runs(shell, capsys):
     assert "copy on embedded: 20 cases, " in said
     said = printed(shell, capsys, "difftest.check(test_copy, {'n': 3})")
     assert "Match(elements=3" in said
+    said = printed(shell, capsys, "difftest.check(test_copy, {'m': 3})")
+    assert said.startswith('CaseError: received {"m": 3}; accepted: ')
+    assert "Traceback" not in said
 
 
 def test_a_failure_in_a_cell_is_shrunk_and_has_no_frames(shell, capsys):
