@@ -13,8 +13,13 @@ NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
 """A kernel in the current dialect, its reference, and their test."""
 CONFIG = "pytest.ini"
 CONFIGS = (
-    *(CONFIG, ".pytest.ini", "pytest.toml", ".pytest.toml"),
-    *("pyproject.toml", "tox.ini", "setup.cfg"),
+    CONFIG,
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
 )
 """Files that pytest reads its options from."""
 SETTING = "difftest_simulate = auto"

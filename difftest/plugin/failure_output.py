@@ -87,7 +87,7 @@ def _report_lines(
 ) -> list[str]:
     """Return the lines of a report: the frames of the cause, the text, and how to run it again."""
     whole = "\n\n".join([text, *failure.beside])
-    lines = [*_cause_lines(failure, text), *whole.split("\n")]
+    lines = _cause_lines(failure, text) + whole.split("\n")
     if type(failure) is NotRejectedError:
         # --case takes no such case: run the test again.
         again = reproduction_of(item, item.config.stash[SESSION].request)
@@ -272,7 +272,7 @@ def group_failures(
             entries = lead.longrepr.reprtraceback.reprentries
             lines = _with_others(entries[0].lines, others)
             entries[0] = ReportLines(lines, getattr(lead, BUG)[2], hidden_on)
-    stats.update({"failed": shown, "": [*ignored, *hidden]})
+    stats.update({"failed": shown, "": ignored + hidden})
     try:
         with untrimmed_messages(messages):
             yield
@@ -289,7 +289,7 @@ def _with_others(lines: list[str], others: list[Any]) -> list[str]:
         if _AGAIN.match(line):
             place = number
             break
-    return [*lines[:place], f"  also wrong:  {also_wrong(others)}\n", *lines[place:]]
+    return lines[:place] + [f"  also wrong:  {also_wrong(others)}\n"] + lines[place:]
 
 
 _START = """
@@ -315,7 +315,7 @@ def rerun_alone(config: pytest.Config, failure: CaseFailure) -> str:
     python = [sys.executable, "-c", _START]
     try:
         done = subprocess.run(
-            [*python, *again.arguments(failure.case), "-pno:cacheprovider"],
+            python + again.arguments(failure.case) + ["-pno:cacheprovider"],
             cwd=config.invocation_params.dir,
             timeout=_PATIENCE,
             stdin=subprocess.DEVNULL,

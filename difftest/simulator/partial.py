@@ -52,7 +52,7 @@ class PartialTile(Tile):
         place = tuple([numbers[chosen] for numbers in self._index])
         further = region.ndim - len(self._index)
         spread = np.broadcast_to(
-            values, (*self.shape, *region.shape[region.ndim - further :])
+            values, self.shape + region.shape[region.ndim - further :]
         )
         region[place] = spread[chosen]
 

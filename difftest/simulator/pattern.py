@@ -76,8 +76,8 @@ class Pattern(NamedTuple):
         """Replace the axes ``first`` to ``end``, and move the start by ``further`` elements."""
         return Pattern(
             self.offset + further,
-            (*self.shape[:first], *shape, *self.shape[end:]),
-            (*self.strides[:first], *strides, *self.strides[end:]),
+            self.shape[:first] + shape + self.shape[end:],
+            self.strides[:first] + strides + self.strides[end:],
         )
 
     def slice(self, axis: int, start: int, count: int, step: int = 1) -> Pattern:

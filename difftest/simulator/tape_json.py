@@ -84,7 +84,7 @@ def tape_to_json(tape: Tape) -> str:
         )
         steps.append([call, _write(args), _write(kwargs), number, *places, program])
     head = {"format": FORMAT, "version": VERSION}
-    parts = {**head, **{name: _write(getattr(tape, name)) for name in (*_HEAD, *_BODY)}}
+    parts = {**head, **{name: _write(getattr(tape, name)) for name in _HEAD + _BODY}}
     parts |= {"stacks": _write(tuple(stacks)), "loops": _write(tuple(loops))}
     text = ",\n".join(f'"{name}":{_compact(part)}' for name, part in parts.items())
     return "{" + text + ',\n"steps":[\n' + ",\n".join(map(_compact, steps)) + "]}\n"
@@ -193,7 +193,7 @@ _STEPS[[*b"]}"]] = -1
 def _tape(data: dict[str, Any]) -> Tape:
     hints = get_type_hints(Tape)
     tape = Tape(
-        **{name: _need(_read(data[name]), hints[name]) for name in (*_HEAD, *_BODY)}
+        **{name: _need(_read(data[name]), hints[name]) for name in _HEAD + _BODY}
     )
     stacks = _need(_read(data["stacks"]), tuple[tuple[Location, ...], ...])
     loops = _need(_read(data["loops"]), tuple[tuple[Iteration, ...], ...])

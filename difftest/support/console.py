@@ -104,7 +104,8 @@ def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None
 
     # rich prints standard output above the bar, which is wrong if standard output is a file.
     bars = Progress(
-        *(TextColumn(what), *columns),
+        TextColumn(what),
+        *columns,
         console=console,
         disable=not console.is_terminal,
         redirect_stdout=sys.stdout.isatty(),

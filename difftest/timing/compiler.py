@@ -157,7 +157,7 @@ QUESTIONS = {
     "renames": "whether a tile that is filled again gets another place",
     "distributes": "whether loops run statement by statement",
     "by_tensor": "whether the users of one tensor wait for each other",
-    "expected": "the share of each latency that the compiler expects",
+    "expected": "which latencies the compiler expects when it orders the products",
     "repeated_copies": "which repeated copies the compiler makes",
     "repeated_transposes": "which repeated transposes the compiler makes",
     "repeated_loads": "which repeated loads the compiler makes",
@@ -174,13 +174,15 @@ _MADE = {
 }
 
 
-def parse_answer(value: bool | float | RepeatRule | None) -> str:
+def answer_words(value: bool | float | RepeatRule | None) -> str:
     """Return the value of a compiler's field as an answer in words."""
     if isinstance(value, RepeatRule):
         return _MADE[value]
     if isinstance(value, bool):
         return "if so" if value else "if not"
-    return "if all" if value is None else f"if {value:.0%}"
+    if value is None:
+        return "if the exact ones"
+    return f"if {value:.0%} of those without start-up"
 
 
 class Compiler(NamedTuple):

@@ -187,16 +187,22 @@ def cost_evidence(
 
 
 MOVED = (
-    *("trigger", "generation", "generation_per_partition", "addressed_generation"),
-    *(
-        "dma_lead",
-        "dma_read",
-        "dma_tail",
-        "dma_minimum",
-        "generated_lead",
-        "generated_read",
-    ),
-    *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
+    "trigger",
+    "generation",
+    "generation_per_partition",
+    "addressed_generation",
+    "dma_lead",
+    "dma_read",
+    "dma_tail",
+    "dma_minimum",
+    "generated_lead",
+    "generated_read",
+    "descriptor",
+    "bandwidth",
+    "long_rate",
+    "packet",
+    "packet_rate",
+    "element_write",
 )
 """The fields of TimingParameters in every DMA's time; some kinds have more fields."""
 ALSO_MOVED = {
@@ -204,9 +210,16 @@ ALSO_MOVED = {
     **dict.fromkeys(INDIRECT, ("indirect_generation", "indirect_per_partition")),
 }
 TENSOR = (
-    *("row_share", "row_overhead", "row_overhead_fp32", "partial_slowdown", "drain"),
-    *("load_weights", "weights_interval", "turned_interval"),
-    *("throttle_window", "throttle_slowdown"),
+    "row_share",
+    "row_overhead",
+    "row_overhead_fp32",
+    "partial_slowdown",
+    "drain",
+    "load_weights",
+    "weights_interval",
+    "turned_interval",
+    "throttle_window",
+    "throttle_slowdown",
 )
 """The fields of the Tensor Engine, besides its clock."""
 

@@ -191,7 +191,7 @@ def _axes(region: Region) -> Dims:
         axes = free_axes(region)
         at = region.partition_axis
         if at is not None:
-            axes = (*axes[:at], (region.shape[at], 0), *axes[at:])
+            axes = axes[:at] + ((region.shape[at], 0),) + axes[at:]
     return tuple(axis for axis in axes if axis[0] > 1)
 
 

@@ -19,7 +19,7 @@ from difftest.timing.compiler import (
     SLOWEST,
     Compiler,
     Toolchain,
-    parse_answer,
+    answer_words,
 )
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
@@ -208,7 +208,7 @@ class Prediction:
     def _answer(self, name: str, compiler: Compiler, extreme: Compiler) -> str:
         """Return a compiler's answer to a question in words."""
         if name != "descriptors":
-            return parse_answer(getattr(compiler, name))
+            return answer_words(getattr(compiler, name))
         disputed = self.schedule.disputed_sources(extreme.descriptors)
         sources = disputed[compiler is extreme]
         return f"if {' or '.join(sorted(source.words for source in sources))}"

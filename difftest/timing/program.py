@@ -274,7 +274,7 @@ def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
     if before.transfer is None or before.core != step.core or step.is_store:
         return False
     ends = [
-        tuple(region.allocation.id for region in (*event.writes, *event.reads))
+        tuple(region.allocation.id for region in event.writes + event.reads)
         for event in (before.event, step.event)
     ]
     return ends[0] == ends[1]

@@ -163,10 +163,8 @@ def test_issue_1174_reshape_of_hbm_and_block_dimensions():
 
     @nki.jit
     def kernel(a, b):
-        out = nl.ndarray((*[1, 96], *[64]), nl.float32, buffer=nl.shared_hbm)
-        tiles = nl.ndarray(
-            (*[2], nl.par_dim(*[128]), *[96]), nl.float32, buffer=nl.sbuf
-        )
+        out = nl.ndarray((1, 96, 64), nl.float32, buffer=nl.shared_hbm)
+        tiles = nl.ndarray((2, nl.par_dim(128), 96), nl.float32, buffer=nl.sbuf)
         total = nl.zeros((96, 64), nl.float32, buffer=nl.psum)
         for k in nl.affine_range(2):
             tiles[k, :, :] = nl.load(a[k])

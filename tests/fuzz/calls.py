@@ -88,7 +88,8 @@ PLACING = tuple(
 )
 DECORATORS = (
     *((f"nki.{name}", getattr(classic, name)) for name in ("jit", "trace")),
-    *(("nki.baremetal", baremetal_with(None)), ("nki.profile", profile_with(None))),
+    ("nki.baremetal", baremetal_with(None)),
+    ("nki.profile", profile_with(None)),
     ("nki.benchmark", benchmark_with(None)),
 )
 ITEMS = ("__getitem__", "__iter__", "__setitem__")
@@ -165,39 +166,33 @@ class Drawer:
     def odd(self) -> Any:
         """Draw an object that every argument rejects."""
         values: tuple[Any, ...] = (
-            *(
-                None,
-                "x",
-                b"x",
-                1j,
-                object(),
-                {},
-                [],
-                (),
-                [None],
-                (1, "x"),
-                ...,
-                slice(0, 2),
-                int,
-            ),
-            *(
-                float("nan"),
-                float("inf"),
-                -1,
-                10**12,
-                2**70,
-                np.arange(3),
-                np.float64(2.5),
-            ),
-            *(
-                np.array("x"),
-                np.array([[1.0]]),
-                {"a": 1},
-                lambda: 1,
-                True,
-                self.nl,
-                range(3),
-            ),
+            None,
+            "x",
+            b"x",
+            1j,
+            object(),
+            {},
+            [],
+            (),
+            [None],
+            (1, "x"),
+            ...,
+            slice(0, 2),
+            int,
+            float("nan"),
+            float("inf"),
+            -1,
+            10**12,
+            2**70,
+            np.arange(3),
+            np.float64(2.5),
+            np.array("x"),
+            np.array([[1.0]]),
+            {"a": 1},
+            lambda: 1,
+            True,
+            self.nl,
+            range(3),
         )
         return self.random.choice(values)
 

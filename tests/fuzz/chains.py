@@ -120,8 +120,17 @@ def _broadcast(scene: Scene, shape: Shape, value: Value) -> str:
 
 
 VIEWS: tuple[Callable[[Scene, Shape, Value], str], ...] = (
-    *(_index, _index, _slice, _permute, _expand, _squeeze, _split, _flatten, _reshape),
-    *(_rearrange, _broadcast),
+    _index,
+    _index,
+    _slice,
+    _permute,
+    _expand,
+    _squeeze,
+    _split,
+    _flatten,
+    _reshape,
+    _rearrange,
+    _broadcast,
 )
 
 

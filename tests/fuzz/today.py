@@ -194,16 +194,18 @@ def activation_sum(scene: Scene) -> None:
 
 
 TODAY: tuple[Callable[[Scene], None], ...] = (
-    *(
-        *language.BOTH,
-        load,
-        load,
-        store,
-        gather,
-        moved_by_one,
-        moved_by_one,
-        device_loop,
-    ),
-    *(products, products, iota, affine_select, activation_sum),
+    *language.BOTH,
+    load,
+    load,
+    store,
+    gather,
+    moved_by_one,
+    moved_by_one,
+    device_loop,
+    products,
+    products,
+    iota,
+    affine_select,
+    activation_sum,
 )
 """Statements of a kernel of the current dialect other than drawn calls."""

@@ -10,8 +10,12 @@ with embedded():
     import nki.language as nl
 
 RIGHT, LEAST, TWICE, NEXT, SWAPPED, UNSCALED = (
-    *("right", "least instead of second", "first twice", "next expert"),
-    *("swapped weights", "weights of other logits"),
+    "right",
+    "least instead of second",
+    "first twice",
+    "next expert",
+    "swapped weights",
+    "weights of other logits",
 )
 BUGS = (LEAST, TWICE, NEXT, SWAPPED, UNSCALED)
 

@@ -23,7 +23,7 @@ from difftest.testing.harness.failures import DifferentialFailure
 from difftest.tools.mutants.mutant import (
     Mutant,
     apply_mutant,
-    functions_of,
+    mutable_functions,
     qualified_name,
     read_source,
 )
@@ -83,7 +83,7 @@ class Bug:
 
     def mutant(self) -> Mutant:
         """The kernel with it."""
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         begin = function.__code__.co_firstlineno
         source = read_source(function.__code__.co_filename)
         above = len("".join(source.text.splitlines(keepends=True)[: begin - 1]))
@@ -97,7 +97,7 @@ class Bug:
         """Return the message of ``np.testing.assert_allclose`` for an example of usual shape."""
         case = minimal_case(self.spec, dict(self.tried), "float32")
         inputs = self.spec.inputs_of(case)
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             try:
                 got = launch(self.spec.kernel, inputs).outputs[0]
@@ -118,7 +118,7 @@ class Bug:
 
     def after(self, seed: int = 0) -> DifferentialFailure:
         """Return the smallest failure that a test finds."""
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             return smallest_failure(self.spec, seed)
 
@@ -126,7 +126,7 @@ class Bug:
         """Return a test's report on the smallest case, on data that count."""
         values, dtype = self.smallest
         case = Case(dict(values), dtype, {name: Iota() for name in self.spec.inputs})
-        function, *_ = functions_of(self.spec.kernel)
+        function, *_ = mutable_functions(self.spec.kernel)
         with apply_mutant(function, self.mutant()):
             try:
                 check(self.spec, case)
@@ -141,90 +141,90 @@ COPY = "nisa.dma_copy(dst=out[here, :], src=tile)"
 BUGS = (
     Bug(
         "The rows after the last whole tile",
-        *(DOUBLED, "range(0, rows, 128)", "range(0, rows // 128 * 128, 128)", EXAMPLE),
+        DOUBLED,
+        "range(0, rows, 128)",
+        "range(0, rows // 128 * 128, 128)",
+        EXAMPLE,
         (ONE, "float32"),
         "One row is the minimum, and less than a whole tile.",
     ),
     Bug(
         "A tile of more than 128 partitions",
-        *(DOUBLED, "min(128, rows - first)", "rows - first", {"M": 128, "N": 512}),
+        DOUBLED,
+        "min(128, rows - first)",
+        "rows - first",
+        {"M": 128, "N": 512},
         ({"M": 129, "N": 1}, "float32"),
         "With up to 128 rows, `min` returns the number of rows anyway.",
     ),
     Bug(
         "Each tile is written where the first one belongs",
-        *(
-            DOUBLED,
-            COPY,
-            "nisa.dma_copy(dst=out[0:count, :], src=tile)",
-            {"M": 128, "N": 512},
-        ),
+        DOUBLED,
+        COPY,
+        "nisa.dma_copy(dst=out[0:count, :], src=tile)",
+        {"M": 128, "N": 512},
         ({"M": 129, "N": 1}, "float32"),
         "The first tile is right. The second begins with row 128.",
     ),
     Bug(
         "A load is left out",
-        *(DOUBLED, "nisa.dma_copy(dst=tile, src=x[here, :])", "pass", EXAMPLE),
+        DOUBLED,
+        "nisa.dma_copy(dst=tile, src=x[here, :])",
+        "pass",
+        EXAMPLE,
         (ONE, "float32"),
         "Every case shows it.",
     ),
     Bug(
         "A dtype is hard-coded",
-        *(
-            DOUBLED,
-            "dtype=x.dtype, buffer=nl.shared_hbm",
-            "dtype=nl.float32, buffer=nl.shared_hbm",
-        ),
+        DOUBLED,
+        "dtype=x.dtype, buffer=nl.shared_hbm",
+        "dtype=nl.float32, buffer=nl.shared_hbm",
         EXAMPLE,
         (ONE, "bfloat16"),
         "Every case that is not float32 shows it.",
     ),
     Bug(
         "The first row's bias is used for all rows",
-        *(
-            DOUBLED,
-            "src=bias[here, :]",
-            "src=bias[0:1, :].broadcast(0, count)",
-            EXAMPLE,
-        ),
+        DOUBLED,
+        "src=bias[here, :]",
+        "src=bias[0:1, :].broadcast(0, count)",
+        EXAMPLE,
         ({"M": 2, "N": 1}, "float32"),
         "The first row is right.",
     ),
     Bug(
         "A total is overwritten",
-        *(
-            SUMS,
-            "data1=total, data2=part, op=nl.add",
-            "data1=part, data2=part, op=nl.max",
-        ),
+        SUMS,
+        "data1=total, data2=part, op=nl.add",
+        "data1=part, data2=part, op=nl.max",
         {"M": 128, "N": 512},
         ({"M": 1, "N": 513}, "float32"),
         "With up to 512 columns there is only one part, and it is the total.",
     ),
     Bug(
         "The last column is left out",
-        *(SUMS, "dst=tile, src=x[:, first : first + count]"),
-        *(
-            "dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]",
-            EXAMPLE | {"M": 128},
-        ),
+        SUMS,
+        "dst=tile, src=x[:, first : first + count]",
+        "dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]",
+        EXAMPLE | {"M": 128},
         (ONE, "float32"),
         "The kernel loads all columns but the last, and there is only one.",
     ),
     Bug(
         "Each product overwrites the total",
-        *(
-            PRODUCT,
-            "accumulate=first > 0",
-            "accumulate=False",
-            {"K": 128, "M": 128, "N": 512},
-        ),
+        PRODUCT,
+        "accumulate=first > 0",
+        "accumulate=False",
+        {"K": 128, "M": 128, "N": 512},
         ({"K": 129, "M": 1, "N": 1}, "float32"),
         "With up to 128 terms there is only one product.",
     ),
     Bug(
         "Operands of a product are swapped",
-        *(PRODUCT, "stationary=left, moving=right", "stationary=right, moving=left"),
+        PRODUCT,
+        "stationary=left, moving=right",
+        "stationary=right, moving=left",
         {"K": 128, "M": 128, "N": 128},
         ({"K": 1, "M": 1, "N": 2}, "float32"),
         "The result is transposed, and a result of 1 x 1 is its own transpose.",

@@ -16,17 +16,18 @@ with embedded():
 
 
 CLASSIC = (
-    *(
-        classic.vector_add_tiled,
-        LAST,
-        "for m in nl.affine_range((n // ROW_CHUNK) - 1):",
-    ),
-    *(specs.tiled, "unwritten"),
+    classic.vector_add_tiled,
+    LAST,
+    "for m in nl.affine_range((n // ROW_CHUNK) - 1):",
+    specs.tiled,
+    "unwritten",
 )
 TODAYS = (
-    *(todays.vector_add_naive, "one operand twice"),
+    todays.vector_add_naive,
+    "one operand twice",
     "nisa.tensor_tensor(dst=total, data1=a_tile, data2=a_tile, op=nl.add)",
-    *(specs.naive, "value"),
+    specs.naive,
+    "value",
 )
 
 

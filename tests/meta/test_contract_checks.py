@@ -18,7 +18,11 @@ from difftest.testing.harness.edges import check_edges
 from difftest.testing.harness.failures import NotRejectedError
 from difftest.testing.harness.runner import Runner
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
+from difftest.tools.mutants.mutant import (
+    apply_mutant,
+    mutable_functions,
+    qualified_name,
+)
 from tests.meta.drawing import kernel_tests
 
 FOLDER = Path(kernels.__file__).parent / "classic"
@@ -29,7 +33,7 @@ def checks():
     """Each check of a kernel: the mutant without it, its function, the specs that call it."""
     found = {}
     for _, spec in kernel_tests():
-        functions = functions_of(spec.kernel)
+        functions = mutable_functions(spec.kernel)
         if Path(functions[0].__code__.co_filename) in [
             FOLDER / f"{file}.py" for file in FILES
         ]:

@@ -189,7 +189,11 @@ BUGS = {
     ),
     "the last block of rows is dropped": Bug(
         {**SMALL_TILES, LAST_BLOCK: "(0, max(1, out_height - block_rows), block_rows)"},
-        *({"height": 7}, "unwritten", FUSED, ONE_COLUMN, 0),
+        {"height": 7},
+        "unwritten",
+        FUSED,
+        ONE_COLUMN,
+        0,
     ),
     "a block comes without its halo": Bug(
         {**SMALL_TILES, ROWS: "image, first, rows"},
@@ -201,22 +205,27 @@ BUGS = {
     ),
     "a block comes with the halo of the block above": Bug(
         {**SMALL_TILES, ROWS: "image, max(0, first - halo), rows + halo"},
-        *({**TAPS, "height": 8}, DIFFERS, FUSED, ONE_COLUMN, 0),
+        {**TAPS, "height": 8},
+        DIFFERS,
+        FUSED,
+        ONE_COLUMN,
+        0,
     ),
     "row_tiles: all tiles are the first": Bug(
         {ROWS: "image, 0, rows + halo"},
-        *({"pool_size": 2, "width": 24, "height": 22}, DIFFERS),
-        *(conv2d_ladder.conv2d_row_tiles, TWENTY_FOUR, 4),
+        {"pool_size": 2, "width": 24, "height": 22},
+        DIFFERS,
+        conv2d_ladder.conv2d_row_tiles,
+        TWENTY_FOUR,
+        4,
     ),
     "partial sums are rounded into float16": Bug(
         NARROW_BETWEEN_BLOCKS,
-        *(
-            {"c_in": 256},
-            DIFFERS,
-            FUSED,
-            {"filter_size": (1,), "c_in": (128, 256, 256)},
-            0,
-        ),
+        {"c_in": 256},
+        DIFFERS,
+        FUSED,
+        {"filter_size": (1,), "c_in": (128, 256, 256)},
+        0,
     ),
 }
 OF_THE_LADDER = {

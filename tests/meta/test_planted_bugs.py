@@ -12,7 +12,11 @@ from difftest.simulator import OutOfBoundsError, UnwrittenError
 from difftest.simulator.entry.install import embedded
 from difftest.testing.contract.recipes import Iota, Ones, Zeros
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import apply_mutant, functions_of, qualified_name
+from difftest.tools.mutants.mutant import (
+    apply_mutant,
+    mutable_functions,
+    qualified_name,
+)
 from tests.meta import specs
 from tests.meta.search import smallest_failure
 
@@ -37,47 +41,77 @@ DTYPE = "dtype hard-coded"
 # A spec, a bug of its kernel and the bug's line; the smallest case, and its report.
 BUGS = [
     (
-        *(TILED, LAST, "for m in range((n // ROW_CHUNK) - 1):"),
-        *({"ROW_CHUNK": 1, "n": 1}, {Zeros()}, UnwrittenError),
+        TILED,
+        LAST,
+        "for m in range((n // ROW_CHUNK) - 1):",
+        {"ROW_CHUNK": 1, "n": 1},
+        {Zeros()},
+        UnwrittenError,
     ),
     (
-        *(TWO_TILES, LAST, "for j in nl.affine_range((N // tile) - 1):"),
-        *({"M": 128, "N": 256}, {Zeros()}, "unwritten"),
+        TWO_TILES,
+        LAST,
+        "for j in nl.affine_range((N // tile) - 1):",
+        {"M": 128, "N": 256},
+        {Zeros()},
+        "unwritten",
         "got never written, expected 0.0",
     ),
     (
-        *(PRODUCT, LAST, "for k in nl.affine_range((K // TILE_K) - 1):"),
-        *(TILES, {Ones()}, "value"),
+        PRODUCT,
+        LAST,
+        "for k in nl.affine_range((K // TILE_K) - 1):",
+        TILES,
+        {Ones()},
+        "value",
     ),
     (
-        *(TURNED, SWAPPED, "nisa.dma_copy(dst=out[rows, columns], src=turned)"),
-        *({"M": 128, "N": 256}, {Zeros()}, OutOfBoundsError),
+        TURNED,
+        SWAPPED,
+        "nisa.dma_copy(dst=out[rows, columns], src=turned)",
+        {"M": 128, "N": 256},
+        {Zeros()},
+        OutOfBoundsError,
     ),
     (
-        *(SQUARE, SWAPPED, "nisa.dma_copy(dst=out[rows, columns], src=turned)"),
-        *({"M": 256, "N": 128}, {Iota()}, "value"),
+        SQUARE,
+        SWAPPED,
+        "nisa.dma_copy(dst=out[rows, columns], src=turned)",
+        {"M": 256, "N": 128},
+        {Iota()},
+        "value",
     ),
     (
-        *(NAIVE, "one operand twice"),
+        NAIVE,
+        "one operand twice",
         "nisa.tensor_tensor(dst=total, data1=a_tile, data2=a_tile, op=nl.add)",
-        *({"n": 1}, {Zeros(), Ones()}, "value"),
+        {"n": 1},
+        {Zeros(), Ones()},
+        "value",
     ),
     (
-        *(STREAM, "another operation"),
+        STREAM,
+        "another operation",
         "total = nisa.tensor_tensor(a_tile, b_tile, op=nl.subtract)",
-        *({"FREE_DIM": 1, "n": 128}, {Zeros(), Ones()}, "value"),
+        {"FREE_DIM": 1, "n": 128},
+        {Zeros(), Ones()},
+        "value",
     ),
     (
-        *(TURNED, "transpose left out", "turned = nisa.tensor_copy(block)"),
-        *({"M": 128, "N": 128}, {Iota()}, "value"),
+        TURNED,
+        "transpose left out",
+        "turned = nisa.tensor_copy(block)",
+        {"M": 128, "N": 128},
+        {Iota()},
+        "value",
     ),
     (
-        *(
-            TURNED,
-            DTYPE,
-            "out = nl.ndarray((N, M), dtype=nl.float32, buffer=nl.shared_hbm)",
-        ),
-        *({"M": 128, "N": 128}, {Zeros()}, "dtype"),
+        TURNED,
+        DTYPE,
+        "out = nl.ndarray((N, M), dtype=nl.float32, buffer=nl.shared_hbm)",
+        {"M": 128, "N": 128},
+        {Zeros()},
+        "dtype",
         "the kernel's dtype is float32, expected is float16",
     ),
 ]
@@ -85,7 +119,7 @@ BUGS = [
 
 def bug_on(kernel, bug, line):
     """The function of a kernel with a line, and the mutant that has a bug there."""
-    functions = functions_of(kernel)
+    functions = mutable_functions(kernel)
     (mutant,) = (
         one
         for one in mutants_of(functions)

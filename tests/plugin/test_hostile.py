@@ -208,8 +208,11 @@ def test_a_hostile_kernel_is_named_and_harms_nothing_else(project, monkeypatch):
     result.assert_outcomes(failed=len(TOLD), passed=7 + 2, errors=3, warnings=None)
     result.stdout.fnmatch_lines(
         [
-            *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),
-            *("test_leaves.py ends the program:", "SystemExit: os._exit(0)"),
+            "test_exits.py ends the program:",
+            "*line 2*",
+            "SystemExit: 0",
+            "test_leaves.py ends the program:",
+            "SystemExit: os._exit(0)",
         ]
     )
     text = result.stdout.str()

@@ -179,7 +179,8 @@ INNER = "difftest.simulator"
         (ORACLE, f"from {INNER}.dtypes import round_to", f"{INNER}.dtypes.round_to"),
         (ORACLE, f"from {INNER}.instructions import alu", f"{INNER}.instructions.alu"),
         (
-            *(ORACLE, f"def f():\n    from {INNER}.pattern import Pattern"),
+            ORACLE,
+            f"def f():\n    from {INNER}.pattern import Pattern",
             f"{INNER}.pattern.Pattern",
         ),
         (TIMING, f"from {INNER}.tile import Tile", f"{INNER}.tile.Tile"),
@@ -199,10 +200,8 @@ INNER = "difftest.simulator"
         (PLUGIN, "class A:\n    import rich", "rich"),
         (PLUGIN, "if TYPE_CHECKING:\n    pass\nelse:\n    import rich", "rich"),
         (
-            *(
-                NRTPY_HOST,
-                "def f():\n    from difftest.testing.backends.device import core",
-            ),
+            NRTPY_HOST,
+            "def f():\n    from difftest.testing.backends.device import core",
             "difftest.testing.backends.device.core",
         ),
         (PROBES, "import numpy", "numpy"),

@@ -14,15 +14,16 @@ from tests.unit.test_architecture import ROOT
 SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice)\b")
 
 ABOVE = (
-    *(
-        "entry",
-        "frontend",
-        "__init__.py",
-        "arrays.py",
-        "launch.py",
-        "launch_listeners.py",
-    ),
-    *("replay.py", "tape.py", "tape_json.py", "misuses.py"),
+    "entry",
+    "frontend",
+    "__init__.py",
+    "arrays.py",
+    "launch.py",
+    "launch_listeners.py",
+    "replay.py",
+    "tape.py",
+    "tape_json.py",
+    "misuses.py",
 )
 """The frontends, the modules above them, and the texts of misuses in both dialects."""
 

@@ -11,37 +11,38 @@ ROOT = Path(__file__).parents[2]
 COMMAND = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 VIOLATIONS = {
     "The eight folders import each other one way": (
-        *("timing/prediction.py", "import difftest.testing.contract.case"),
+        "timing/prediction.py",
+        "import difftest.testing.contract.case",
         "difftest.timing.prediction -> difftest.testing.contract.case",
     ),
     "The parts of testing import each other one way": (
-        *(
-            "testing/backends/base.py",
-            "def f():\n    import difftest.testing.harness.runner",
-        ),
+        "testing/backends/base.py",
+        "def f():\n    import difftest.testing.harness.runner",
         "difftest.testing.backends.base -> difftest.testing.harness.runner",
     ),
     "The parts of the simulator import each other one way": (
-        *("simulator/errors.py", "import difftest.simulator.dtypes"),
+        "simulator/errors.py",
+        "import difftest.simulator.dtypes",
         "difftest.simulator.errors -> difftest.simulator.dtypes",
     ),
     "No packages or modules import each other in a circle": (
-        *("tools/lint/type_inference.py", "import difftest.tools.lint.source"),
+        "tools/lint/type_inference.py",
+        "import difftest.tools.lint.source",
         "No cycles are allowed in difftest.tools.lint.",
     ),
     "The two dialects do not import each other": (
-        *(
-            "simulator/frontend/nki/views.py",
-            "import difftest.simulator.frontend.classic.calls",
-        ),
+        "simulator/frontend/nki/views.py",
+        "import difftest.simulator.frontend.classic.calls",
         "difftest.simulator.frontend.nki.views -> difftest.simulator.frontend.classic.calls",
     ),
     "The simulator and what reads its traces need neither pytest nor Hypothesis": (
-        *("analysis/finding.py", "import pytest"),
+        "analysis/finding.py",
+        "import pytest",
         "difftest.analysis.finding -> pytest",
     ),
     "The package needs nothing of the source tree around it": (
-        *("testing/contract/spec.py", "def f():\n    import reference.conv2d"),
+        "testing/contract/spec.py",
+        "def f():\n    import reference.conv2d",
         "difftest.testing.contract.spec -> reference",
     ),
 }

@@ -121,7 +121,7 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on tensors in HBM with offsets that exceed 32 bits."""
     touched: set[int] = set()
     for event in trace.events:
-        for region in (*event.reads, *event.writes):
+        for region in event.reads + event.writes:
             tensor = region.allocation
             if tensor.id in touched or not tensor.space.is_hbm:
                 continue

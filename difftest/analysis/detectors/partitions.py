@@ -54,7 +54,7 @@ def partitions(trace: Trace, machine: Machine) -> Found:
     for event in trace.events:
         if event.engine not in _COMPUTE or event.purpose in _MOVES:
             continue
-        for region in (*event.writes, *event.reads):
+        for region in event.writes + event.reads:
             if not _begins_its_tensor(region):
                 yield from _of_operand(
                     trace, event, region, machine.start_partition_step

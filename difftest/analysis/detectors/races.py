@@ -585,7 +585,7 @@ def find_reused_buffers(trace: Trace, machine: Machine) -> Found:
             (other, mine.allocation)
             for mine in event.writes
             for other in before
-            for theirs in (*other.writes, *other.reads)
+            for theirs in other.writes + other.reads
             if theirs.allocation is mine.allocation
             if footprint(theirs).overlaps(footprint(mine))
         )

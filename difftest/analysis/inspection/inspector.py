@@ -71,13 +71,13 @@ def informative_orders(
         ExecutionOrder(held=late, reversed=True),
         ExecutionOrder(held=late, serial=True),
     ]
-    plain = [
-        REVERSED,
-        *[SHUFFLED] * (len(programs) > 2),
-        *[SERIAL] * (trace.dialect == "nki"),
-    ]
+    plain = (
+        [REVERSED]
+        + [SHUFFLED] * (len(programs) > 2)
+        + [SERIAL] * (trace.dialect == "nki")
+    )
     if late:
-        return [*latest_writes, *plain]
+        return latest_writes + plain
     return plain
 
 

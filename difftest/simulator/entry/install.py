@@ -77,7 +77,7 @@ def _inner_modules() -> dict[str, ModuleType]:
     return table
 
 
-def modules(
+def embedded_modules(
     predictor: Predictor | None = None, level: str | None = None
 ) -> dict[str, ModuleType]:
     """Return the embedded modules by the names that kernels import."""
@@ -137,7 +137,7 @@ class embedded:
                 "the embedded modules are already installed by this object"
             )
         # first, because it rejects a wrong level
-        self._placed = modules(self._predictor, self._level)
+        self._placed = embedded_modules(self._predictor, self._level)
         self._saved = _stood_for()
         for name in self._saved:
             del sys.modules[name]

@@ -107,7 +107,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
         raise not_modelled(
             f"nki.jit(mode={mode!r})",
             f"mode={mode!r}",
-            f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
+            f"use one of {', '.join(MODES + FRAMEWORKS)}",
         )
     as_choice(target, MACHINES, "platform_target")
     if func is None:

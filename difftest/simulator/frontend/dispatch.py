@@ -39,21 +39,20 @@ _CURRENT_ONLY = frozenset({"dst", "offset", "channel_multiplier"})
 _HOMES = {"classic": "neuronxcc.nki"}
 CLOSED = frozenset(
     (
-        *(
-            "nisa.dma_copy",
-            "nisa.get_nc_version",
-            "nisa.local_gather",
-            "nisa.sequence_bounds",
-        ),
-        *(
-            "nl.arange",
-            "nl.ds",
-            "nl.expand_dims",
-            "nl.nc",
-            "nl.num_programs",
-            "nl.program_id",
-        ),
-        *("nl.program_ndim", "nl.spmd_dim", "nl.static_cast", "nl.static_range"),
+        "nisa.dma_copy",
+        "nisa.get_nc_version",
+        "nisa.local_gather",
+        "nisa.sequence_bounds",
+        "nl.arange",
+        "nl.ds",
+        "nl.expand_dims",
+        "nl.nc",
+        "nl.num_programs",
+        "nl.program_id",
+        "nl.program_ndim",
+        "nl.spmd_dim",
+        "nl.static_cast",
+        "nl.static_range",
     )
 )
 """Functions that AWS documents without ``**kwargs``. Others accept arguments that are not modelled.
@@ -356,7 +355,7 @@ class Binder:
             parameters = self.parameters.values()
             placed = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
             named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-            head = ", ".join([*placed, *(["*"] if named else []), *named])
+            head = ", ".join(placed + (["*"] if named else []) + named)
             prepares = ""
             if self.scope["_prepare"] is not None:
                 prepares = (

@@ -60,12 +60,14 @@ class Lifetime(NamedTuple):
 _ORDER = tuple(RELEASES)
 
 _COLLECTIVES = (
-    *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
-    *(
-        "collective_permute",
-        "collective_permute_implicit",
-        "collective_permute_implicit_reduce",
-    ),
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_v",
+    "reduce_scatter",
+    "collective_permute",
+    "collective_permute_implicit",
+    "collective_permute_implicit_reduce",
 )
 _PROCESSING = "collective_permute_implicit_current_processing_rank_id"
 _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
@@ -126,21 +128,17 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         **{
             f"nl.NkiTensor.{name}": "indexing, reshape or ap"
             for name in (
-                *(
-                    "broadcast",
-                    "expand_dim",
-                    "flatten_dims",
-                    "is_contiguous",
-                    "is_indirect",
-                ),
-                *(
-                    "permute",
-                    "rearrange",
-                    "reshape_dim",
-                    "select",
-                    "slice",
-                    "squeeze_dim",
-                ),
+                "broadcast",
+                "expand_dim",
+                "flatten_dims",
+                "is_contiguous",
+                "is_indirect",
+                "permute",
+                "rearrange",
+                "reshape_dim",
+                "select",
+                "slice",
+                "squeeze_dim",
             )
         },
         "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",

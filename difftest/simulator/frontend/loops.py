@@ -244,10 +244,9 @@ def _item(container: Any, key: Any) -> Any:
 def _named(name: str, frame: FrameType) -> Any:
     """Return the value of a name in a frame; None for an unbound name."""
     code = frame.f_code
-    if name in frame.f_locals or name in (
-        *code.co_varnames,
-        *code.co_cellvars,
-        *code.co_freevars,
+    if (
+        name in frame.f_locals
+        or name in code.co_varnames + code.co_cellvars + code.co_freevars
     ):
         return frame.f_locals.get(name)
     return frame.f_globals.get(name)

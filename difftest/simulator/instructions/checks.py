@@ -181,7 +181,7 @@ def check_call(
     for role in from_hbm:
         call.remark(functools.partial(_from_hbm, call, role), report_undefined)
     _check_vectors(call)
-    for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
+    for rule in instruction.only.get(call.dialect, ()) + instruction.rules:
         rule(call)
     _set_result(call)
     if alike is None:

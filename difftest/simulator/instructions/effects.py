@@ -428,7 +428,7 @@ def rng(call: CheckedCall) -> Array:
         Role("min", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role("max", takes=OperandKind.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
     ),
-    destinations=(Role("dst", dtypes=(*FLOATS, *INTEGERS)),),
+    destinations=(Role("dst", dtypes=FLOATS + INTEGERS),),
     rules=(needs_generation(4),),
     carries=False,
     result=of_dst,

@@ -53,9 +53,20 @@ from difftest.simulator.trace import Engine, Purpose, Space
 
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
-    *(*_EXACT_INTEGER_OPS, "maximum", "minimum", "abs_max", "abs_min"),
-    *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
-    *("logical_and", "logical_or", "logical_xor"),
+    *_EXACT_INTEGER_OPS,
+    "maximum",
+    "minimum",
+    "abs_max",
+    "abs_min",
+    "equal",
+    "not_equal",
+    "greater_equal",
+    "greater",
+    "less_equal",
+    "less",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
 )
 """Operators with one meaning for integers; AWS documents none for power, divide, mod and fmod."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
@@ -166,7 +177,8 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 def in_integers(left: Array, right: Array, op: AluOp, dtype: DType) -> Array:
     """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
     if left.dtype == right.dtype == dtype and op.name in _EXACT_INTEGER_OPS:
-        return op.compute(left, right)  # NumPy keeps the low bits
+        low_bits: Array = op.compute(left, right)
+        return low_bits
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
 

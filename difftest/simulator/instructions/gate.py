@@ -273,7 +273,7 @@ def _record_by_role(
         in_part.append((dst, issued.where))
     tells = core.followers.touched
     written = _written_by_role(call, issued)
-    accesses = [*written, *_read_by_role(call, issued)]
+    accesses = written + _read_by_role(call, issued)
     reached: dict[Any, Tile] = {}
     for access in (dst, *issued.operands):
         if isinstance(access, IndirectTile):

@@ -175,7 +175,7 @@ def _reduced_iterations(
     axes = [None if k in gone else k for k in range(len(shape))]
     if ndim != len(shape):
         kept = [k for k in axes if k is not None]
-        axes = [*kept, *[None] * (ndim - len(kept))]
+        axes = kept + [None] * (ndim - len(kept))
     return IterationSpace(shape, shape, {"dst": tuple(axes)})
 
 

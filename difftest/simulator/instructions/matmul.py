@@ -222,7 +222,7 @@ def _pe_tile(call: CheckedCall, position: Shape, size: Shape) -> str | None:
     stationary: Descriptor = call["stationary"]
     columns = stationary.free_size // _pairs(call)
     step = machine.pe_tile_step
-    if any(int(value) % step for value in (*position, *size)):
+    if any(int(value) % step for value in position + size):
         return f"values are multiples of {step}"
     if size[0] < stationary.partitions or size[1] < columns:
         return "tile_size is at least the stationary tile's size"
@@ -311,7 +311,7 @@ def _iterations(call: CheckedCall) -> IterationSpace:
     free = tuple(range(pairs + 1, len(shape)))
     axes = {
         "stationary": (*rows, pairs),
-        "moving": (*rows, *free),
+        "moving": rows + free,
         "dst": (pairs, *free),
     }
     return IterationSpace(shape, shape, axes)

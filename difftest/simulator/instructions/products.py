@@ -66,7 +66,7 @@ _MORE = (
     (30, 5),
     (1, 1),
 )
-_SAMPLES = {DEEPEST: (*_FEW, *_MORE), 61: _FEW}
+_SAMPLES = {DEEPEST: _FEW + _MORE, 61: _FEW}
 """The sizes [M, N] of sample products, by depth: full tiles, remainders of each size, vectors."""
 
 

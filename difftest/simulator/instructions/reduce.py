@@ -386,9 +386,7 @@ def _moments(values: Array) -> list[Array]:
 def bn_stats(call: CheckedCall, data: Array) -> Array:
     """Count, mean and variance * count of each partition's even, then odd, elements: [P, 6]."""
     lines = as_float(rows(data))
-    return np.concatenate(
-        [*_moments(lines[:, 0::2]), *_moments(lines[:, 1::2])], axis=1
-    )
+    return np.concatenate(_moments(lines[:, 0::2]) + _moments(lines[:, 1::2]), axis=1)
 
 
 def _bn_tuples(call: CheckedCall) -> None:

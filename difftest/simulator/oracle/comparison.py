@@ -38,7 +38,7 @@ from difftest.simulator.oracle.use import (
     LiteralTensor,
     LiteralUse,
 )
-from difftest.simulator.oracle.views import indices, literal_of, tracked
+from difftest.simulator.oracle.views import indices, literal_view, tracked
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -104,7 +104,7 @@ class Oracle(Follower):
 
     def wrote(self, tile: Any) -> None:
         """Take over the simulator's values of a tile written without a literal meaning."""
-        literal = literal_of(tile)
+        literal = literal_view(tile)
         literal.store(_elements(tile, literal), _written(tile))
 
     def beside(self, core: Any) -> Oracle:
@@ -122,13 +122,13 @@ class Oracle(Follower):
 
     def array(self, tensor: Any) -> Array:
         """Return the values of a tensor as an array of its dtype."""
-        return literal_of(tensor).read().view(tensor.dtype)
+        return literal_view(tensor).read().view(tensor.dtype)
 
     def outputs(self, returned: list[Any], outputs: Any) -> Any:
         """Return the returned tensors in the oracle, each with a mask of unwritten elements."""
         arrays = []
         for tensor, (_, missing) in zip(returned, outputs, strict=True):
-            gaps = ~literal_of(tensor).touched()
+            gaps = ~literal_view(tensor).touched()
             if missing is not None:
                 gaps = np.logical_or(gaps, missing)
             arrays.append((self.array(tensor), gaps if gaps.any() else None))
@@ -167,7 +167,7 @@ class Oracle(Follower):
         record = call.instruction
         targets = (issued.dst, *issued.others)
         literals = [
-            None if dst is None else literal_of(dst).settled() for dst in targets
+            None if dst is None else literal_view(dst).settled() for dst in targets
         ]
         use = self._use(call, issued, literals[0], kept)
         results = MEANINGS[record.name](use)
@@ -219,7 +219,7 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
         # The written places are under judgement too, so compare the whole tensor.
         tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
-        literal = literal_of(tile)
+        literal = literal_view(tile)
         slack = None
         complete = False
         kept = np.ones(tile.shape, np.bool_)
@@ -249,7 +249,7 @@ def _compare(title: str, target: Any, *, complete: bool) -> None:
 def _operand(operand: Any) -> Any:
     """Return an operand as the oracle reads it: a view, an index's values, or a number."""
     if isinstance(operand, (Tile, IndirectTile)):
-        return literal_of(operand).settled()
+        return literal_view(operand).settled()
     if isinstance(operand, Index):
         return indices(operand)
     return operand
@@ -314,7 +314,7 @@ def _is_written(operand: Any) -> bool:
     """Return whether all elements of an operand are written and inside its tensor."""
     if not isinstance(operand, Tile):
         return not isinstance(operand, IndirectTile)
-    return bool((literal_of(operand).places >= 0).all()) and _written(operand) is None
+    return bool((literal_view(operand).places >= 0).all()) and _written(operand) is None
 
 
 def _mismatch(

@@ -32,9 +32,20 @@ from difftest.simulator.trace import Engine
 
 _WRAPPING = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
-    *(*_WRAPPING, "maximum", "minimum", "abs_max", "abs_min"),
-    *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
-    *("logical_and", "logical_or", "logical_xor"),
+    *_WRAPPING,
+    "maximum",
+    "minimum",
+    "abs_max",
+    "abs_min",
+    "equal",
+    "not_equal",
+    "greater_equal",
+    "greater",
+    "less_equal",
+    "less",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
 )
 
 

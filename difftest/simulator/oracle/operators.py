@@ -118,9 +118,24 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(np, name)
         for name in (
-            *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
-            *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
-            *("logical_and", "logical_or", "logical_xor", "power", "mod", "fmod"),
+            "add",
+            "subtract",
+            "multiply",
+            "divide",
+            "maximum",
+            "minimum",
+            "equal",
+            "not_equal",
+            "greater_equal",
+            "greater",
+            "less_equal",
+            "less",
+            "logical_and",
+            "logical_or",
+            "logical_xor",
+            "power",
+            "mod",
+            "fmod",
         )
     },
 }

@@ -35,7 +35,7 @@ def indices(expr: Index) -> Array:
     return np.asarray(sum(along, start=np.full(expr.shape, expr.start, np.int64)))
 
 
-def literal_of(tile: Any) -> Literal:
+def literal_view(tile: Any) -> Literal:
     """Return the literal view of a tensor or view.
 
     Raises
@@ -194,7 +194,7 @@ def _held_index(item: Any, *, partial: bool) -> Array:
         shape = shape[:1]
     if not partial and item.size == 1:
         shape = ()
-    return literal_of(item).read().astype(np.int64).reshape(shape)
+    return literal_view(item).read().astype(np.int64).reshape(shape)
 
 
 def _is_slice(item: Any) -> bool:
@@ -298,7 +298,7 @@ def _numbers(index: Any) -> Callable[[], Array]:
     if not isinstance(index, Tile):
         values = np.array(index._values(), np.int64).reshape(-1)
         return lambda: values
-    held = literal_of(index)
+    held = literal_view(index)
     return lambda: np.asarray(held.read().astype(np.int64).T.reshape(-1))
 
 
@@ -424,8 +424,8 @@ def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
 
 def _gathered(view: Any) -> Literal:
     """Return a view by tensor indirection, whose offset i is at [i % group, i // group]."""
-    source = literal_of(view._owner)
-    numbers = literal_of(view._index).read().astype(np.int64)
+    source = literal_view(view._owner)
+    numbers = literal_view(view._index).read().astype(np.int64)
     group = view._group
     count = view.shape[1]
     flat = source.places.reshape(len(source.places), -1)
@@ -497,7 +497,7 @@ def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
             return result
         if hasattr(result, "_group"):  # by tensor indirection
             return track_view(result, _gathered(result))
-        return track_view(result, rule(literal_of(self), self, *args, **kwargs))
+        return track_view(result, rule(literal_view(self), self, *args, **kwargs))
 
     return call
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NoReturn
 
-from difftest.simulator.entry.install import modules
+from difftest.simulator.entry.install import embedded_modules
 from difftest.testing.backends.base import DialectError
 from difftest.testing.backends.sdk import (
     CLASSIC,
@@ -76,7 +76,7 @@ def importable(detection: SdkProbe) -> Iterator[None]:
     """Make a dialect that is not installed importable within the block."""
     package = PACKAGES[detection.dialect]
     parent, _, name = package.rpartition(".")
-    table = modules()
+    table = embedded_modules()
     placed = {at: module for at, module in table.items() if _is_within(at, package)}
     if parent and parent not in sys.modules:
         placed[parent] = table[parent]

@@ -71,7 +71,7 @@ class KernelCall(NamedTuple):
     @property
     def arrays(self) -> tuple[Array, ...]:
         """The inputs, then the outputs."""
-        return (*self.inputs, *self.outputs)
+        return self.inputs + self.outputs
 
     @property
     def target_places(self) -> tuple[int, ...]:

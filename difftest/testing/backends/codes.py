@@ -105,7 +105,7 @@ def explain_log(log: str) -> Iterator[Explanation]:
         beside = "\n".join(rows[max(0, number - 2) : number + 3])
         lines = [f"{file}:{line}" for file, line in _LINE.findall(beside)]
         texts = [match.group(0) for text in TEXTS if (match := re.search(text, row))]
-        for said in [*codes_in(row), *texts]:
+        for said in codes_in(row) + texts:
             key = full_code(said)
             found.setdefault(key, []).append(said)
             near.setdefault(key, []).extend(lines)

@@ -1,8 +1,8 @@
 """Find sizes at which the conditions in a kernel change, and aim drawn cases at them.
 
-The kernel's Python runs on sizes that remember what is computed of them. Where a condition would
-come out otherwise for few values of its names, such as ``rows == 217``, it runs once more with one
-of those, and shows what it asks behind: ``columns % 64 == 33``.
+The kernel's Python runs on sizes that record their computations. A condition such as
+``rows == 217`` changes for few values of its names. The kernel then runs once more with one of
+these values. That run reaches the conditions behind the first, such as ``columns % 64 == 33``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,15 +41,17 @@ from difftest.testing.contract.spec import (
 )
 
 _LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
-"""The instruction by which Python 3.14 loads an integer up to 255, which is then no constant."""
+"""The instruction by which Python 3.14 loads an integer up to 255, in place of a constant."""
 _PART = "·"
-"""Between a name of the domain and the number of a choice that its value is made of."""
+"""The sign between a name of the domain and the number of one of the choices for its value."""
 
 Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
 Values = Mapping[str, Any]
-Place = dict[str, int]  # values of names of the domain, at which a condition changes
-Condition = tuple[str, int, list[Place]]  # with its file and line
+Place = dict[str, int]
+"""Values of names of the domain at which a condition changes."""
+Condition = tuple[str, int, list[Place]]
+"""The file and the line of a condition, and the places at which it changes."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,28 @@ class SearchLimits:
 
     Attributes
     ----------
-    seconds : CPU time of all runs. A test's first case waits for it.
+    seconds : CPU time of all runs. The first case of a test waits for it.
     mebibytes : memory of all runs.
-    depth : calls within calls. A deeper recursion could end the process in C.
-    bases : random values that a search begins with. Each condition comes out both ways in some.
-    runs : runs of the kernels. More find no more of the planted conditions.
-    place_runs : conditions of one place that are looked at: a loop asks many.
-    text_runs : times that one condition is looked at.
-    ways : runs that are sought on which a condition comes out so that holds for many values.
-    few : values of a name that cases meet anyhow, because each is drawn.
-    least : the first size that is worth an aim: smaller ones are drawn anyhow.
-    names : names of conditions that must hold together. The points of more are too many.
-    together : the share of points at which they hold. Cases meet a larger share anyhow.
-    whole : the share of aims at all names of a place. The others show which name matters.
-    beside : the share of aims at a size beside a place, where an off-by-one error shows.
+    depth : nested calls. A deeper recursion could end the process in C.
+    bases : random values of the domain at the start. Some of them make each condition true, and
+        others make it false.
+    runs : runs of the kernels. More runs find no more of the planted conditions.
+    place_runs : conditions of one place that are changed. A loop has many.
+    text_runs : attempts to change one condition.
+    ways : runs towards an outcome of a condition that many values have.
+    few : values of a name that cases meet without an aim, because each value is drawn.
+    least : the first size that is worth an aim. Smaller sizes are drawn without one.
+    names : names of conditions that must hold together. More names have too many points.
+    together : the share of points at which they hold. Cases meet a larger share without an aim.
+    whole : the share of aims at all names of a place. The other aims show which name matters.
+    beside : the share of aims at a size next to a place, where an off-by-one error shows.
     values : values of one name at which a condition is evaluated.
-    points : values of several names, of a condition that NumPy evaluates for all at once.
-    single_points : the same of a condition that is evaluated point by point.
+    points : points of several names, for a condition that NumPy evaluates at all of them at once.
+    single_points : points of several names, for a condition that is evaluated point by point.
     sampled : points at which the earlier conditions are evaluated.
     kept : places that are kept of a condition.
-    floats : floats of the kernels' code that are data. More would leave no other data.
-    largest_float : the largest of these. A larger one stands for infinity.
+    floats : floats of the kernels' code that become data. More would leave no other data.
+    largest_float : the largest of these floats. A larger one means infinity.
     """
 
     seconds: float = 2.4
@@ -108,13 +111,12 @@ LIMITS = SearchLimits()
 
 
 def draw_target(groups: Sequence[Sequence[Place]], chance: random.Random) -> Place:
-    """Return values for names of the domain that lead to a place of each group, or beside one."""
+    """Return values for names of the domain that lead to a place of each group, or next to one."""
     values: Place = {}
     for places in groups:
         values |= chance.choice(places)
-    last = {
-        _head(key): key for key in values
-    }  # of the choices for one value the last is moved
+    # The last of several choices for one value is dropped or moved.
+    last = {_head(key): key for key in values}
     dropped = "" if chance.random() < LIMITS.whole else chance.choice(list(last))
     moved = last[chance.choice(list(last))]
     if chance.random() < LIMITS.beside and type(values[moved]) is int:
@@ -144,39 +146,54 @@ def targets_in_domain(
 def nearest_miss(
     places: Sequence[Place], cases: Sequence[Mapping[str, Any]]
 ) -> tuple[int, str]:
-    """Return the distance of the nearest case from a condition, and its values, in words."""
+    """Return the distance of the nearest case from a condition, and its values, in words.
 
-    def far(case: Mapping[str, int]) -> int:
+    The text is empty for places that consist of the choices of a composed strategy.
+    """
+    known = [place for place in places if place.keys() <= cases[0].keys()]
+    if not known:
+        return 0, ""
+
+    def distance(case: Mapping[str, int]) -> int:
         return min(
             sum(abs(case[name] - at) for name, at in place.items()) for place in known
         )
 
-    known = [place for place in places if place.keys() <= cases[0].keys()]
-    if not known:  # of choices it is not told
-        return 0, ""
-    case = min(cases, key=far)
+    case = min(cases, key=distance)
     shown = ", ".join(f"{name}={value}" for name, value in case.items())
-    return far(case), f"nearest of the last {len(cases)} cases: {shown}"
+    return distance(case), f"nearest of the last {len(cases)} cases: {shown}"
 
 
 def float_constants(spec: KernelSpec) -> tuple[float, ...]:
     """Return the floats in the kernels' code, with which it may compare values."""
     functions = [f for k in (spec.kernel, *spec.others) if (f := function_of(k))]
     floats: list[float] = []
-    for function in functions:  # they become more
-        values, named = [function.__code__, *(function.__defaults__ or ())], list[Any]()
-        for code in (v for v in values if isinstance(v, CodeType)):  # they become more
-            named += [function.__globals__.get(name) for name in code.co_names]
-            inner = [
-                getattr(v, "__dict__", {}).get(n) for v in named for n in code.co_names
-            ]
-            values += [*code.co_consts, *named, *inner]
+    for function in functions:  # the list grows while it is iterated
+        values, named = _values_in(function)
         floats += [value for value in values if type(value) is float]
-        own = [v for v in named if getattr(v, "__module__", "") == function.__module__]
-        functions += [f for v in own if (f := function_of(v)) and f not in functions]
-    return tuple(dict.fromkeys(n for n in floats if 0 < abs(n) < LIMITS.largest_float))[
-        : LIMITS.floats
-    ]
+        for value in named:
+            is_own = getattr(value, "__module__", "") == function.__module__
+            called = function_of(value) if is_own else None
+            if called is not None and called not in functions:
+                functions.append(called)
+    finite = [number for number in floats if 0 < abs(number) < LIMITS.largest_float]
+    return tuple(dict.fromkeys(finite))[: LIMITS.floats]
+
+
+def _values_in(function: FunctionType) -> tuple[list[Any], list[Any]]:
+    """Return the constants and named values of a function, and its named values alone."""
+    values: list[Any] = [function.__code__, *(function.__defaults__ or ())]
+    named: list[Any] = []
+    for code in values:  # the list grows while it is iterated
+        if isinstance(code, CodeType):
+            named += [function.__globals__.get(name) for name in code.co_names]
+            attributes = [
+                getattr(value, "__dict__", {}).get(name)
+                for value in named
+                for name in code.co_names
+            ]
+            values += [*code.co_consts, *named, *attributes]
+    return values, named
 
 
 def _head(key: str) -> str:
@@ -190,10 +207,14 @@ def choice_keys(name: str) -> Iterator[str]:
 
 
 class DrawnValues(NamedTuple):
-    """Values of a domain, the choices that make them, and from what range each choice is.
+    """Values of a domain, with the choices that made them.
 
-    Names whose values are sizes have a choice under their name. The ``values`` end before a name
-    whose source fails.
+    Attributes
+    ----------
+    run : the run in which the values record their computations.
+    values : by name of the domain. They end before a name whose source fails.
+    chosen : the choices. A name whose values are sizes has one choice, under its own name.
+    ranges : the possible values of each choice.
     """
 
     run: ConcolicRun
@@ -203,11 +224,16 @@ class DrawnValues(NamedTuple):
 
 
 class _SearchState(NamedTuple):
-    """Where a kernel is to run, and why.
+    """A planned run of a kernel, and its purpose.
 
-    What is not ``chosen`` is drawn. A condition that was asked on another way is to come out there
-    as ``expected``, as it may for all ``aims``. ``led`` are the names whose values led there, and
-    ``chain`` the conditions that came out otherwise on the way there.
+    Attributes
+    ----------
+    chosen : choices for values of the domain. The other choices are drawn.
+    dtype : the dtype of the arrays.
+    led : names whose values led to this state.
+    expected : the condition that the run is to meet, with the wanted outcome.
+    aims : places at which the outcome is expected.
+    chain : conditions that were changed on the way to this state.
     """
 
     chosen: dict[str, Any]
@@ -218,12 +244,36 @@ class _SearchState(NamedTuple):
     chain: tuple[BranchCondition, ...] = ()
 
 
-class BranchSearch:
-    """The search for where a spec's kernels ask something of sizes that changes for few.
+class _Step(NamedTuple):
+    """A condition on a path that is to change.
 
-    ``draw`` returns new values of the domain for some choices; the other choices it draws.
-    ``loops`` are the loops over sizes that the search has met, by file and line, and whether one
-    had a second iteration.
+    Attributes
+    ----------
+    asked : the condition, with its outcome on the path.
+    own : names of the domain in the condition.
+    related : ``own``, and the names that earlier conditions have together with them.
+    before : the earlier conditions of the kernel.
+    led : names whose values led to the condition.
+    """
+
+    asked: BranchCondition
+    own: list[str]
+    related: list[str]
+    before: list[BranchCondition]
+    led: set[str]
+
+
+class BranchSearch:
+    """The search for the places at which the conditions of a spec's kernels change.
+
+    Parameters
+    ----------
+    spec : its kernels run.
+    draw : returns new values of the domain for some choices, and draws the other choices.
+
+    Attributes
+    ----------
+    loops : the loops over sizes that ran, by file and line: whether one had a second iteration.
     """
 
     def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
@@ -232,14 +282,15 @@ class BranchSearch:
         self._chance = np.random.default_rng(0)
         self.loops: dict[tuple[str, int], bool] = {}
         self._tried = Counter[Any]()
+        """Attempts, by place, by condition, and by place and outcome."""
         self._found = defaultdict[Any, list[Place]](list)
-        self._rare = dict[str, bool]()  # how a condition comes out for few, by its text
-        self._values = defaultdict[str, set[int]](
-            set
-        )  # of names, where one has come out otherwise
+        self._rare = dict[str, bool]()
+        """The text of a condition -> its outcome for few points."""
+        self._values = defaultdict[str, set[int]](set)
+        """The name of a choice -> values at which a condition has changed."""
 
     def conditions(self) -> list[Condition]:
-        """Return the conditions that runs from some values of the domain meet in limited time."""
+        """Return the conditions that the kernels meet in limited time."""
         before = sys.getrecursionlimit()
         depth = len(list(traceback.walk_stack(None)))
         memory = LIMITS.mebibytes if USED.exists() and find_spec("resource") else None
@@ -248,11 +299,10 @@ class BranchSearch:
             limit(4 * LIMITS.seconds, memory) as undo,
         ):
             undo.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")  # the kernel's own come when it runs
+            warnings.simplefilter("ignore")  # the kernel warns again when it is tested
             undo.callback(sys.setrecursionlimit, before)
-            sys.setrecursionlimit(
-                min(before, depth + LIMITS.depth)
-            )  # a larger one than C's stack holds
+            # Python's own limit may allow more calls than C's stack can hold.
+            sys.setrecursionlimit(min(before, depth + LIMITS.depth))
             within_limits(self._search)
         return [
             (file, line, places)
@@ -262,153 +312,177 @@ class BranchSearch:
 
     @np.errstate(all="ignore")
     def _search(self) -> None:
-        """Add the places at which conditions come out otherwise, by where these are asked."""
-        drawings = [self._drawn({})[2:] for _ in range(LIMITS.bases)]
-        wide = [
-            d for d in drawings if any(len(own) > LIMITS.few for own in d[1].values())
-        ]
-        bases = [chosen for chosen, _ in wide or drawings[:1]]
-        chosen, ranges = drawings[0]
-        # The first has all sizes at their ends, where loops are long.
-        bases.insert(0, {**chosen, **{name: own[-1] for name, own in ranges.items()}})
+        """Add the places at which conditions change, by the place of each condition."""
+        bases = self._bases()
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
-        end = (
-            time.thread_time() + LIMITS.seconds
-        )  # the limit is the clock's, for a run without end
+        # The limit in conditions() is wall time, for a run that never ends.
+        end = time.thread_time() + LIMITS.seconds
         for kernel in kernels:
-            starts = list(
-                map(
-                    _SearchState,
-                    bases,
-                    itertools.cycle(self._spec.dtypes),
-                    itertools.repeat(()),
-                )
-            )
-            for start in itertools.islice(
-                starts, LIMITS.runs // len(kernels) ** 2
-            ):  # they grow
-                place = start.expected.place
-                if self._tried[place] >= LIMITS.runs or time.thread_time() > end:
-                    continue
-                run, values, chosen, ranges = self._drawn(start.chosen)
-                told = len(run.path_condition)
-                is_refused = self._refuses(kernel, run, values, start.dtype)
-                # a cache may keep its sizes
-                for loop, is_repeated in run.loops.items():
-                    self.loops[loop] = self.loops.get(loop, False) or is_repeated
-                way = list(run.path_condition.values())
-                run.steps = -math.inf
-                if is_refused and way[-1:] == [start.expected]:
-                    self._tried[place] += LIMITS.runs * bool(
-                        start.aims
-                    )  # the domain keeps to it
-                    continue
-                if (place, start.expected.held) in [
-                    (asked.place, asked.held) for asked in way
-                ]:
-                    self._found[place] += start.aims
-                starts += self._others(way, told, start._replace(chosen=chosen), ranges)
+            dtypes = itertools.cycle(self._spec.dtypes)
+            states = [
+                _SearchState(base, dtype, ())
+                for base, dtype in zip(bases, dtypes, strict=False)
+            ]
+            runs = LIMITS.runs // len(kernels) ** 2
+            for state in itertools.islice(states, runs):  # they grow meanwhile
+                is_exhausted = self._tried[state.expected.place] >= LIMITS.runs
+                if not is_exhausted and time.thread_time() <= end:
+                    states += self._run(kernel, state)
+
+    def _bases(self) -> list[dict[str, Any]]:
+        """Return choices for the first runs: all sizes at their ends, and random ones."""
+        drawings = [self._drawn({}) for _ in range(LIMITS.bases)]
+        wide = [
+            drawn.chosen
+            for drawn in drawings
+            if any(len(values) > LIMITS.few for values in drawn.ranges.values())
+        ]
+        first = drawings[0]
+        # Loops are long where all sizes are at their ends.
+        largest = {name: values[-1] for name, values in first.ranges.items()}
+        return [{**first.chosen, **largest}, *(wide or [first.chosen])]
+
+    def _run(self, kernel: Any, state: _SearchState) -> Iterator[_SearchState]:
+        """Run a kernel, and return the states that change a condition of this run."""
+        drawn = self._drawn(state.chosen)
+        run = drawn.run
+        of_domain = len(run.path_condition)
+        is_refused = self._refuses(kernel, run, drawn.values, state.dtype)
+        for loop, is_repeated in run.loops.items():
+            self.loops[loop] = self.loops.get(loop, False) or is_repeated
+        run.steps = -math.inf  # a cache of the kernel may keep numbers of this run
+        path = list(run.path_condition.values())
+        expected = state.expected
+        if is_refused and path[-1:] == [expected]:
+            # The kernel refuses these values, so the domain leaves them out.
+            self._tried[expected.place] += LIMITS.runs * bool(state.aims)
+            return iter(())
+        outcomes = [(asked.place, asked.held) for asked in path]
+        if (expected.place, expected.held) in outcomes:
+            self._found[expected.place] += state.aims
+        state = state._replace(chosen=drawn.chosen)
+        return self._others(path, of_domain, state, drawn.ranges)
 
     def _refuses(
         self, kernel: Any, run: ConcolicRun, sizes: Values, dtype: str
     ) -> bool:
-        """Run the kernel on what was drawn; whether it refuses that."""
+        """Run the kernel on drawn values, and return whether it refuses them."""
         spec = self._spec
-        arrays = {}
         if len(sizes) < len(spec.domain):
             return False
+        arrays = {}
         for name in spec.arrays:
             shape = [sizes[d] if d in sizes else int(d) for d in spec.dimensions(name)]
             arrays[name] = run.stub(shape=tuple(shape), dtype=np.dtype(dtype))
         args, kwargs = bind_kernel(kernel, arrays, spec.parameters_of(sizes))
-        run.grid = (
-            (resolve_argument(spec.lnc, sizes),)
-            if spec.lnc
-            else resolve_argument(spec.grid, sizes) or (1,)
-        )
+        if spec.lnc:
+            run.grid = (resolve_argument(spec.lnc, sizes),)
+        else:
+            run.grid = resolve_argument(spec.grid, sizes) or (1,)
         return run.raises(kernel, args, kwargs)
 
     def _others(
-        self, way: list[BranchCondition], told: int, start: _SearchState, ranges: Ranges
+        self,
+        path: list[BranchCondition],
+        of_domain: int,
+        state: _SearchState,
+        ranges: Ranges,
     ) -> Iterator[_SearchState]:
-        """Where each condition of a way comes out otherwise, those before it as they did.
+        """Yield a state for each condition of a path that can change.
 
-        By values of its own names, or of those asked beside them too; at last by its own, whatever
-        those before come to. What was rare is kept, as it led there. The first, ``told``, chose.
+        The first conditions, ``of_domain``, were asked while values were drawn. They stay. The
+        value of a condition with a rare outcome is kept, because it led to the later conditions.
         """
         rare = list[tuple[Any, list[str]]]()
-        self._tried.update({(asked.place, asked.held) for asked in way})
-        named = [ranges.keys() & _code(text).co_names for _, text, _ in way]
-        for number, asked in enumerate(way[told:], told):
+        self._tried.update({(asked.place, asked.held) for asked in path})
+        named = [ranges.keys() & _code(asked.text).co_names for asked in path]
+        for number, asked in enumerate(path[of_domain:], of_domain):
             own = [name for name in ranges if name in named[number]]
-            place = asked.place
-            if (
-                own
-                and self._tried[place] < LIMITS.place_runs
-                and self._tried[asked] < LIMITS.text_runs
-            ):
-                self._tried.update(
-                    [place, *[asked] * (LIMITS.text_runs if place[3] else 1)]
-                )
-                led = {
-                    *start.led,
-                    *own,
-                    *(n for at, names in rare if at != place for n in names),
-                }
-                heads = set(map(_head, led))
-                before = way[told:number]
-                kept = {
-                    key: at for key, at in start.chosen.items() if _head(key) in heads
-                }
-                near = set(own).union(
-                    *(names for names in named[:number] if names & set(own))
-                )
-                beside = own + [name for name in ranges if name in near.difference(own)]
-                is_wide = any(len(ranges[name]) > LIMITS.few for name in own)
-                ways = [(own, before), *[(beside, before)] * (beside != own), (own, [])]
-                for names, held in ways if is_wide else ways[:1]:
-                    points = self._points(names[:3], ranges, asked.text)
-                    places, are_few = self._changes(held, asked, points, start.chosen)
-                    if not is_wide:
-                        outside = [
-                            at
-                            for at in places
-                            if any(at[n] not in ranges[n] for n in at)
-                        ]
-                        self._found[place] += outside
-                        places = [at for at in places if at not in outside]
-                        are_few = False
-                    if places and (
-                        are_few or self._tried[place, not asked.held] < LIMITS.ways
-                    ):
-                        other = asked._replace(held=not asked.held)
-                        if are_few:
-                            aims = [{**kept, **at} for at in places]
-                        else:
-                            line = (at for at in before if at.place[:2] == place[:2])
-                            together = dict.fromkeys((*start.chain, *line, other))
-                            aims = self._places_of_all(
-                                list(together), ranges, start.chosen
-                            )
-                        # Of 300 <= n < 312 each half holds for many: both together lead on.
-                        on = (
-                            *start.led,
-                            *(places[0] if len(places) < LIMITS.kept // 4 else ()),
-                        )
-                        chosen = start.chosen | places[0]
-                        on = tuple(aims[0]) if aims else on
-                        chain = (*start.chain, other)
-                        yield _SearchState(chosen, start.dtype, on, other, aims, chain)
-                        break
-            if self._rare.get(asked.text) == asked.held and not set("<>") & set(
-                asked.text
-            ):
-                rare.append((place, own))
+            if own and self._is_to_try(asked):
+                attempts = LIMITS.text_runs if asked.place[3] else 1
+                self._tried.update([asked.place, *[asked] * attempts])
+                led = {*state.led, *own}
+                for place, names in rare:
+                    led.update(names if place != asked.place else ())
+                near = set(own).union(*(n for n in named[:number] if n & set(own)))
+                related = own + [n for n in ranges if n in near.difference(own)]
+                step = _Step(asked, own, related, path[of_domain:number], led)
+                changed = self._changed(step, state, ranges)
+                if changed is not None:
+                    yield changed
+            is_rare = self._rare.get(asked.text) == asked.held
+            if is_rare and not set("<>") & set(asked.text):
+                rare.append((asked.place, own))
+
+    def _is_to_try(self, asked: BranchCondition) -> bool:
+        """Return whether a condition and its place may have another attempt."""
+        if self._tried[asked.place] >= LIMITS.place_runs:
+            return False
+        return self._tried[asked] < LIMITS.text_runs
+
+    def _changed(
+        self, step: _Step, state: _SearchState, ranges: Ranges
+    ) -> _SearchState | None:
+        """Return the state in which a condition changes; None if no attempt finds one.
+
+        The attempts change its own names, then related names too, while the earlier conditions
+        hold. The last attempt lets the earlier conditions change.
+        """
+        asked = step.asked
+        attempts = [(step.own, step.before)]
+        is_wide = any(len(ranges[name]) > LIMITS.few for name in step.own)
+        if is_wide and step.related != step.own:
+            attempts.append((step.related, step.before))
+        if is_wide:
+            attempts.append((step.own, []))
+        for names, before in attempts:
+            points = self._points(names[:3], ranges, asked.text)
+            places, are_few = self._changes(before, asked, points, state.chosen)
+            if not is_wide:
+                # Each value of the range is drawn, so only values outside it are aims.
+                outside = [at for at in places if _is_outside(at, ranges)]
+                self._found[asked.place] += outside
+                places = [at for at in places if at not in outside]
+                are_few = False
+            tried = self._tried[asked.place, not asked.held]
+            if places and (are_few or tried < LIMITS.ways):
+                return self._next_state(step, places, are_few, state, ranges)
+        return None
+
+    def _next_state(
+        self,
+        step: _Step,
+        places: list[Place],
+        are_few: bool,
+        state: _SearchState,
+        ranges: Ranges,
+    ) -> _SearchState:
+        """Return the state at the first of the places where a condition changes."""
+        asked = step.asked
+        other = asked._replace(held=not asked.held)
+        chain = (*state.chain, other)
+        chosen = state.chosen | places[0]
+        if are_few:
+            heads = {_head(name) for name in step.led}
+            kept = {key: at for key, at in state.chosen.items() if _head(key) in heads}
+            aims = [{**kept, **at} for at in places]
+        else:
+            # Each half of 300 <= n < 312 holds for many values, both together for few.
+            line = asked.place[:2]
+            same_line = [at for at in step.before if at.place[:2] == line]
+            together = dict.fromkeys((*state.chain, *same_line, other))
+            aims = self._places_of_all(list(together), ranges, state.chosen)
+        led = tuple(state.led)
+        if aims:
+            led = tuple(aims[0])
+        elif len(places) < LIMITS.kept // 4:
+            led += tuple(places[0])
+        return _SearchState(chosen, state.dtype, led, other, aims, chain)
 
     def _places_of_all(
         self, conditions: Sequence[BranchCondition], ranges: Ranges, chosen: Values
     ) -> list[Place]:
-        """Return places where several conditions hold together; none if many places are such."""
+        """Return places where several conditions hold together; empty if they are many."""
         texts = [f"({asked.text})" for asked in conditions]
         known = {name for text in texts for name in _code(text).co_names}
         names = [name for name in ranges if name in known]
@@ -427,26 +501,31 @@ class BranchSearch:
     def _points(
         self, names: Sequence[str], ranges: Ranges, text: str
     ) -> dict[str, Array]:
-        """All values of a name, all of several together; some where there are many."""
+        """Return all combinations of values of some names; a part of them if they are many."""
         near = {n + i for n in _integers(text) for i in (-1, 0, 1, 2)}
         most = 1.0 * (LIMITS.points if _is_of_arrays(text) else LIMITS.single_points)
         axes = dict[str, list[int]]()
         for name in sorted(names, key=lambda name: len(ranges[name])):
-            own, count = (
-                ranges[name],
-                min(LIMITS.values, 8 + int(most ** (1 / (len(names) - len(axes))))),
-            )
-            chosen = self._chance.integers(len(own), size=count).tolist()
-            few = own if len(own) <= count else [own[at] for at in chosen]
-            powers = (2**n for n in range(16) if 2**n in own)
+            own = ranges[name]
+            share = int(most ** (1 / (len(names) - len(axes))))
+            values = self._some_values(own, min(LIMITS.values, 8 + share))
+            values.update(2**n for n in range(16) if 2**n in own)
+            values.update(self._values[name].intersection(own))
             is_alone = len(names) == 1 and _PART not in name
-            beside = (n for n in near if n in own or (is_alone and n > own[-1]))
-            axes[name] = sorted(
-                {*few, *powers, *beside, *self._values[name].intersection(own)}
-            )
+            for number in near:
+                if number in own or (is_alone and number > own[-1]):
+                    values.add(number)
+            axes[name] = sorted(values)
             most /= len(axes[name])
         grid = np.meshgrid(*axes.values(), indexing="ij")
         return {name: axis.ravel() for name, axis in zip(axes, grid, strict=True)}
+
+    def _some_values(self, values: Sequence[int], count: int) -> set[int]:
+        """Return all values, or a random part if they are more than ``count``."""
+        chosen = self._chance.integers(len(values), size=count).tolist()
+        if len(values) <= count:
+            return set(values)
+        return {values[number] for number in chosen}
 
     def _changes(
         self,
@@ -455,32 +534,35 @@ class BranchSearch:
         points: Points,
         values: Values,
     ) -> tuple[list[Place], bool]:
-        """At which points the last of conditions comes out otherwise, the others not; if at few."""
-        told = _held(last.text, values, points)
+        """Return points at which the last condition changes, and whether they are few.
+
+        The earlier conditions have the same outcomes at these points, if any point allows it.
+        """
+        holds = _held(last.text, values, points)
+        at = np.flatnonzero(holds != last.held)
+        share = len(at) / len(holds)
         few = 4.0 ** -max(1, len(points) - 1)
-        at = np.flatnonzero(told != last.held)
-        share = len(at) / len(told)
-        ends = at
-        if min(share, 1 - share) <= few:
-            self._rare.setdefault(last.text, bool(last.held != (share <= few)))
         are_few = share <= few
-        if len(points) == 1:  # what lies between the ends of a run is met as well
-            steps = np.diff(at, prepend=-2, append=len(told) + 1) > 1
+        if min(share, 1 - share) <= few:
+            self._rare.setdefault(last.text, bool(last.held != are_few))
+        ends = at
+        if len(points) == 1:
             (axis,) = points.values()
-            inner = (at > 0) & (at < len(told) - 1) & (axis[at] >= LIMITS.least)
-            ends = at[(steps[1:] | steps[:-1]) & inner]
-            are_few = len(ends) > 0 and (
-                are_few or (share <= 0.5 and int(steps.sum()) < 6)
-            )
-        for name, axis in points.items() if are_few else ():
-            self._values[name].update(axis[ends[: LIMITS.kept]].tolist())
-        places = self._places(before, ends if are_few else at, points, values)
+            ends, runs = _ends_of_runs(at, len(holds), axis)
+            is_half_in_runs = share <= 0.5 and runs < 6
+            are_few = len(ends) > 0 and (are_few or is_half_in_runs)
+        if are_few:
+            for name, axis in points.items():
+                self._values[name].update(axis[ends[: LIMITS.kept]].tolist())
+            places = self._places(before, ends, points, values)
+        else:
+            places = self._places(before, at, points, values)
         return places or self._places(before, at, points, values), are_few
 
     def _places(
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
-        """Those of some points where conditions hold as they did."""
+        """Return those of some points at which conditions have the same outcomes as before."""
         few = len(at) <= LIMITS.sampled
         chance = self._chance
         at = chance.permutation(at) if few else chance.choice(at, LIMITS.sampled)
@@ -488,16 +570,31 @@ class BranchSearch:
             a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)
         ]
         for _, text, held in sorted(
-            before, key=lambda one: not _is_of_arrays(one.text)
+            before, key=lambda asked: not _is_of_arrays(asked.text)
         ):
             at = at if _is_of_arrays(text) else at[: 4 * LIMITS.kept]
             if len(at):
-                at = at[
-                    _held(text, values, {n: a[at] for n, a in points.items()}) == held
-                ]
+                part = {name: axis[at] for name, axis in points.items()}
+                at = at[_held(text, values, part) == held]
         return [
             {n: int(axis[i]) for n, axis in points.items()} for i in at[: LIMITS.kept]
         ]
+
+
+def _is_outside(place: Place, ranges: Ranges) -> bool:
+    """Return whether a value of a place is outside its range."""
+    return any(value not in ranges[name] for name, value in place.items())
+
+
+def _ends_of_runs(at: Array, count: int, axis: Array) -> tuple[Array, int]:
+    """Return the ends of the runs of consecutive numbers in ``at``, and the number of steps.
+
+    Cases that are drawn at the ends of a run meet its inside too. The first and the last of the
+    ``count`` points are left out, and points whose value on the axis is small.
+    """
+    steps = np.diff(at, prepend=-2, append=count + 1) > 1
+    inner = (at > 0) & (at < count - 1) & (axis[at] >= LIMITS.least)
+    return at[(steps[1:] | steps[:-1]) & inner], int(steps.sum())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -510,7 +607,7 @@ def _integers(text: str) -> frozenset[int]:
     """Return the integers in a condition."""
     code = _code(text)
     found = {value for value in code.co_consts if type(value) is int}
-    instructions = code.co_code  # pairs of an opcode and its argument
+    instructions = code.co_code  # an opcode and an argument by turns
     for opcode, argument in zip(instructions[::2], instructions[1::2], strict=True):
         if opcode == _LOAD_SMALL_INT:
             found.add(argument)
@@ -527,14 +624,16 @@ def _is_of_arrays(text: str) -> bool:
 def _held(text: str, values: Values, points: Points) -> Array:
     """Return whether a condition holds at each of some points; False where it is unknown."""
 
-    def told(own: Mapping[str, Any]) -> Any:
+    def evaluate(own: Mapping[str, Any]) -> Any:
         try:
             return eval(_code(text), {"math": math, "np": np}, {**values, **own}) != 0
-        except Exception:  # such as that of a division by 0
+        except Exception:  # for instance a division by 0
             return False
 
     axes = list(points.values())
     if _is_of_arrays(text):
-        return np.broadcast_to(told(points), axes[0].shape)
+        return np.broadcast_to(evaluate(points), axes[0].shape)
     pairs = zip(*(axis.tolist() for axis in axes), strict=True)
-    return np.array([told(dict(zip(points, at, strict=True))) for at in pairs], bool)
+    return np.array(
+        [evaluate(dict(zip(points, at, strict=True))) for at in pairs], bool
+    )

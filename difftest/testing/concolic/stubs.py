@@ -1,135 +1,186 @@
-"""Copies of the objects of a kernel's author, made without running any of the author's hooks.
+"""Copies of the objects of a kernel's author, made without a call of the author's hooks.
 
-What a copy holds is what ``stand_in`` makes of what there was. Each function tells ``made``, by the
-number of what is copied, of a copy that is not whole yet: it may hold itself.
+``stub_for`` makes the parts of a copy from the parts of the object. Each function notes a copy in
+``copies``, under the ``id`` of the object, before the copy is whole: an object may contain itself.
 """
 
 from __future__ import annotations
 
 import abc
+import ast
 import builtins
 import contextlib
 import enum
+import functools
 import itertools
+import linecache
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-StandIn = Callable[[Any], Any]
+StubFor = Callable[[Any], Any]
 
 DRY = "<dry run>"
-"""Before a file's name: no debugger, nor who counts lines that ran, takes it for the author's."""
-_WRITTEN = 1 << 9  # the flag of a class that is written in Python
+"""The prefix of a copied function's file name. Debuggers and coverage tools ignore such files."""
+_WRITTEN = 1 << 9
+"""The flag of a class that is written in Python."""
 _WHOLE = (bool, bytes, complex, float, int, str)
-_LEFT = {
-    "__slots__",
-    "__init_subclass__",
-    "__del__",
-    "_abc_impl",
-}  # of a class that is copied
-_KEYS = 64  # of a table, that are looked at
+_LEFT_OUT = {"__slots__", "__init_subclass__", "__del__", "_abc_impl"}
+"""Attributes of a class that its copy lacks."""
+MOST_KEYS = 64
+"""The most keys of a table that are compared."""
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def copy_builtin(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
-    """Return a copy of an object of a class of Python's, made as pickle makes one."""
-    how = value.__reduce_ex__(4)
-    if isinstance(how, str):  # a function of a module's
+def copy_builtin(value: Any, stub_for: StubFor, copies: dict[int, Any]) -> Any:
+    """Return a copy of an object of a class of Python's, made as pickle makes it."""
+    recipe = value.__reduce_ex__(4)
+    if isinstance(recipe, str):  # the name of a function of a module
         return value
-    make, args, state, items, pairs = (*how, None, None, None)[:5]
-    copy = make(*map(stand_in, args))
-    made[id(value)] = value, copy
+    make, args, state, items, pairs = (*recipe, None, None, None)[:5]
+    copy = make(*map(stub_for, args))
+    copies[id(value)] = value, copy
     if state is not None:
-        held = stand_in(state)
-        copy.__setstate__(held) if hasattr(copy, "__setstate__") else vars(copy).update(
-            held
-        )
+        copied = stub_for(state)
+        if hasattr(copy, "__setstate__"):
+            copy.__setstate__(copied)
+        else:
+            vars(copy).update(copied)
     for item in items or ():
-        copy.append(stand_in(item))
-    for key, own in pairs or ():
-        copy[stand_in(key)] = stand_in(own)
+        copy.append(stub_for(item))
+    for key, item in pairs or ():
+        copy[stub_for(key)] = stub_for(item)
     return copy
 
 
-def copy_object(value: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
+def copy_object(value: Any, stub_for: StubFor, copies: dict[int, Any]) -> Any:
     """Return a copy of an object of the author's class. Its class is the copy of that class."""
-    kind = stand_in(type(value))
-    if id(value) in made:  # its class holds it
-        return made[id(value)][1]
+    kind = stub_for(type(value))
+    if id(value) in copies:  # it is an attribute of its class
+        return copies[id(value)][1]
     if isinstance(value, enum.Enum):
-        return getattr(kind, value._name_)
-    base: Any = next(of for of in type(value).__mro__ if not of.__flags__ & _WRITTEN)
-    parts = map(stand_in, base.__iter__(value)) if base is tuple else value
+        return getattr(kind, vars(value)["_name_"])
+    base: Any = next(
+        kind for kind in type(value).__mro__ if not kind.__flags__ & _WRITTEN
+    )
+    parts = map(stub_for, base.__iter__(value)) if base is tuple else value
     copy = base.__new__(kind, *([parts] if base in (tuple, *_WHOLE) else ()))
-    made[id(value)] = value, copy
+    copies[id(value)] = value, copy
     if base is list:
-        base.extend(copy, map(stand_in, base.__iter__(value)))
-    for key, own in base.items(value) if issubclass(base, dict) else ():
-        base.__setitem__(copy, stand_in(key), stand_in(own))
-    object.__getattribute__(copy, "__dict__").update(copy_attributes(value, stand_in))
+        base.extend(copy, map(stub_for, base.__iter__(value)))
+    if issubclass(base, dict):
+        for key, item in base.items(value):
+            base.__setitem__(copy, stub_for(key), stub_for(item))
+    object.__getattribute__(copy, "__dict__").update(copy_attributes(value, stub_for))
     return copy
 
 
-def copy_attributes(value: Any, stand_in: StandIn) -> dict[str, Any]:
+def copy_attributes(value: Any, stub_for: StubFor) -> dict[str, Any]:
     """Copy the attributes of an object."""
     copies = {}
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():
             if type(slot) is types.MemberDescriptorType and kind.__flags__ & _WRITTEN:
-                with contextlib.suppress(AttributeError):  # it is empty
-                    copies[name] = stand_in(slot.__get__(value))
-    with contextlib.suppress(AttributeError):  # there are slots alone
+                with contextlib.suppress(AttributeError):  # the slot is empty
+                    copies[name] = stub_for(slot.__get__(value))
+    with contextlib.suppress(AttributeError):  # the object has slots alone
         own = object.__getattribute__(value, "__dict__")
-        copies |= {name: stand_in(held) for name, held in own.items()}
+        copies |= {name: stub_for(held) for name, held in own.items()}
     return copies
 
 
-def copy_class(kind: Any, stand_in: StandIn, made: dict[int, Any]) -> Any:
-    """Return a copy of a class of the author's, with copies of its bases and its metaclass."""
-    bases = tuple(map(stand_in, kind.__bases__))
+def copy_class(kind: Any, stub_for: StubFor, copies: dict[int, Any]) -> Any:
+    """Return a copy of an author's class, with copies of its bases and its metaclass."""
+    bases = tuple(map(stub_for, kind.__bases__))
     names = {**vars(kind)}
-    if id(kind) in made:  # one of them holds it
-        return made[id(kind)][1]
+    if id(kind) in copies:  # it is an attribute of one of them
+        return copies[id(kind)][1]
     if issubclass(kind, enum.Enum):
-        return _of_enum(kind, bases, stand_in)
+        return _of_enum(kind, bases, stub_for)
     make = abc.ABCMeta if issubclass(type(kind), abc.ABCMeta) else type
     begun = {
         name: names[name] for name in names.keys() & {"__module__", "__orig_bases__"}
     }
-    copy: Any = make.__new__(stand_in(type(kind)), kind.__name__, bases, begun)
-    made[id(kind)] = kind, copy
+    copy: Any = make.__new__(stub_for(type(kind)), kind.__name__, bases, begun)
+    copies[id(kind)] = kind, copy
     for name, value in names.items():
-        if name not in _LEFT and not isinstance(value, _SLOTS):
+        if name not in _LEFT_OUT and not isinstance(value, _SLOTS):
             is_kept = name[:2] == "__" and type(value) in (dict, list, tuple, frozenset)
-            type.__setattr__(copy, name, value if is_kept else stand_in(value))
+            type.__setattr__(copy, name, value if is_kept else stub_for(value))
     return copy
 
 
-def _of_enum(kind: Any, bases: tuple[Any, ...], stand_in: StandIn) -> Any:
+def _of_enum(kind: Any, bases: tuple[Any, ...], stub_for: StubFor) -> Any:
     names: Any = enum.EnumMeta.__prepare__(kind.__name__, bases)
     for name, member in kind.__members__.items():
-        names[name] = stand_in(member._value_)
+        names[name] = stub_for(member._value_)
     for name, value in vars(kind).items():
         if name not in names and name[0] != "_" and hasattr(value, "__get__"):
-            names[name] = stand_in(value)
+            names[name] = stub_for(value)
     return enum.EnumMeta.__new__(enum.EnumMeta, kind.__name__, bases, names)
 
 
 def copy_code(code: types.CodeType) -> types.CodeType:
     """Return the code with tuples in place of constant sets.
 
-    A set asks a number for its hash alone; a tuple compares it with each element.
+    A set compares a number with elements of the same hash, a tuple with all elements.
     """
-    constants = [tuple(c) if isinstance(c, frozenset) else c for c in code.co_consts]
-    constants = [
-        copy_code(c) if isinstance(c, types.CodeType) else c for c in constants
-    ]
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, frozenset):
+            constant = tuple(constant)
+        elif isinstance(constant, types.CodeType):
+            constant = copy_code(constant)
+        constants.append(constant)
     return code.replace(co_consts=tuple(constants), co_filename=DRY + code.co_filename)
 
 
+def table_keys(code: types.CodeType) -> list[int]:
+    """Return the integers in the literal keys of the dicts and sets that a function makes.
+
+    Keys that the function computes are not known.
+    """
+    return _keys_in(code.co_filename).get((code.co_name, code.co_firstlineno), [])
+
+
+@functools.cache
+def _keys_in(file: str) -> dict[tuple[str, int], list[int]]:
+    """Return the integers in literal keys, by the names and first lines of a file's functions."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return {}
+    keys: dict[tuple[str, int], list[int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno] + [part.lineno for part in node.decorator_list])
+            keys.setdefault((node.name, first), []).extend(_keys_within(node))
+        elif isinstance(node, ast.Lambda):
+            keys.setdefault(("<lambda>", node.lineno), []).extend(_keys_within(node))
+    return keys
+
+
+def _keys_within(function: ast.AST) -> Iterator[int]:
+    """Yield the integers in the literal keys of a function's dicts and sets."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Dict):
+            yield from _integers_in(node.keys)
+        elif isinstance(node, ast.Set):
+            yield from _integers_in(node.elts)
+
+
+def _integers_in(keys: Iterable[ast.expr | None]) -> Iterator[int]:
+    """Yield the integers among literal keys, and in literal keys of several parts."""
+    for key in keys:
+        parts = key.elts if isinstance(key, ast.Tuple) else [key]
+        for part in parts:
+            if isinstance(part, ast.Constant) and type(part.value) is int:
+                yield part.value
+
+
 class StubGlobals(dict[str, Any]):
-    """The names of a module and of Python, with what stands for them."""
+    """The names of a module and of Python, with their stubs."""
 
     def __init__(self, run: Any, names: Mapping[str, Any]) -> None:
         self.__dict__.update(_run=run, _names=names)
@@ -146,38 +197,47 @@ class StubGlobals(dict[str, Any]):
 
 
 class _ComparingCollection:
-    """A collection that asks whether a key is each of its own: for a hash nothing is."""
+    """A collection that compares a key with each of its own, as a lookup by hash does not.
 
-    shown: Mapping[str, Any] = {}  # numbers, by their texts
+    ``formatted`` are numbers by their texts, for keys such as "217x300".
+    """
+
+    formatted: Mapping[str, Any] = {}
 
     def __getitem__(self: Any, key: Any) -> Any:
-        self._ask(key, self if isinstance(self, dict) else range(len(self)))
+        self._compare(key, self if isinstance(self, dict) else range(len(self)))
         return super().__getitem__(key)  # type: ignore[misc]
 
     def __contains__(self: Any, key: Any) -> Any:
-        self._ask(key, self)
+        self._compare(key, self)
         return super().__contains__(key)  # type: ignore[misc]
 
     def get(self: Any, key: Any, default: Any = None) -> Any:
-        self._ask(key, self)
+        self._compare(key, self)
         return super().get(key, default)  # type: ignore[misc]
 
-    def _ask(self, key: Any, own: Iterable[Any]) -> None:
-        for one in itertools.islice(own, _KEYS if type(key) not in (int, slice) else 0):
-            _ = bool(_parts(one, {}) == _parts(key, self.shown))
+    def _compare(self, key: Any, own: Iterable[Any]) -> None:
+        if type(key) in (int, slice):
+            return
+        for other in itertools.islice(own, MOST_KEYS):
+            _ = bool(_parts(other, {}) == _parts(key, self.formatted))
 
 
-def _parts(key: Any, shown: Mapping[str, Any]) -> Any:
+COMPARISON = _ComparingCollection._compare.__code__
+
+
+def _parts(key: Any, formatted: Mapping[str, Any]) -> Any:
     """Return a key; a text such as "217x300" as a list of its numbers and the parts between."""
     if not isinstance(key, str):
         return key
     return [
-        shown.get(at, int(at)) if at.isdecimal() else at
-        for at in re.split(r"(\d+)", key)
+        formatted.get(part, int(part)) if part.isdecimal() else part
+        for part in re.split(r"(\d+)", key)
     ]
 
 
-ASKING = {
-    of: type(of.__name__, (_ComparingCollection, of), {})
-    for of in (dict, frozenset, list, set, tuple)
+COMPARING = {
+    kind: type(kind.__name__, (_ComparingCollection, kind), {})
+    for kind in (dict, frozenset, list, set, tuple)
 }
+"""Python's collections -> the classes of their copies."""

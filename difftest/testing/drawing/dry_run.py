@@ -37,7 +37,7 @@ _WIDEST = 2**31
 
 
 class KernelSearch(NamedTuple):
-    """What the dry runs of a spec's kernels have found.
+    """The results of the dry runs of a spec's kernels.
 
     Attributes
     ----------

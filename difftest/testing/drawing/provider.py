@@ -18,6 +18,9 @@ from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.conjecture.choice import choice_permitted
+from hypothesis.internal.conjecture.data import ConjectureResult
+from hypothesis.internal.escalation import current_pytest_item
+from hypothesis.internal.observability import observability_enabled
 
 from difftest.support.tracebacks import PACKAGE
 from difftest.testing.contract.sources import values_in
@@ -183,7 +186,7 @@ def elements_of(source: Any) -> Sequence[Any] | None:
     return elements if isinstance(elements, Sequence) and is_plain else None
 
 
-def bounds_of(source: Any) -> tuple[int, int] | None:
+def integer_bounds(source: Any) -> tuple[int, int] | None:
     """Return the least and the largest of ``integers``; None for other strategies."""
     inner = getattr(source, "wrapped_strategy", source)
     low = getattr(inner, "start", None)
@@ -197,7 +200,7 @@ def ordered_values(source: Any) -> Sequence[Any]:
     """Return the values of a source from simple to complex; empty if their order is unknown."""
     if values := values_in(source):
         return values
-    low, high = bounds_of(source) or (0, _MOST_VALUES)
+    low, high = integer_bounds(source) or (0, _MOST_VALUES)
     if high - low < _MOST_VALUES:
         return sorted(range(low, high + 1), key=lambda n: (abs(n), n < 0))
     inner = getattr(source, "wrapped_strategy", source)
@@ -208,6 +211,29 @@ def ordered_values(source: Any) -> Sequence[Any]:
     if hasattr(inner, "mapped_strategy"):
         return [inner.pack(at) for at in ordered_values(inner.mapped_strategy)]
     return ()
+
+
+def running_test() -> str:
+    """Return the pytest node id of the test that Hypothesis runs; empty outside pytest."""
+    item = current_pytest_item.value
+    return "" if item is None else item.nodeid
+
+
+def is_observed() -> bool:
+    """Return whether a caller of Hypothesis receives an observation for each case."""
+    return observability_enabled()
+
+
+_OLD_NAME = "slice_comments"
+"""The attribute of a shrunk failure that HypoFuzz 25.11 reads. Newer Hypotheses renamed it."""
+
+
+def rename_for_hypofuzz() -> None:
+    """Give shrunk failures the attribute that HypoFuzz 25.11 reads."""
+    if not hasattr(ConjectureResult, _OLD_NAME):
+        setattr(
+            ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments)
+        )
 
 
 def _skip_own_modules() -> None:

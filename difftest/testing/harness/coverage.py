@@ -185,8 +185,12 @@ def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
             source = linecache.getline(file, line).strip()
             nearest = next(iter(by_kernel.values()))
             yield UncoveredBranch(
-                *(relative_path(file), line, tuple(by_kernel), EXPRESSION),
-                *(source, nearest),
+                relative_path(file),
+                line,
+                tuple(by_kernel),
+                EXPRESSION,
+                source,
+                nearest,
             )
 
 

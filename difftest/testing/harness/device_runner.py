@@ -65,7 +65,7 @@ class DeviceRunner(Runner):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether simulators alone run the failing case: a device would compile for minutes."""
+        """Return whether simulators alone run the failing case; a device compiles too long."""
         return bool(self._shrinking_on)
 
     def start(self, reproduction: Reproduction | None) -> None:

@@ -181,7 +181,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
             if tokens.count(token) > 1 and not (
                 token.isdecimal() or token == spec.ranks
             ):
-                other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
+                other = shape[:axis] + (2 * shape[axis],) + shape[axis + 1 :]
                 why = f"{name} of shape {other}"
                 yield from _edge(base, spec, why, shapes={name: other})
 
@@ -311,7 +311,7 @@ def _grown(
             return _FillAttempt(count, edge.case, (), 0)
         work = INSTRUCTION * len(trace.events)
         for event in trace.events:
-            work += sum(region.elements for region in (*event.writes, *event.reads))
+            work += sum(region.elements for region in event.writes + event.reads)
         return _FillAttempt(count, edge.case, footprint_of(trace, TRN2), work)
     return None
 

@@ -73,23 +73,20 @@ class Reproduction(NamedTuple):
 
     Attributes
     ----------
-    case_key : the ini key that takes the case if another plugin owns ``--case``.
+    case_option : the option that takes the case; a long one if another plugin owns ``--case``.
     edges : a description of a call that no case can express. Then all edge calls run again.
     """
 
     node: str
     options: tuple[str, ...] = ()
-    case_key: str | None = None
+    case_option: str = "--case"
     edges: str = ""
 
     def arguments(self, case: Case) -> list[str]:
         """Return the arguments of pytest for exactly this case."""
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
-        text = case.to_json()
-        if self.case_key is not None:
-            return [*self.options, self.node, "-o", f"{self.case_key}={text}"]
-        return [*self.options, self.node, "--case", text]
+        return [*self.options, self.node, self.case_option, case.to_json()]
 
     def command(self, case: Case) -> str:
         """Return the shell command that runs exactly this case."""
@@ -323,7 +320,7 @@ class CaseFailure(ReportedFailure):
 
     def _all_rows(self) -> list[Row]:
         """Return the rows of the report: the case, what is wrong, and how to run it again."""
-        rows = [*self.case_rows(), *self.rows()]
+        rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))
         rows.append(("fresh run", self.fresh))
@@ -453,7 +450,7 @@ class DifferentialFailure(CaseFailure):
             if isinstance(verdict, Mismatch):
                 rows += self._mismatch_rows(backend, verdict)
             rows.append(("looks like", self.looks.get(backend, "")))
-        return [*rows, *_labelled("beside", self.others)]
+        return rows + _labelled("beside", self.others)
 
     def wrong_outputs(self) -> list[tuple[str, Mismatch]]:
         """Return a verdict for each wrong backend, after the sizes of its case.

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from difftest.simulator.errors import frame_at
 from difftest.support.tracebacks import is_installed, is_library
 from difftest.testing.harness.coverage import (
     ITERATIONS,
@@ -230,7 +231,7 @@ class BranchTracer:
         self._monitor.set_events(self._tool, events.PY_START)
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
-        if not self._is_own(frame := sys._getframe(1)):
+        if not self._is_own(frame := frame_at(1)):
             return self._monitor.DISABLE
         if self._seen is not None:
             self._start(frame, self._seen)
@@ -238,7 +239,7 @@ class BranchTracer:
 
     def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
         if self._seen is not None:
-            self._seen.line(sys._getframe(1), 0 if returned else line)
+            self._seen.line(frame_at(1), 0 if returned else line)
 
     @contextlib.contextmanager
     def _tracing(self, seen: BranchTrace) -> Iterator[None]:

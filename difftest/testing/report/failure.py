@@ -38,7 +38,7 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     """
     spec = failure.spec
     case = failure.case
-    rows = [*failure.case_rows(), *failure.rows()]
+    rows = failure.case_rows() + failure.rows()
     document: dict[str, Any] = {
         "kernel": spec.name,
         "title": failure.title(),
@@ -92,7 +92,7 @@ def label(case: Case) -> str:
     """Return a case in one line: its values, its dtype and its data."""
     values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
-    return ", ".join([*values, case.dtype, *data])
+    return ", ".join(values + [case.dtype] + data)
 
 
 def running_case(runner: Runner) -> ProgressThread:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
+from difftest.simulator.errors import frame_at
 from difftest.simulator.exact.exact_values import raw_values
 from difftest.simulator.tile import Tile, contents
 from difftest.simulator.trace import Event
@@ -121,7 +122,7 @@ class OperandSnapshot:
             for name, tile in _tiles(at).items():
                 here.setdefault(tile._storage.allocation.id, (name, tile))
             at = at.f_back
-        for region in (*self.event.writes, *self.event.reads):
+        for region in self.event.writes + self.event.reads:
             if region.allocation.id in here:
                 name, tile = here[region.allocation.id]
                 values = contents(tile._values(unwritten=True), tile._unwritten())
@@ -141,7 +142,7 @@ def debug_at(run: Callable[[], Any], file: str, line: int, before: int) -> None:
     if problem:
         raise RuntimeError(problem)
     debugger.reset()
-    debugger.botframe = sys._getframe()  # run on from here to the line
+    debugger.botframe = frame_at(0)  # run on from here to the line
     debugger.set_continue()
     sys.settrace(debugger.trace_dispatch)
     try:

@@ -45,18 +45,23 @@ TRIED = 8
 Detector = Callable[[Schedule, Units], Iterator[Advice]]
 
 DETECTORS: tuple[Detector, ...] = (
-    *(
-        unused_data,
-        loaded_again,
-        through_hbm,
-        small_dmas,
-        few_partitions,
-        single_elements,
-        redundant_copies,
-        added_in_sbuf,
-    ),
-    *(transposed_again, strided_weights, wide_operands, empty_psum, busy_copies),
-    *(full_sbuf, reused_tensors, device_loops, waits),
+    unused_data,
+    loaded_again,
+    through_hbm,
+    small_dmas,
+    few_partitions,
+    single_elements,
+    redundant_copies,
+    added_in_sbuf,
+    transposed_again,
+    strided_weights,
+    wide_operands,
+    empty_psum,
+    busy_copies,
+    full_sbuf,
+    reused_tensors,
+    device_loops,
+    waits,
 )
 
 

@@ -95,7 +95,7 @@ def _shared(span: Span, spans: list[Span]) -> Allocation | None:
 
 def _common_tensor(event: Event, other: Event) -> Allocation | None:
     """Return the on-chip tensor that an event writes and another one uses."""
-    users = {region.allocation.id for region in (*other.reads, *other.writes)}
+    users = {region.allocation.id for region in other.reads + other.writes}
     for region in event.writes:
         tensor = region.allocation
         if tensor.id in users and not tensor.space.is_hbm:

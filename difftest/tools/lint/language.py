@@ -179,7 +179,7 @@ def _expansion(node: ast.Call | ast.Dict, at: RuleContext) -> Iterator[Refusal]:
 )
 def _list_default(node: ast.FunctionDef, at: RuleContext) -> Iterator[Refusal]:
     if node in at.source.kernels:
-        for default in [*node.args.defaults, *node.args.kw_defaults]:
+        for default in node.args.defaults + node.args.kw_defaults:
             if isinstance(default, (ast.List, ast.Set)):
                 yield default, f"{node.name} has the default {ast.unparse(default)}"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.entry.install import modules
+from difftest.simulator.entry.install import embedded_modules
 from difftest.simulator.frontend.arguments import Annotation, Unmodelled
 from difftest.simulator.frontend.classic.memories import Buffer
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -76,7 +76,7 @@ _SAME = frozenset({"NkiTensor", "NkiGrid"})
 
 def stub_files() -> dict[str, str]:
     """Return the texts of the distribution's files by path."""
-    served = modules()
+    served = embedded_modules()
     homes = _homes(served)
     project = (_DATA / "stubs.pyproject.toml").read_text(encoding="utf-8")
     texts = {"pyproject.toml": project.format(version=version("nki-difftest"))}

@@ -116,15 +116,14 @@ REDUCTIONS = {
 MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full")
 """``nl`` functions that make a tensor."""
 NO_TILE = (
-    *(
-        "nl.mgrid",
-        "nl.arange",
-        "nl.ds",
-        "nl.par_dim",
-        "nl.program_id",
-        "nl.num_programs",
-    ),
-    *("nl.program_ndim", "nisa.get_nc_version"),
+    "nl.mgrid",
+    "nl.arange",
+    "nl.ds",
+    "nl.par_dim",
+    "nl.program_id",
+    "nl.num_programs",
+    "nl.program_ndim",
+    "nisa.get_nc_version",
 )
 """Functions that do not return a tile."""
 RANGES = ("nl.affine_range", "nl.sequential_range", "nl.static_range")

@@ -136,7 +136,7 @@ class OperandWriter(ABC):
         if isinstance(base, ast.Name) and base.id in self.scope.blocks:
             count = self.scope.blocks[base.id]
             partitions, *others = items[count:] or [ast.Slice()]
-            items = [partitions, *items[:count], *others]
+            items = [partitions] + items[:count] + others
         return items
 
     def _axes(self, item: ast.expr) -> list[ast.expr]:

@@ -210,7 +210,7 @@ class Scope:
         if function.attr == "expand_dim" and len(call.args) == 1:
             place = Term.of(call.args[0]).constant
             if base.shape is not None and place is not None:
-                shape = (*base.shape[:place], ONE, *base.shape[place:])
+                shape = base.shape[:place] + (ONE,) + base.shape[place:]
         return KnownTile(shape, base.dtype, base.buffer)
 
     def _computed(self, name: str, call: ast.Call) -> KnownTile:

@@ -185,7 +185,7 @@ class _Settling(cst.CSTTransformer):
                     lines and lines[0].comment is None and comments[-1].comment is None
                 ):
                     lines = lines[1:]  # keep one blank line only
-                new = new.with_changes(leading_lines=[*comments, *lines])
+                new = new.with_changes(leading_lines=comments + lines)
                 comments = []
             body.append(new)
         return updated_node.with_changes(body=body or [cst.parse_statement("pass")])

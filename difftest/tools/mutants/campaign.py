@@ -28,7 +28,7 @@ from difftest.testing.contract.limits import LIMITS, USED
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.explicit import case_from_json
 from difftest.tools.mutants.generation import mutants_of
-from difftest.tools.mutants.mutant import Mutant, functions_of, read_source
+from difftest.tools.mutants.mutant import Mutant, mutable_functions, read_source
 from difftest.tools.mutants.mutant_runner import (
     EQUIVALENT,
     INVALID,
@@ -121,7 +121,7 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
-    for part in functions_of(function):
+    for part in mutable_functions(function):
         code = part.__code__
         source = read_source(code.co_filename)
         yield source.segment(source.function_at(code.co_firstlineno))

@@ -32,7 +32,14 @@ from difftest.tools.mutants.campaign import (
 )
 from difftest.tools.mutants.mutant import Mutant
 from difftest.tools.mutants.mutant_runner import SUSPECTED, MutantResult
-from difftest.tools.mutants.score import ALIVE, DEAD, lines_of, markdown, stryker, total
+from difftest.tools.mutants.score import (
+    ALIVE,
+    DEAD,
+    markdown,
+    report_lines,
+    stryker,
+    total,
+)
 
 
 @click.command()
@@ -123,8 +130,8 @@ def campaign_on(
         with contextlib.redirect_stdout(shown), bar as advance:
 
             def say(mutant: Mutant, result: MutantResult) -> None:
-                if every or result.status not in (*DEAD, *SUSPECTED):
-                    tell("\n".join(lines_of(mutant, result)) + "\n")
+                if every or result.status not in DEAD + SUSPECTED:
+                    tell("\n".join(report_lines(mutant, result)) + "\n")
                 advance()
 
             campaign.run(functools.partial(with_specs, tests), say)

@@ -128,7 +128,7 @@ class Mutant:
         SyntaxError : the text is not valid Python, or its function needs other closure variables.
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
-        for code in codes_in(module):
+        for code in nested_codes(module):
             if code.co_name != function.__name__:
                 continue
             if code.co_firstlineno == self.first_line:
@@ -146,12 +146,12 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
             yield getattr(first, "lineno", 0), node
 
 
-def codes_in(code: CodeType) -> Iterator[CodeType]:
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
     """Yield the code of functions and classes nested in other code."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from codes_in(constant)
+            yield from nested_codes(constant)
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
             linecache.cache[mutant.file] = entry
 
 
-def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
+def mutable_functions(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
     """Return the functions whose source mutants may change, the kernel's own first.
 
     These are the functions that the kernel's code names, directly or through other functions.
@@ -227,7 +227,7 @@ def _named_values(function: FunctionType) -> Iterator[Any]:
 
 def code_names(code: CodeType) -> Iterator[str]:
     """Yield the global names and attributes in a function's code, nested functions included."""
-    for part in (code, *codes_in(code)):
+    for part in (code, *nested_codes(code)):
         yield from part.co_names
 
 

@@ -127,7 +127,7 @@ def _indices_swapped(site: MutationSite) -> Iterator[Replacement]:
     texts = list(map(site.source.segment, indices_of(site.node)))
     for at, (text, other) in enumerate(itertools.pairwise(texts)):
         if text != other and ":" not in (text, other):
-            swapped = [*texts[:at], other, text, *texts[at + 2 :]]
+            swapped = texts[:at] + [other, text] + texts[at + 2 :]
             yield site.node.slice, ", ".join(swapped)
 
 

@@ -106,7 +106,7 @@ def total(results: Iterable[MutantResult]) -> Score:
     return score
 
 
-def lines_of(mutant: Mutant, result: MutantResult) -> Iterator[str]:
+def report_lines(mutant: Mutant, result: MutantResult) -> Iterator[str]:
     """Yield the lines of the report of a mutant."""
     name = mutant.function.partition(":")[0]
     yield (
@@ -156,7 +156,9 @@ def markdown(campaign: Campaign, command: str) -> str:
 
 def _survivor_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
     """Return the section with the full report of each mutant that no test found."""
-    reports = [lines_of(*pair) for pair in results.items() if pair[1].status in ALIVE]
+    reports = [
+        report_lines(*pair) for pair in results.items() if pair[1].status in ALIVE
+    ]
     if not reports:
         return []
     parts = ("\n".join([*lines, ""]) for lines in reports)
@@ -168,7 +170,7 @@ def _equivalent_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for pair in results.items():
         if pair[1].status in SUSPECTED:
-            place, *_, new, _ = lines_of(*pair)
+            place, *_, new, _ = report_lines(*pair)
             alike.setdefault(place, []).append(f"`{new.strip()[1:].strip()}`")
     if not alike:
         return []

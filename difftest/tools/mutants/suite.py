@@ -36,7 +36,7 @@ from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tracer import trace_code
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
-from difftest.tools.mutants.mutant import codes_in, functions_of
+from difftest.tools.mutants.mutant import mutable_functions, nested_codes
 
 EDGES = "edges"
 """The name of the test of calls at the edges of the contract and of the memories."""
@@ -93,7 +93,7 @@ class Suite:
     @cached_property
     def functions(self) -> tuple[FunctionType, ...]:
         """The functions of the kernel that mutants may change."""
-        return functions_of(self.spec.kernel)
+        return mutable_functions(self.spec.kernel)
 
     @cached_property
     def tests(self) -> dict[str, Case | None]:
@@ -243,7 +243,7 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
     """Yield the set of lines of functions that run within the block, in any thread."""
     seen: set[tuple[str, int]] = set()
     whole = [function.__code__ for function in functions]
-    codes = {id(code) for outer in whole for code in (outer, *codes_in(outer))}
+    codes = {id(code) for outer in whole for code in (outer, *nested_codes(outer))}
     with trace_code(
         lambda code: id(code) in codes,
         lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),

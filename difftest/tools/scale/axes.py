@@ -25,7 +25,7 @@ from difftest.testing.drawing.data import seeded
 from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.host.loading import parse_keywords
 from difftest.testing.host.naming import suggest_names
-from difftest.tools.mutants.mutant import code_names, functions_of
+from difftest.tools.mutants.mutant import code_names, mutable_functions
 from difftest.tools.verdict.wire import is_plain
 
 Point: TypeAlias = dict[str, Any]
@@ -297,7 +297,7 @@ def _parameters(spec: KernelSpec) -> list[str]:
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     """Return the modules of a constant that the kernel's code reads when it runs."""
-    functions = functions_of(spec.kernel)
+    functions = mutable_functions(spec.kernel)
     modules = {id(function.__globals__): function.__globals__ for function in functions}
     read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
     have = {at for at, module in modules.items() if is_plain(module.get(name, module))}

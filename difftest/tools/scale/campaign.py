@@ -22,9 +22,6 @@ import hypofuzz.provider
 import hypothesis
 from hypofuzz.coverage import CoverageCollector
 from hypofuzz.hypofuzz import FuzzTarget
-from hypothesis.internal.conjecture.data import ConjectureResult
-from hypothesis.internal.escalation import current_pytest_item
-from hypothesis.internal.observability import observability_enabled
 
 from difftest.analysis.finding import Finding
 from difftest.simulator.program_scheduler import one_thread
@@ -34,7 +31,12 @@ from difftest.testing.backends.base import Backend, KernelCall, Outcome
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.passed_cases import PassedCases
-from difftest.testing.drawing.provider import Planned
+from difftest.testing.drawing.provider import (
+    Planned,
+    is_observed,
+    rename_for_hypofuzz,
+    running_test,
+)
 from difftest.testing.harness.coverage import Coverage
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import (
@@ -115,10 +117,6 @@ def _at(location: Location | None) -> str:
     return "" if location is None else f"{PurePath(location.file).name}:{location.line}"
 
 
-_OLD_NAME = "slice_comments"
-"""The attribute of a shrunk failure that HypoFuzz 25.11 reads. Newer Hypotheses renamed it."""
-
-
 class KernelCoverage(CoverageCollector):
     """HypoFuzz's coverage, limited to kernels, references and tests."""
 
@@ -150,10 +148,7 @@ def _patch_hypofuzz() -> None:
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
     vars(hypofuzz.hypofuzz)["HypofuzzProvider"] = PlannedFuzz
     FuzzTarget._enter_fixtures = _enter_again  # type: ignore[method-assign,assignment]
-    if not hasattr(ConjectureResult, _OLD_NAME):
-        setattr(
-            ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments)
-        )
+    rename_for_hypofuzz()
 
 
 class PlannedFuzz(Planned, hypofuzz.provider.HypofuzzProvider):
@@ -281,7 +276,7 @@ class CampaignRunner(Runner):
 
         HypoFuzz observes the first run and the run after shrinking, but no run between them.
         """
-        if not observability_enabled() or self._is_minimizing:
+        if not is_observed() or self._is_minimizing:
             return
         if (_node(), failure.spec.name) in self._first:
             failure = self._minimal(failure)
@@ -328,6 +323,5 @@ class CampaignRunner(Runner):
 
 
 def _node() -> str:
-    """Return the pytest node of the running test."""
-    item = current_pytest_item.value
-    return "" if item is None else item.nodeid.partition("[")[0]
+    """Return the pytest node of the running test, without its parameters."""
+    return running_test().partition("[")[0]

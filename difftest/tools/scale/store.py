@@ -23,7 +23,7 @@ from difftest.support.output import atomic_write
 from difftest.support.versions import versions
 from difftest.testing.contract.spec import KernelSpec, is_function_of_domain
 from difftest.tools.mutants.campaign import package_digest
-from difftest.tools.mutants.mutant import functions_of
+from difftest.tools.mutants.mutant import mutable_functions
 from difftest.tools.scale.axes import Point
 
 Row = dict[str, Any]
@@ -83,7 +83,7 @@ def _files(functions: Iterable[Any]) -> list[bytes]:
     """Return the contents of the files of functions and of user functions that they call."""
     files: set[str] = set()
     for function in functions:
-        files.update(own.__code__.co_filename for own in functions_of(function))
+        files.update(own.__code__.co_filename for own in mutable_functions(function))
     return [Path(file).read_bytes() for file in sorted(files)]
 
 

@@ -194,28 +194,24 @@ SHAPES = {  # of SARIF 2.1.0: required properties, and further properties that w
     "driver": ({"name"}, {"rules"}),
     "rule": (
         {"id"},
-        *[
-            {
-                "shortDescription",
-                "fullDescription",
-                "help",
-                "defaultConfiguration",
-                "properties",
-            }
-        ],
+        {
+            "shortDescription",
+            "fullDescription",
+            "help",
+            "defaultConfiguration",
+            "properties",
+        },
     ),
     "result": (
         {"message"},
-        *[
-            {
-                "ruleId",
-                "ruleIndex",
-                "level",
-                "locations",
-                "partialFingerprints",
-                "fixes",
-            }
-        ],
+        {
+            "ruleId",
+            "ruleIndex",
+            "level",
+            "locations",
+            "partialFingerprints",
+            "fixes",
+        },
     ),
     "fix": ({"artifactChanges"}, {"description", "properties"}),
     "change": ({"artifactLocation", "replacements"}, set()),

@@ -22,7 +22,7 @@ from difftest.timing.compiler import (
     Compiler,
     DescriptorSource,
     RepeatRule,
-    parse_answer,
+    answer_words,
 )
 from difftest.timing.dma import DmaEngines
 from difftest.timing.schedule import Schedule, planned_order
@@ -388,7 +388,7 @@ def test_each_guess_has_a_question_and_answers():
         for one, other in zip(FASTEST, SLOWEST, strict=True)
         if one != other and not isinstance(one, Answer)
     ]
-    assert all(parse_answer(one) != parse_answer(other) for one, other in ends)
+    assert all(answer_words(one) != answer_words(other) for one, other in ends)
     words = {source.words for source in DescriptorSource}
     assert len(words) == len(DescriptorSource)
 

@@ -45,7 +45,7 @@ from difftest.simulator.misuses import VALUE_IN_HBM
 from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 
-ANYWHERE = (*HBM, *ON_CHIP)
+ANYWHERE = HBM + ON_CHIP
 MOST_ROWS = 2**15
 """The limit on the rows of an identity matrix."""
 SEED_BITS = 32

@@ -311,7 +311,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     for item in items:
         if isinstance(item, Index):
             ndim = max(ndim, item.ndim)
-            item = Index((*item.shape, *ones), item.start, (*item.steps, *zeros))
+            item = Index(item.shape + ones, item.start, item.steps + zeros)
         elif isinstance(
             item, Tile
         ):  # with one index a partition, the free dimension is not kept
@@ -319,7 +319,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             if item.size == have[0]:
                 have = have[:1]
             ndim = max(ndim, len(have))
-            item = item._as_tile().reshape((*have, *ones))
+            item = item._as_tile().reshape(have + ones)
         named.append(item)
     for axis, size in enumerate(missing):
         shape = [1] * (ndim + len(missing))
@@ -379,6 +379,6 @@ def _of_index(tile: Tile, where: Array | None) -> Array | None:
     if where is None:
         return None
     have = _index_shape(tile)
-    aligned = (*(1,) * (where.ndim - len(have)), *have)
+    aligned = (1,) * (where.ndim - len(have)) + have
     repeated = tuple(k for k, size in enumerate(aligned) if size != where.shape[k])
     return np.asarray(where.any(axis=repeated, keepdims=True))

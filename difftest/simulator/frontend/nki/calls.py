@@ -241,7 +241,7 @@ def placed(issued: InstructionUse) -> InstructionUse:
     record = issued.instruction
     count = len(issued.operands)
     indices = list[Any]()
-    roles = (*record.operands, *record.destinations)
+    roles = record.operands + record.destinations
     tiles = [
         _placed(issued, role, access, indices)
         for role, access in zip(roles, accesses, strict=False)
@@ -281,7 +281,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
     A tensor in HBM of several dimensions is a doubt: AWS's simulator computes with it.
     """
     if not isinstance(value, DynamicView):
-        tile = need_tile(value, name, where, (*ON_CHIP, *HBM))
+        tile = need_tile(value, name, where, ON_CHIP + HBM)
         if tile._in_hbm:
             error = wrong_buffer(tile, name, where, ON_CHIP)
             if tile.ndim < 2:

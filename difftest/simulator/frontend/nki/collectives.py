@@ -120,7 +120,7 @@ def _collective(
     def make(signature: Callable[..., None]) -> Any:
         names = inspect.signature(signature).parameters
         sides = [name for name in names if name.startswith(("srcs", "dsts"))]
-        roles = [role.name for role in (*record.operands, *record.destinations)]
+        roles = [role.name for role in record.operands + record.destinations]
         roles = [role for role in roles if role != "metadata_tensor"]
         prepare = functools.partial(_prepare, dict(zip(roles, sides, strict=True)))
         fields = {**dict.fromkeys(roles), **settings}

@@ -53,7 +53,7 @@ class TiledBacking(Backing):
         self.shape = shape
         self.tile_shape = tile_shape
         head = (1,) * (len(shape) - len(tile_shape))
-        self.steps = (*head, *tile_shape)
+        self.steps = head + tile_shape
         self.counts = _counts(shape, self.steps)
 
     def view(self, box: Box) -> NkiTensor | None:

@@ -144,7 +144,12 @@ class NrtpyTimer(_NeffTimer):
         with tempfile.TemporaryDirectory(prefix="difftest-nrtpy-") as folder:
             _write_inputs(call, folder)
             printed = self.call_tool(
-                *(str(_HOST), neff, core, folder, str(warmup), str(iterations)),
+                str(_HOST),
+                neff,
+                core,
+                folder,
+                str(warmup),
+                str(iterations),
                 LD_LIBRARY_PATH=os.pathsep.join(libraries),
             )
         answer = json.loads(printed)

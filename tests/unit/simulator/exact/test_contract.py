@@ -114,17 +114,13 @@ def exact_numbers(x, w):
 
 
 LEGAL = (
-    *(
-        an_operand,
-        a_transposed_operand,
-        an_operand_computed_from_one,
-        an_operand_from_hbm,
-    ),
-    *(
-        an_operand_that_is_summed_before,
-        an_operand_from_registers,
-        the_arguments_own_path,
-    ),
+    an_operand,
+    a_transposed_operand,
+    an_operand_computed_from_one,
+    an_operand_from_hbm,
+    an_operand_that_is_summed_before,
+    an_operand_from_registers,
+    the_arguments_own_path,
     exact_numbers,
 )
 

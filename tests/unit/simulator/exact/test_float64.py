@@ -230,21 +230,18 @@ def nc_matmul(x, y, z):
 
 
 KERNELS = (
-    *(
-        tensor_tensor,
-        tensor_tensor_subtract,
-        tensor_scalar,
-        scalar_tensor_tensor,
-        activation,
-    ),
-    *(
-        activation_fused,
-        activate2,
-        dma_compute,
-        dma_compute_of_rows,
-        tensor_tensor_scan,
-    ),
-    *(tensor_reduce, nc_matmul),
+    tensor_tensor,
+    tensor_tensor_subtract,
+    tensor_scalar,
+    scalar_tensor_tensor,
+    activation,
+    activation_fused,
+    activate2,
+    dma_compute,
+    dma_compute_of_rows,
+    tensor_tensor_scan,
+    tensor_reduce,
+    nc_matmul,
 )
 REDUCING = {
     "activation_reduce": activation_reduce,
@@ -300,17 +297,28 @@ def test_a_sum_of_three_terms_is_known_to_the_classic_dialect():
 
 FACTORS = np.array(
     [
-        *(1.0, -1.0, 3.0, 1 / 3, 1 + 2.0**-23, 2.0**-40, 2.0**60, -(2.0**60), 0.0),
-        *(
-            1e-38,
-            -1e-38,
-            2.0**-149,
-            -(2.0**-149),
-            1.17549435e-38,
-            3.4028235e38,
-            -3.4028235e38,
-        ),
-        *(16777215.0, 16777213.0, 4097.0, -4095.0, 1e30, 1e-30),
+        1.0,
+        -1.0,
+        3.0,
+        1 / 3,
+        1 + 2.0**-23,
+        2.0**-40,
+        2.0**60,
+        -(2.0**60),
+        0.0,
+        1e-38,
+        -1e-38,
+        2.0**-149,
+        -(2.0**-149),
+        1.17549435e-38,
+        3.4028235e38,
+        -3.4028235e38,
+        16777215.0,
+        16777213.0,
+        4097.0,
+        -4095.0,
+        1e30,
+        1e-30,
     ],
     np.float32,
 ).astype(np.float64)

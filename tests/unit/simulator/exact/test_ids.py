@@ -126,14 +126,13 @@ def computed_twice(third):
 @every(
     "way",
     [
-        *(
-            of_another_row,
-            overwritten,
-            overwritten_in_part,
-            statistics_overwritten,
-            rounded,
-        ),
-        *(added, computed_twice),
+        of_another_row,
+        overwritten,
+        overwritten_in_part,
+        statistics_overwritten,
+        rounded,
+        added,
+        computed_twice,
     ],
 )
 def test_other_numbers_keep_their_errors(way):

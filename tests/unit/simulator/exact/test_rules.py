@@ -215,26 +215,20 @@ def of_floats(name, seed):
 
 SPELLED = {"classic": (place, as_kernel), "nki": (place_today, jit)}
 OF_OPERATORS = (
-    *(
-        "activate2",
-        "activation",
-        "affine_select",
-        "dma_compute",
-        "exponential",
-        "range_select",
-    ),
-    *(
-        "scalar_tensor_tensor",
-        "select_reduce",
-        "tensor_partition_reduce",
-        "tensor_reduce",
-    ),
-    *(
-        "tensor_scalar",
-        "tensor_scalar_cumulative",
-        "tensor_scalar_reduce",
-        "tensor_tensor",
-    ),
+    "activate2",
+    "activation",
+    "affine_select",
+    "dma_compute",
+    "exponential",
+    "range_select",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "tensor_partition_reduce",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
+    "tensor_tensor",
     "tensor_tensor_scan",
 )
 

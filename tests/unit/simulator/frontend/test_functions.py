@@ -110,7 +110,7 @@ def test_reductions_made_of_others(nl, run):
             nl.var(x, 2), nl.softmax(x, 2), nl.softmax(x, (1, 2)), nl.all(x, (1, 2)),
             nl.softmax(y, 1),
         ),
-        *(CUBE, np.float32([[1000, 1000, -1000]])),
+        CUBE, np.float32([[1000, 1000, -1000]]),
     )  # fmt: skip
     wide = CUBE.astype(np.float64)
     exponent = np.exp(wide)
@@ -138,7 +138,7 @@ def test_products(nl, run):
         lambda x, y: (
             nl.matmul(x, y, transpose_x=True), nl.matmul(nl.copy(x[:, 0:16]), y), nl.transpose(x)
         ),
-        *(A, B),
+        A, B,
     )  # fmt: skip
     assert_allclose(turned, A.T @ B, rtol=1e-5, atol=1e-5)
     assert_allclose(plain, A[:, :16] @ B, rtol=1e-5, atol=1e-5)
@@ -156,7 +156,9 @@ def test_selections_and_shapes(nl, run):
             nl.broadcast_to(nl.copy(x[0:1]), shape=(128, 24)),
             nl.copy(nl.expand_dims(x, 1)),
         ),
-        *(A, B, places),
+        A,
+        B,
+        places,
     )
     assert_array_equal(chosen, np.where(A > 0, A, B))
     assert_array_equal(gathered, np.take_along_axis(A, places.astype(int), axis=1))

@@ -70,7 +70,8 @@ def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
             nisa.activation(getattr(nl, name), x),
             nisa.activation(getattr(nl, name), y),
         ),
-        *(inputs, largest),
+        inputs,
+        largest,
     )
     assert_array_equal(
         at_infinity, np.array([[*LIMITS[name], np.nan]], dtype), strict=True

@@ -59,9 +59,19 @@ def test_unknown_codes_are_reported_as_unknown(what: str) -> None:
 @every(
     "code",
     [
-        *("NCC_EBIR033", "NCC_IBIR605", "NCC_IBIR243", "NCC_INKI016", "NCC_EVRF029"),
-        *("NCC_EMOD018", "NCC_IBIR229", "NCC_ITEN404", "F134", "F137"),
-        *("NRT_TIMEOUT", "NRT_EXEC_UNIT_UNRECOVERABLE", *FAULTS),
+        "NCC_EBIR033",
+        "NCC_IBIR605",
+        "NCC_IBIR243",
+        "NCC_INKI016",
+        "NCC_EVRF029",
+        "NCC_EMOD018",
+        "NCC_IBIR229",
+        "NCC_ITEN404",
+        "F134",
+        "F137",
+        "NRT_TIMEOUT",
+        "NRT_EXEC_UNIT_UNRECOVERABLE",
+        *FAULTS,
     ],
 )
 def test_each_code_that_the_device_knows_is_explained(code: str) -> None:
@@ -97,13 +107,14 @@ def test_a_code_with_and_without_its_prefix_is_one_code(said: str, code: str) ->
 @every(
     "text",
     [
-        *(
-            "exit status 1",
-            "Non-zero exit status (1) for command",
-            "status 5",
-            "returned 3 rows",
-        ),
-        *("ABC123 and F100", "a value of 1006", "NRT_SUCCESS", "state NRT_STATE_START"),
+        "exit status 1",
+        "Non-zero exit status (1) for command",
+        "status 5",
+        "returned 3 rows",
+        "ABC123 and F100",
+        "a value of 1006",
+        "NRT_SUCCESS",
+        "state NRT_STATE_START",
     ],
 )
 def test_text_without_a_code_is_not_counted(text: str) -> None:

@@ -18,9 +18,9 @@ from difftest.testing.drawing.provider import (
     BACKEND,
     CaseProvider,
     DryProvider,
-    bounds_of,
     draw_index,
     elements_of,
+    integer_bounds,
     ordered_values,
     planned_provider,
     prefer,
@@ -34,7 +34,10 @@ METHODS = {
     "draw_boolean": ["self", "p"],
     "draw_integer": ["self", "min_value", "max_value", "weights", "shrink_towards"],
     "draw_float": [
-        *("self", "min_value", "max_value", "allow_nan"),
+        "self",
+        "min_value",
+        "max_value",
+        "allow_nan",
         "smallest_nonzero_magnitude",
     ],
     "draw_string": ["self", "intervals", "min_size", "max_size"],
@@ -80,8 +83,8 @@ def test_hypothesis_accepts_what_the_provider_draws():
 
 
 def test_the_strategies_of_hypothesis_show_their_values():
-    assert bounds_of(st.integers(3, 8)) == (3, 8)
-    assert bounds_of(st.integers(3)) is None
+    assert integer_bounds(st.integers(3, 8)) == (3, 8)
+    assert integer_bounds(st.integers(3)) is None
     assert elements_of(st.sampled_from([5, 4])) == (5, 4)
     assert elements_of(st.sampled_from([5, 4]).map(str)) is None
     assert ordered_values(st.integers(-1, 2)) == [0, 1, -1, 2]

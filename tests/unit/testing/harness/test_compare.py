@@ -67,11 +67,17 @@ HALF = [np.array([False, True])]
     "value, got, how, kind, message",
     [
         (
-            *([1, 2], np.ones((2, 1), np.float16), {}, "shape"),
+            [1, 2],
+            np.ones((2, 1), np.float16),
+            {},
+            "shape",
             "the kernel's shape is (2, 1), the reference's (2,)",
         ),
         (
-            *([1, 2], np.array([5, 6], np.float64), {}, "dtype"),
+            [1, 2],
+            np.array([5, 6], np.float64),
+            {},
+            "dtype",
             "the kernel's dtype is float64, expected is float32 (see output_dtype=)",
         ),
         # a value that only a cast would make right is not cast

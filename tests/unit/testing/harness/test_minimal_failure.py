@@ -65,7 +65,7 @@ def test_the_case_of_a_killed_mutant_is_minimal():
 def test_the_finding_of_a_campaign_is_minimal(tmp_path, monkeypatch):
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
     monkeypatch.setattr(atexit, "register", lambda action: None)
-    monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
+    monkeypatch.setattr(campaign, "is_observed", lambda: True)
     monkeypatch.setattr(FindingStore, "database", None)
     runner = campaign.CampaignRunner(
         Runner((PlainBackend(),)), FindingStore(tmp_path), tmp_path, "plain", ()

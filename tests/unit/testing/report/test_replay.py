@@ -213,15 +213,11 @@ def test_a_file_is_read_back(tmp_path):
 @every(
     "text, why",
     [
-        *(
-            ("", "it has no TEST"),
-            ("TEST = 1", "it has no CASE"),
-            ("not python", "it has no TEST"),
-        ),
-        *(
-            ("TEST = call()\nCASE = 2", "malformed node"),
-            ("x = {", r"'{' was never closed \(other.py"),
-        ),
+        ("", "it has no TEST"),
+        ("TEST = 1", "it has no CASE"),
+        ("not python", "it has no TEST"),
+        ("TEST = call()\nCASE = 2", "malformed node"),
+        ("x = {", r"'{' was never closed \(other.py"),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, why):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from difftest.tools.lint.check import lint_source, lint_trace, rules
-from difftest.tools.lint.files import ids_of
+from difftest.tools.lint.files import rule_ids
 from difftest.tools.lint.rule import NEWEST
 from difftest.tools.lint.source import Source
 from tests.every import every
@@ -78,7 +78,7 @@ def test_no_rule_of_traces_is_broken(run: tuple[str, str], tmp_path: Path) -> No
 @every("body", MOVES)
 def test_no_rule_of_performance_is_broken(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
-    assert lint_source(source, NEWEST, None, ids_of(["performance"])) == []
+    assert lint_source(source, NEWEST, None, rule_ids(["performance"])) == []
 
 
 @every(
@@ -93,5 +93,5 @@ def test_no_rule_of_performance_is_broken(body: str) -> None:
 def test_what_costs_time_is_told_in_each_form(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
     assert [
-        one.line for one in lint_source(source, NEWEST, None, ids_of(["performance"]))
+        one.line for one in lint_source(source, NEWEST, None, rule_ids(["performance"]))
     ] == [12]

@@ -63,25 +63,30 @@ def kernel(x):
 BODIES = [
     # id, SDK, the code before, the code after, whether the fix is safe
     (
-        *("NKL101", "2.32", "    t = [f(i) for i in range(2) if i]"),
+        "NKL101",
+        "2.32",
+        "    t = [f(i) for i in range(2) if i]",
         "    t = []\n    for i in range(2):\n        if i:\n            t.append(f(i))",
         True,
     ),
     (
-        *("NKL101", "2.32", "    t = [i for i in a]\n    g(i)"),
+        "NKL101",
+        "2.32",
+        "    t = [i for i in a]\n    g(i)",
         "    t = []\n    for i in a:\n        t.append(i)\n    g(i)",
         False,
     ),
     (
-        *("NKL103", "2.32", "    for i, t in enumerate(ts):\n        f(i, t)"),
-        *("    for i in range(len(ts)):\n        t = ts[i]\n        f(i, t)", False),
+        "NKL103",
+        "2.32",
+        "    for i, t in enumerate(ts):\n        f(i, t)",
+        "    for i in range(len(ts)):\n        t = ts[i]\n        f(i, t)",
+        False,
     ),
     (
-        *(
-            "NKL103",
-            "2.32",
-            "    s = [1]\n    for i, t in enumerate(s):\n        # 2\n        f(i)",
-        ),
+        "NKL103",
+        "2.32",
+        "    s = [1]\n    for i, t in enumerate(s):\n        # 2\n        f(i)",
         "    s = [1]\n    for i in range(len(s)):\n        # 2\n        t = s[i]\n        f(i)",
         True,
     ),
@@ -95,8 +100,11 @@ BODIES = [
     ),
     ("NKL110", "2.32", "    f(buffer='psum')", "    f(buffer=nl.psum)", True),
     (
-        *("NKL111", "2.32", "    nisa.dma_copy(x, x, dge_mode=2)"),
-        *("    nisa.dma_copy(x, x, dge_mode=nisa.dge_mode.hwdge)", True),
+        "NKL111",
+        "2.32",
+        "    nisa.dma_copy(x, x, dge_mode=2)",
+        "    nisa.dma_copy(x, x, dge_mode=nisa.dge_mode.hwdge)",
+        True,
     ),
     (
         "NKU303",
@@ -113,8 +121,11 @@ BODIES = [
         True,
     ),
     (
-        *("NKU304", "2.33", "    nisa.sendrecv(a, b, use_gpsimd_dma=True)"),
-        *("    nisa.sendrecv(a, b, dma_engine=nisa.dma_engine.gpsimd_dma)", True),
+        "NKU304",
+        "2.33",
+        "    nisa.sendrecv(a, b, use_gpsimd_dma=True)",
+        "    nisa.sendrecv(a, b, dma_engine=nisa.dma_engine.gpsimd_dma)",
+        True,
     ),
     (
         "NKU304",
@@ -124,16 +135,18 @@ BODIES = [
         True,
     ),
     (
-        *("NKU304", "2.29", "    nisa.dma_copy(dst=x, priority=1, src=x)"),
-        *("    nisa.dma_copy(dst=x, src=x)", True),
+        "NKU304",
+        "2.29",
+        "    nisa.dma_copy(dst=x, priority=1, src=x)",
+        "    nisa.dma_copy(dst=x, src=x)",
+        True,
     ),
     (
-        *(
-            "NKU302",
-            "2.29",
-            "    nl.ndarray((nl.par_dim(p // 2), 4), x.dtype, nl.sbuf)",
-        ),
-        *("    nl.ndarray((p // 2, 4), x.dtype, nl.sbuf)", True),
+        "NKU302",
+        "2.29",
+        "    nl.ndarray((nl.par_dim(p // 2), 4), x.dtype, nl.sbuf)",
+        "    nl.ndarray((p // 2, 4), x.dtype, nl.sbuf)",
+        True,
     ),
     (
         "NKX001",

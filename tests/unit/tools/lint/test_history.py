@@ -20,23 +20,21 @@ with TABLE.open(encoding="utf-8", newline="") as _file:
     }
 NAME = re.compile(r"(nl|nisa|ncc)\.[\w.]+(\(\w+\))?$")
 GUIDE = {
-    *(
-        "nl.par_dim",
-        "nl.dynamic_range",
-        "nisa.tensor_copy(dtype)",
-        "nisa.sendrecv(use_gpsimd_dma)",
-    ),
-    *("nisa.tensor_copy_dynamic_dst", "nisa.tensor_copy_dynamic_src"),
+    "nl.par_dim",
+    "nl.dynamic_range",
+    "nisa.tensor_copy(dtype)",
+    "nisa.sendrecv(use_gpsimd_dma)",
+    "nisa.tensor_copy_dynamic_dst",
+    "nisa.tensor_copy_dynamic_src",
 }
 """Names of the migration guide and the pages: stubs declare none of them, or all."""
 NO_ROW = {
-    *(
-        "ncc.NKIObject",
-        "nisa.NKIObject",
-        "nisa.NkiInstruction",
-        "nisa.NkiInstruction.depends_on",
-    ),
-    *("nl.DType", "nl.shared_constant(dtype)"),
+    "ncc.NKIObject",
+    "nisa.NKIObject",
+    "nisa.NkiInstruction",
+    "nisa.NkiInstruction.depends_on",
+    "nl.DType",
+    "nl.shared_constant(dtype)",
     *(f"nl.NkiTensor.{name}" for name in ("device_value", "is_identity", "sim_value")),
 }
 """Names without a page: classes of annotations, methods of one stub, a function without a 0.3."""

@@ -7,9 +7,9 @@ from difftest.tools.lint.files import (
     Level,
     Levels,
     SettingsError,
-    ids_of,
     levels_by_name,
     project_settings,
+    rule_ids,
 )
 from difftest.tools.lint.rule import Group
 
@@ -60,13 +60,15 @@ def test_the_closest_name_wins():
 
 
 def test_names_are_ids_groups_or_all():
-    assert ids_of(["NKL101"]) == {"NKL101"}
-    assert {rules()[id].group for id in ids_of(["performance"])} == {Group.PERFORMANCE}
-    assert ids_of(["all"]) == set(rules())
+    assert rule_ids(["NKL101"]) == {"NKL101"}
+    assert {rules()[id].group for id in rule_ids(["performance"])} == {
+        Group.PERFORMANCE
+    }
+    assert rule_ids(["all"]) == set(rules())
     with pytest.raises(
         SettingsError, match="no rule style; the groups are all, correctness"
     ):
-        ids_of(["style"])
+        rule_ids(["style"])
     with pytest.raises(SettingsError, match="NKL101 has two levels: deny and allow"):
         levels_by_name({Level.DENY: ["NKL101"], Level.ALLOW: ["NKL101"]})
 

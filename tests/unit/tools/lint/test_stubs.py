@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from mypy import stubtest
 
 from difftest.cli.main import main
-from difftest.simulator.entry.install import embedded, modules
+from difftest.simulator.entry.install import embedded, embedded_modules
 from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
 from difftest.tools.lint.stubs import public_names, stub_files
 from tests.every import every
@@ -130,14 +130,14 @@ def test_every_documented_name_is_declared(dialect):
     assert len(names) > 150
 
 
-@every("name", sorted(modules()))
+@every("name", sorted(embedded_modules()))
 def test_a_stub_declares_what_is_served_and_nothing_else(name):
     own = [
         one
         for one in declared(file_of(name))
         if not one.startswith("_") and one != "MYPY"
     ]
-    assert sorted(own) == public_names(name, modules()[name])
+    assert sorted(own) == public_names(name, embedded_modules()[name])
 
 
 def test_names_of_later_levels_are_there_and_those_that_ended_are_marked():

@@ -8,7 +8,7 @@ from difftest.tools.mutants.generation import mutants_of
 from difftest.tools.mutants.mutant import (
     Mutant,
     apply_mutant,
-    functions_of,
+    mutable_functions,
     qualified_name,
     read_source,
 )
@@ -17,18 +17,21 @@ from tests.unit.tools.mutants import sample
 
 def mutant_of(kernel, operator):
     return next(
-        one for one in mutants_of(functions_of(kernel)) if one.operator == operator
+        one for one in mutants_of(mutable_functions(kernel)) if one.operator == operator
     )
 
 
 def test_a_kernel_is_made_of_its_authors_functions():
-    assert [one.__name__ for one in functions_of(sample.scaled)] == ["scaled", "loaded"]
-    assert [one.__name__ for one in functions_of(sample.twice)] == ["twice"]
+    assert [one.__name__ for one in mutable_functions(sample.scaled)] == [
+        "scaled",
+        "loaded",
+    ]
+    assert [one.__name__ for one in mutable_functions(sample.twice)] == ["twice"]
 
 
 def test_whatever_holds_the_function_runs_the_change_and_then_no_more():
     mutant = mutant_of(sample.twice, "another operation")
-    (function,) = functions_of(sample.twice)
+    (function,) = mutable_functions(sample.twice)
     ones = np.ones((2, 3), np.float32)
 
     def result():
@@ -69,7 +72,7 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
 
 
 def test_what_is_no_python_is_refused():
-    (function,) = functions_of(sample.twice)
+    (function,) = mutable_functions(sample.twice)
     file = function.__code__.co_filename
     start = mutant_of(sample.twice, "last tile missing").change.start
     change = read_source(file).edit(start, start, "]")

@@ -23,7 +23,7 @@ def runner(tmp_path, monkeypatch):
     """A campaign's, which listens as HypoFuzz does before and after shrinking."""
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
     monkeypatch.setattr(atexit, "register", lambda action: None)
-    monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
+    monkeypatch.setattr(campaign, "is_observed", lambda: True)
     monkeypatch.setattr(
         FindingStore, "database", None
     )  # the database of these tests has the findings of others

@@ -151,7 +151,7 @@ declare(
 @call(reduce.tensor_reduce)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
     """Reduce the last free axes of data by op; multiply by -1 if ``negate``."""
-    need_tile(data, "data", "tensor_reduce", (*ON_CHIP, *HBM))
+    need_tile(data, "data", "tensor_reduce", ON_CHIP + HBM)
     axis = last_axes(axis, data, "tensor_reduce")
     return locals()
 

@@ -20,8 +20,14 @@ from difftest.simulator.strictness import report_violation
 
 _PLAIN = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
 _NARROW = (
-    *("bfloat16", "tfloat32", "float8_e4m3", "float8_e4m3fn", "float8_e5m2"),
-    *("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4"),
+    "bfloat16",
+    "tfloat32",
+    "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fn_x4",
+    "float8_e5m2_x4",
+    "float4_e2m1fn_x4",
 )
 _DOCUMENTED = unmodelled("nki.language", ["int64", "uint64"])
 """Names that AWS documents (at v2.33) and the simulator does not model."""

@@ -21,8 +21,13 @@ from tests.unit.simulator.on_tiles import written
 
 DRAWS = 60
 ON_CHIP = (
-    *("copy", "add", "reduce", "assign", "add in place"),
-    *("store of a part", "store from PSUM"),
+    "copy",
+    "add",
+    "reduce",
+    "assign",
+    "add in place",
+    "store of a part",
+    "store from PSUM",
 )
 WRITING = ("store", "dma_copy to", "assign", "add in place")
 """Kinds whose access is written to."""

@@ -354,7 +354,10 @@ def add_one(x):
 @every(
     "hint",
     [
-        *("kernel_return", "debug_kernel", "experimental_flags", "show_compiler_tb"),
+        "kernel_return",
+        "debug_kernel",
+        "experimental_flags",
+        "show_compiler_tb",
         "enable_out_of_bound_check",
     ],
 )

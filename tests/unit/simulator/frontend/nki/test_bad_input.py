@@ -34,8 +34,12 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         ),
         (
             lambda: nisa.scalar_tensor_tensor(
-                *(tile((4, 8), nl.int32), tile((4, 8), nl.int32), nl.bitwise_and),
-                *(1, nl.bitwise_or, tile((4, 8), nl.int32)),
+                tile((4, 8), nl.int32),
+                tile((4, 8), nl.int32),
+                nl.bitwise_and,
+                1,
+                nl.bitwise_or,
+                tile((4, 8), nl.int32),
             ),
             KernelError,
             "arithmetic operators",
