@@ -613,7 +613,7 @@ def _unless_excused(
     for value, bound in _blocks(output.value, error):
         sizes = np.abs(value)
         near = (bound <= min(most, 0.5) * sizes) & (sizes >= least)
-        sure += np.count_nonzero(near & np.isfinite(sizes))
+        sure += int(np.count_nonzero(near & np.isfinite(sizes)))
     if 2 * sure > error.size:
         return verdict  # more than half of ``decisive`` is sure too
     sizes = np.abs(output.value)
