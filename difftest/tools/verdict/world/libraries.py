@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from difftest.tools.verdict.world import classes, texts, values
+from difftest.tools.verdict.world.guard import is_special
 from difftest.tools.verdict.world.kinds import SCALARS
 from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
 from difftest.tools.verdict.world.texts import is_own_class, is_own_function
@@ -294,14 +295,14 @@ def _typing() -> dict[str, Any]:
     table["Type"] = table["List"]  # in annotations only; Type[int] could be called
     table.pop("ForwardRef", None)
     table["Any"] = typing.Any
-    _list(
-        {name: table[name] for name in ("cast", "final", "overload") if name in table}
-    )
-    for name in ("override", "NewType", "TypeVar", "ParamSpec"):
+    _list({name: table[name] for name in ("cast", "overload") if name in table})
+    for name in ("NewType", "TypeVar", "ParamSpec"):
         if name in table:
             _list({name: table[name]})
     _list({name: value for name, value in table.items() if isinstance(value, type)})
     list_function(typing.TypedDict)
+    # Python's own mark their argument, which may be an object of NKI.
+    table |= {name: Facade(name, lambda own: own) for name in ("final", "override")}
     return table
 
 
@@ -405,10 +406,15 @@ class Namespace:
     """``types.SimpleNamespace`` of a candidate."""
 
     def __init__(self, **names: Any) -> None:
+        # NumPy reads special attributes of an object, such as an address of memory.
+        for name in names:
+            if is_special(name):
+                raise refusal(f"the attribute {name} is set")
         vars(self).update(names)
 
 
 type.__setattr__(Namespace, texts.OWN, True)
+values.SHARED_CLASSES.add(Namespace)
 CLASSES.add(Namespace)
 HELD |= {random.Random, uuid.UUID, re.RegexFlag, *SCALARS}
 READERS[random.Random] = lambda value, name: (

@@ -181,6 +181,8 @@ SETTERS: dict[type, Callable[[Any, str], Any]] = {}
 """The function that checks an assignment to an attribute of a value of a type."""
 CALLABLE: set[type] = {Facade, TypeFunction}
 """Types whose values a candidate can call."""
+SHARED_CLASSES: set[type] = set()
+"""Classes that count as own, and that all files of all runs share."""
 HELD: set[type] = {
     Facade,
     TypeFunction,
@@ -467,6 +469,7 @@ def writable(value: Any, name: str) -> Any:
         return setter(value, name)
     is_own = is_own_class(kind) or is_own_function(value)
     is_own = is_own or (isinstance(value, type) and is_own_class(value))
+    is_own = is_own and not (isinstance(value, type) and value in SHARED_CLASSES)
     if is_own and not _is_special(name):
         return value
     if (kind is Module or kind is OwnModule) and not _is_special(name):
@@ -566,15 +569,22 @@ _CALLING_METHODS = ("sort", "sub", "subn")
 def check_arguments(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Make the opaque text of ``name=`` plain; refuse absent and other opaque values."""
+    """Make the opaque text of ``name=`` plain for NKI; refuse absent and other opaque values."""
+    names = [kwargs.get("name")] if _is_nki(function) else []
     for value in itertools.chain(args, kwargs.values()):
         kind = type(value)
         if kind is Absent:
             need(value)
-        elif kind is Opaque and value is not kwargs.get("name"):
+        elif kind is Opaque and not any(value is name for name in names):
             raise opaque_refusal()
     if type(kwargs.get("name")) is Opaque:
         kwargs["name"] = kwargs["name"].shown
+
+
+def _is_nki(value: Any) -> bool:
+    """Return whether a function, class or object is of NKI."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return str(module).startswith("difftest.simulator.")
 
 
 def call_method(value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -608,7 +618,9 @@ def enter(*values: Any) -> None:
     """Check the parameters of an own function, which C code or NKI may have called."""
     for value in values:
         if type(value) not in HELD or type(value) is np.ndarray:
-            kept(value)
+            held = kept(value)
+            if held is not value:
+                raise refusal(f"{held!r} as an argument")
 
 
 _PASSED_ON = (NkiError, RecursionError, MemoryError)
@@ -654,7 +666,18 @@ def is_instance(value: Any, kinds: Any) -> bool:
         need(value)
     if type(value) is Opaque:
         return is_instance("", kinds)
-    return isinstance(value, plain_kinds(kinds))
+    plain = plain_kinds(kinds)
+    if _is_nki(type(value)) and _has_protocol(plain):
+        what = f"whether an object of NKI is {plain!r:.60}"
+        raise refusal(what, "ask for a class of NKI", is_question=True)
+    return isinstance(value, plain)
+
+
+def _has_protocol(kinds: Any) -> bool:
+    """Return whether a class asks for methods of an object, as ``collections.abc.Sized`` does."""
+    if type(kinds) is tuple:
+        return any(map(_has_protocol, kinds))
+    return isinstance(kinds, type) and "__subclasshook__" in vars(kinds)
 
 
 def plain_kinds(kinds: Any) -> Any:
