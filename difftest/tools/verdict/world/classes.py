@@ -129,11 +129,17 @@ def _is_base(base: Any, *, has_enumeration: bool) -> bool:
         return True
     if not isinstance(base, type):
         return False
+    if has_enumeration and base in VALUE_BASES:
+        return True
+    return is_own_class(base) or _is_listed_base(base)
+
+
+def _is_listed_base(base: type) -> bool:
+    """Return whether every class of a candidate may derive from a class of others."""
     is_abstract = base.__module__ in ("collections.abc", "typing", "abc")
     is_error = issubclass(base, Exception) and base in CLASSES
-    is_value = has_enumeration and base in VALUE_BASES
-    is_listed = base in BASES or base is NKIObject or _is_enumeration(base)
-    return is_own_class(base) or is_abstract or is_error or is_value or is_listed
+    is_listed = base in (*BASES, NKIObject) or _is_enumeration(base)
+    return is_abstract or is_error or is_listed
 
 
 _ALIASES = (

@@ -363,24 +363,9 @@ class Guarded(ast.NodeTransformer):
         holder = f"{INTERNAL}match{self._matches}"
         found: list[ast.keyword] = []
         for pattern in _patterns(node):
-            bound = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
-            if is_special(bound or ""):
+            if any(map(is_special, _names_of(pattern))):
                 return self._refused(node, "a special name in a pattern")
-            if isinstance(pattern, ast.MatchValue):
-                pattern.value = self._held(
-                    pattern.value, holder, found, "pattern_value"
-                )
-            elif isinstance(pattern, ast.MatchClass):
-                has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
-                names = [
-                    _text(has_names, pattern),
-                    _text(bool(pattern.patterns), pattern),
-                ]
-                pattern.cls = self._held(
-                    pattern.cls, holder, found, "pattern_class", *names
-                )
-                if any(map(is_special, pattern.kwd_attrs)):
-                    return self._refused(node, "a special name in a pattern")
+            self._guard_pattern(pattern, holder, found)
         node.subject = _call("subject", node.subject, self.visit(node.subject))
         for case in node.cases:
             case.guard = None if case.guard is None else self.visit(case.guard)
@@ -388,6 +373,19 @@ class Guarded(ast.NodeTransformer):
         values_of = _call("holder", node, keywords=found)
         target = ast.copy_location(ast.Name(holder, ast.Store()), node)
         return [ast.copy_location(ast.Assign([target], values_of), node), node]
+
+    def _guard_pattern(
+        self, pattern: ast.AST, holder: str, found: list[ast.keyword]
+    ) -> None:
+        """Let a pattern name an attribute of the holder in place of a value or a class."""
+        if isinstance(pattern, ast.MatchValue):
+            pattern.value = self._held(pattern.value, holder, found, "pattern_value")
+        elif isinstance(pattern, ast.MatchClass):
+            has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
+            names = [_text(has_names, pattern), _text(bool(pattern.patterns), pattern)]
+            pattern.cls = self._held(
+                pattern.cls, holder, found, "pattern_class", *names
+            )
 
     def _held(
         self,
@@ -465,6 +463,12 @@ def _parameters(node: ast.arguments) -> list[ast.arg]:
 
 def _loaded(arg: ast.arg, at: ast.AST) -> ast.Name:
     return ast.copy_location(ast.Name(arg.arg, ast.Load()), at)
+
+
+def _names_of(pattern: ast.AST) -> list[str]:
+    """Return the names that a pattern binds, and the attributes that it reads."""
+    bound = [getattr(pattern, "name", None), getattr(pattern, "rest", None)]
+    return [*filter(None, bound), *getattr(pattern, "kwd_attrs", ())]
 
 
 def _patterns(node: ast.Match) -> Iterator[ast.AST]:

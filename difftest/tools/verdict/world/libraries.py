@@ -228,25 +228,27 @@ def _os_name(name: str) -> Any:
 def _copied(value: Any, *, deep: bool) -> Any:
     """Return a copy of containers and own objects; tensors and functions are shared."""
     kind = type(value)
+    copied: Callable[[Any], Any] = (
+        functools.partial(_copied, deep=True) if deep else lambda item: item
+    )
     if kind in (list, tuple, set, frozenset):
-        return kind(_copied(item, deep=True) if deep else item for item in value)
+        return kind(map(copied, value))
     if kind in (dict, collections.defaultdict, collections.OrderedDict):
-        pairs = value.items()
         fresh = copy.copy(value)
-        fresh.update(
-            {key: _copied(item, deep=deep) if deep else item for key, item in pairs}
-        )
+        fresh.update({key: copied(item) for key, item in value.items()})
         return fresh
     if kind is np.ndarray:
         return value.copy()
-    if is_own_class(kind) and not issubclass(
-        kind, (int, str, float, tuple, dict, list)
-    ):
+    if is_own_class(kind) and not issubclass(kind, _PLAIN_BASES):
         fresh = object.__new__(kind)
         for name, item in vars(value).items():
-            object.__setattr__(fresh, name, _copied(item, deep=True) if deep else item)
+            object.__setattr__(fresh, name, copied(item))
         return fresh
     return value
+
+
+_PLAIN_BASES = (int, str, float, tuple, dict, list)
+"""Bases of own classes whose objects are shared by a copy."""
 
 
 def _json_text(value: Any, **options: Any) -> Any:

@@ -467,18 +467,21 @@ def writable(value: Any, name: str) -> Any:
     setter = SETTERS.get(kind)
     if setter is not None:
         return setter(value, name)
-    is_own = is_own_class(kind) or is_own_function(value)
-    is_own = is_own or (isinstance(value, type) and is_own_class(value))
-    is_own = is_own and not (isinstance(value, type) and value in SHARED_CLASSES)
-    if is_own and not _is_special(name):
-        return value
-    if (kind is Module or kind is OwnModule) and not _is_special(name):
+    if _has_attributes(value) and not _is_special(name):
         return value
     if kind is Absent:
         need(value)
     raise refusal(
         f"the attribute {name} of a {kind.__name__} is set", "use an object of your own"
     )
+
+
+def _has_attributes(value: Any) -> bool:
+    """Return whether a candidate may set attributes of a value: of its own, or of a module."""
+    kind = type(value)
+    if isinstance(value, type) and is_own_class(value):
+        return value not in SHARED_CLASSES
+    return kind in (Module, OwnModule) or is_own_class(kind) or is_own_function(value)
 
 
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
