@@ -41,6 +41,7 @@ from difftest.simulator.lifted import broadcast_mask
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
 from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
+from difftest.simulator.pattern import with_free_axes
 from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 
@@ -516,8 +517,7 @@ def fit(values: Array, dst: Tile) -> Array:
     want = shape if dst._in_hbm else dst._tile_shape()
     if values.size == dst.size and (dst._in_hbm or values.shape[0] == want[0]):
         return values.reshape(shape)
-    # Missing dimensions are free dimensions: NumPy would put them before the partitions.
-    have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
+    have = with_free_axes(values.shape, len(want))
     if len(have) != len(want) or any(
         h not in (1, w) for h, w in zip(have, want, strict=True)
     ):

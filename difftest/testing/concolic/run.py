@@ -277,7 +277,7 @@ class ConcolicRun:
                 self.number(at, f"({first} + {at - iterations[0]})")
                 for at in iterations[:_CONDITIONS_OF_PLACE]
             ]
-            iterations = [*known, *iterations[_CONDITIONS_OF_PLACE:]]
+            iterations = known + list(iterations[_CONDITIONS_OF_PLACE:])
         length = f"(-(({first} - {stop}) // {step}))"
         self._lengths[id(iterations)] = iterations, length
         return iterations
