@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from difftest.testing.backends.sdk import Sdk
+
+
+_WITHOUT_SDK = (
+    "a ModuleNotFoundError in `python script.py` is expected without the SDK.\n"
+    "  remedy: pytest --simulate, difftest run script.py, or difftest.embedded() before the\n"
+    "          import; %load_ext difftest in a notebook"
+)
+
+
+def _import_text(sdk: Sdk) -> str:
+    """Return what ``import nki`` finds in a plain script, and what to do if it finds nothing."""
+    if sdk.newer.module is not None:
+        return "finds the SDK; --simulate=embedded and difftest run replace it"
+    return _WITHOUT_SDK
 
 
 @click.command()
@@ -29,6 +47,7 @@ def doctor(context: click.Context) -> None:
         rows.append(
             ("--" if detection.module is None else "ok", subject, detection.state)
         )
+    rows.append(("  ", "import nki", _import_text(sdk)))
     rows.append(("ok", "--simulate=embedded", "part of this package: works everywhere"))
     ways: dict[str, Callable[[], Backend]] = {
         "--simulate=sdk": lambda: sdk_simulator(sdk),
@@ -39,10 +58,11 @@ def doctor(context: click.Context) -> None:
             text = make().description
             works = True
         except BackendMissingError as error:
-            text = str(error).replace("\n", "\n      ")
+            text = str(error)
             works = False
         rows.append(("ok" if works else "--", option, text))
     rows.append(("  ", "measurements", "no path to a device has ever run on one"))
     for mark, subject, text in rows:
-        click.echo(f"{mark}  {subject:<19}  {text}")
+        indented = text.replace("\n", "\n      ")
+        click.echo(f"{mark}  {subject:<19}  {indented}")
     context.exit(0 if works else 1)

@@ -40,12 +40,11 @@ def foreign_options(config: pytest.Config) -> str:
     for option in (SIMULATE, DEVICE):
         value = config.getoption(option.name, None)
         if option in session.request.taken and value in (True, *SIMULATORS):
-            accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
                 f"{option.name} was given, but a conftest or another plugin has declared it: the "
                 f"kernel tests in {', '.join(sorted(session.uncollected))} would not run.\n"
-                f"  remedy: pass -o {option.key}={accepted} to run them, or -o {option.key}=no if "
-                "the other option is meant; both are ini keys too"
+                f"  remedy: pass {option.names[0]} to run them, or -o {option.key}=no, which is "
+                "an ini key too, if the other option is meant"
             )
     return ""
 
@@ -90,7 +89,7 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
     node = f"{path}::{getattr(item, 'originalname', item.name)}"
-    return Reproduction(node, request.options, request.case_key)
+    return Reproduction(node, request.options, request.case_option)
 
 
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:

@@ -213,6 +213,7 @@ def summary_lines(
             lines += table_text(tally, verbose)
         elif not launched:
             lines.append("no kernel test ran")
+        lines += tally.inferred_lines()
         if not verbose:
             lines += aimed_lines(tally)
         lines += _agreement_lines(tally)

@@ -66,8 +66,8 @@ class Arguments:
             None if code is None else Location(code.co_filename, code.co_firstlineno)
         )
         self.by_reference = by_reference
-        self.mutable: list[tuple[Array, Array, Any]] = []
-        """For each writable array: the caller's array, its new data, and the tensor."""
+        self.mutable: list[tuple[Array, Any]] = []
+        """For each array that the kernel may write to: the caller's array, and the tensor."""
         self.given: list[tuple[Array, Any]] = []
         """The caller's arrays, and the kernel's tensors for them."""
 
@@ -115,17 +115,17 @@ class Arguments:
         if mutable and not array.flags.writeable:
             raise READ_ONLY_ARGUMENT(f"argument {name!r}, an array that is read-only")
         mutable = mutable or (self.by_reference and array.flags.writeable)
-        data = np.array(array, order="C") if mutable else np.ascontiguousarray(array)
+        data = np.ascontiguousarray(array)
         tensor = self.tensor(data.reshape(array.shape), name, mutable)
         if mutable:
-            self.mutable.append((array, data, tensor))
+            self.mutable.append((array, tensor))
         self.given.append((array, tensor))
         return tensor
 
     @property
     def written(self) -> list[Tile]:
         """The tensors of the arguments that an instruction wrote to."""
-        tensors = [tensor for *_, tensor in self.mutable]
+        tensors = [tensor for _, tensor in self.mutable]
         return [tensor for tensor in tensors if tensor._storage.allocation.writes]
 
     def origin(self, tile: Tile) -> Array | None:
@@ -142,23 +142,32 @@ class Arguments:
 
         One array may be several arguments. If the order then matters, a warning is issued.
         """
+        written = [
+            (array, tensor._storage.data)
+            for array, tensor in self.mutable
+            if tensor._storage.allocation.writes
+        ]
+        pairs = itertools.combinations([array for array, _ in written], 2)
+        if any(itertools.starmap(np.may_share_memory, pairs)):
+            written = self._changed(written)
+        for array, data in written:
+            array[...] = data
+
+    def _changed(self, written: list[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+        """Return the arrays that got other values; warn if the order of writing them matters."""
         changed = [
             (array, data)
-            for array, data, tensor in self.mutable
-            if tensor._storage.allocation.writes and array.tobytes() != data.tobytes()
+            for array, data in written
+            if array.tobytes() != data.tobytes()
         ]
-        pairs = itertools.combinations([array for array, _ in changed], 2)
-        if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(
-            changed
-        ):
+        if _depends_on_order(changed):
             shapes = ", ".join(str(list(array.shape)) for array, _ in changed)
             text = (
                 "the kernel wrote different values to two arguments that share memory: those of "
                 f"the last one stay ({shapes}). Pass a copy for one of them"
             )
             warn(SharedArgumentWarning(text), self.location)
-        for array, data in changed:
-            array[...] = data
+        return changed
 
 
 def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
@@ -193,8 +202,8 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
     for value in returned:
         missing = _never_written(value)
         storage = value._storage
-        # A whole tensor's memory is handed over once. A parameter's may be the caller's array.
-        own = value._is_whole() and storage.mutable and id(storage) not in ids
+        # A whole tensor's memory is handed over once. An argument's may be the caller's array.
+        own = value._is_whole() and not storage.lent and id(storage) not in ids
         ids.add(id(storage))
         elements = value._elements() if own else value._elements().copy()
         if not value._holds_bits:

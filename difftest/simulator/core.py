@@ -31,7 +31,6 @@ from difftest.simulator.memory import (
     PlacedStorage,
     Shape,
     Storage,
-    poison_array,
 )
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
 from difftest.simulator.program_scheduler import FORWARD, ProgramContext
@@ -70,6 +69,28 @@ class RandomNumbers:
         state = self.states.setdefault(at, self.random.bit_generator.state)
         self.random.bit_generator.state = state
         return self.random
+
+
+class SubnormalArguments:
+    """Whether arguments have numbers that are subnormal in float32, for a launch's products.
+
+    The first product looks at the arrays. Kernels without products need no answer.
+
+    Attributes
+    ----------
+    arrays : the arguments, and the kernel's constants, that no product has looked at.
+    found : whether an array has such numbers, of those that were looked at.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.found = False
+
+    def look(self) -> None:
+        """Look at a sample of each array."""
+        while self.arrays:
+            array = self.arrays.pop()
+            self.found = self.found or has_subnormals(array)
 
 
 class DeviceLoopBodies(Follower):
@@ -259,7 +280,7 @@ class Core:
     trace : the record of the launch; it has events only if recording is on.
     instructions : how many were issued so far; the number of the next event.
     issued : the request of the instruction that is being issued, for its errors.
-    tiny : whether an argument has numbers that are subnormal in float32.
+    subnormals : tells whether arguments have numbers that are subnormal in float32.
     calls : the signatures of checked instructions; only the gate uses them.
     followers : the objects that are called for each instruction.
     tape : records each call for a replay (see :mod:`difftest.simulator.tape`); None if off.
@@ -276,7 +297,7 @@ class Core:
         self.trace = Trace(machine=machine.name, grid=grid)
         self.instructions = 0
         self.issued: Any = None
-        self.tiny = False
+        self.subnormals = SubnormalArguments()
         self.calls: dict[Any, Any] = {}
         self.followers = Followers(EventRecorder()) if record else NOBODY
         self.tape: Any = None
@@ -312,7 +333,7 @@ class Core:
         core.trace = self.trace
         core.calls = self.calls
         core.level = self.level
-        core.tiny = self.tiny
+        core.subnormals = self.subnormals
         core.draws = RandomNumbers(self.draws.states)
         core.draws.random = self.draws.random
         core.memories.shared = self.memories.shared
@@ -369,6 +390,8 @@ class Core:
         else:
             storage = self.hold(shape, dtype, space, *how, **named)
         if self.loops.is_single_turn:
+            if storage.blank:
+                storage.poison()
             storage.validity = None
         return storage
 
@@ -456,7 +479,7 @@ class Core:
         self.trace.allocations.append(allocation)
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
-        return Storage(allocation, data)
+        return Storage(allocation, data, blank=space.is_hbm)
 
     def _hold_in_hbm(
         self, allocation: Allocation, address: tuple[int, ...] | None
@@ -466,7 +489,7 @@ class Core:
             allocation.address = 0, address[0]
         if self.followers.shadow is not None:
             self.followers.shadow.contract.may_return(allocation.dtype)
-        data: Array = host_array(poison_array, allocation.shape, allocation.dtype)
+        data: Array = host_array(np.empty, allocation.shape, allocation.dtype)
         return data
 
     def _allocate_shared(
@@ -513,13 +536,18 @@ class Core:
         written: bool = True,
         space: Space = Space.SHARED_HBM,
     ) -> Storage:
-        """Return an argument of the kernel as an HBM tensor, without copying its data."""
+        """Return an array as an HBM tensor that copies it before the first write.
+
+        The array is read-only for the tensor, so that no other write can reach it.
+        """
         allocation = Allocation(
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
-        self.tiny = self.tiny or has_subnormals(array)
-        return Storage(allocation, array, written=written, mutable=mutable)
+        self.subnormals.arrays.append(array)
+        data = array.view()
+        data.flags.writeable = False
+        return Storage(allocation, data, written=written, mutable=mutable, lent=True)
 
     def count(self, touched: InstructionAccesses) -> None:
         """Count an instruction, and notify followers of its accesses."""

@@ -10,6 +10,7 @@ dtype's own bits. :func:`from_bits` and :func:`to_bits` convert between the two,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -187,16 +188,24 @@ def _round_integer(values: Array, dtype: DType) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     if values.dtype == dtype:
         return values
+    low, high = _limits_of(dtype)
+    if values.dtype.kind in "iub":
+        wide: Array = np.array(values, np.int64)
+    else:
+        wide = np.rint(np.array(values, np.float64))
+        missing = np.isnan(wide)
+        if np.count_nonzero(missing):
+            wide = np.where(missing, 0.0, wide)
+    result: Array = np.minimum(np.maximum(wide, low), high).astype(dtype)
+    return result
+
+
+@lru_cache(maxsize=32)
+def _limits_of(dtype: DType) -> tuple[int, int]:
+    """Return the smallest and the largest number of an integer dtype."""
     need_arithmetic(dtype)
     info = np.iinfo(dtype)
-    if values.dtype.kind in "iub":
-        clipped: Array = np.clip(values.astype(np.int64), info.min, info.max).astype(
-            dtype
-        )
-        return clipped
-    rounded = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=np.inf)
-    result: Array = np.clip(rounded, info.min, info.max).astype(dtype)
-    return result
+    return info.min, info.max
 
 
 def _fits_float16(values: Array) -> bool:

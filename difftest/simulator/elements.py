@@ -124,6 +124,8 @@ class Elements:
 
     def _elements(self) -> Array:
         """Return the elements as memory holds them."""
+        if self._storage.blank:
+            self._storage.poison()
         return self._take(self._storage.elements(*self._named()))
 
     # -- validity codes ----------------------------------------------------------------------

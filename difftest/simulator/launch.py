@@ -156,7 +156,8 @@ class FinishedLaunch(NamedTuple):
     def everything(self) -> tuple[Array, ...]:
         """Return the kernel's outputs, then the arguments that it wrote to."""
         returned = tuple(array for array, _ in self.outputs)
-        return returned + tuple(data for _, data, _ in self.arguments.mutable)
+        tensors = [tensor for _, tensor in self.arguments.mutable]
+        return returned + tuple(tensor._storage.data for tensor in tensors)
 
     def everything_exact(self) -> tuple[ExactOutput, ...]:
         """Return the exact run's :meth:`everything`; empty without a meaningful exact run."""
@@ -373,8 +374,8 @@ def _with_oracle_outputs(finished: FinishedLaunch) -> FinishedLaunch:
     """Compare the outputs with the oracle's; return the launch with the oracle's in their place."""
     oracle = finished.core.followers.oracle
     outputs = oracle.outputs(finished.leaves, finished.outputs)
-    for _, data, tensor in finished.arguments.mutable:
-        data[...] = oracle.array(tensor)
+    for tensor in finished.arguments.written:
+        tensor._storage.data[...] = oracle.array(tensor)
     return finished._replace(outputs=outputs)
 
 

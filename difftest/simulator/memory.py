@@ -1,8 +1,12 @@
-"""Tensors in HBM, SBUF and PSUM: their data, and a validity code for each element.
+"""Tensors in HBM, SBUF and PSUM: their data, and which elements are valid.
 
 A :class:`Storage` is one tensor. HBM holds the dtype's own bits. SBUF and PSUM hold arrays of
 :func:`~difftest.simulator.dtypes.storage_dtype` until a kernel needs the bits. Data are
 contiguous, so every :class:`~difftest.simulator.pattern.Pattern` is a view of them.
+
+While instructions write whole tiles, a few parts say which elements are written
+(:mod:`difftest.simulator.written_parts`). Masks, invalid data, other dtypes and reads beyond these
+parts need a validity code for each element. So most tensors never have codes.
 
 A tensor with an address takes certain bytes of its memory. Where two such tensors overlap, each
 reads the bits that the other wrote, as on the machine. This holds even after the kernel has
@@ -29,6 +33,15 @@ from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Area, Origin, Space
+from difftest.simulator.written_parts import (
+    MOST_PARTS,
+    Part,
+    contains,
+    elements_of,
+    part_of,
+    volume,
+    with_part,
+)
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.bounded import ExactValues
@@ -55,11 +68,13 @@ _BYTE = np.dtype(np.uint8)
 
 
 class ValidityMap:
-    """A validity code for each ``unit`` bytes of a tensor, and the origin of invalid data.
+    """The valid elements of a tensor, and the origin of invalid data.
 
     Attributes
     ----------
-    codes : flat; None in :data:`UNTOUCHED`, and unused where tensors share bytes.
+    parts : the written parts; all other elements are unwritten. None if ``codes`` are used.
+    codes : a validity code for each ``unit`` bytes, flat; None if ``parts`` are used, and where
+        tensors share bytes.
     unit : bytes of an element, or fewer once a view of a smaller dtype was written.
     masked : whether a mask left elements out, so that reading unwritten elements gives poison.
     origin : the origin of invalid data; for masked-out elements, the instruction that read them
@@ -67,9 +82,12 @@ class ValidityMap:
     lost_at : the kernel's line that last made data invalid.
     """
 
-    __slots__ = ("codes", "lost_at", "masked", "origin", "unit")
+    __slots__ = ("codes", "lost_at", "masked", "origin", "parts", "unit")
 
-    def __init__(self, codes: Array | None, unit: int) -> None:
+    def __init__(
+        self, codes: Array | None, unit: int, parts: tuple[Part, ...] | None = None
+    ) -> None:
+        self.parts = parts
         self.codes = codes
         self.unit = unit
         self.masked = False
@@ -77,7 +95,7 @@ class ValidityMap:
         self.lost_at: Location | None = None
 
 
-UNTOUCHED = ValidityMap(None, 1)
+UNTOUCHED = ValidityMap(None, 1, ())
 """The validity map of every tensor that is entirely unwritten."""
 
 
@@ -90,11 +108,13 @@ class Storage:
 
     __slots__ = (
         "allocation",
+        "blank",
         "data",
         "dtype",
         "exact",
         "holds_bits",
         "in_hbm",
+        "lent",
         "mutable",
         "producer",
         "products",
@@ -115,6 +135,8 @@ class Storage:
         *,
         written: bool = False,
         mutable: bool = True,
+        lent: bool = False,
+        blank: bool = False,
     ) -> None:
         self.allocation = allocation
         self.data = data
@@ -126,6 +148,10 @@ class Storage:
         self.validity = None if written else UNTOUCHED
         """None while all elements are defined."""
         self.mutable = mutable
+        self.lent = lent
+        """Whether the data are the caller's array; :meth:`own_data` precedes the first write."""
+        self.blank = blank
+        """Whether unwritten elements have arbitrary values; :meth:`poison` precedes a read."""
         self.producer: object = None
         """The frontend's note on how the tensor was made."""
         self.exact: ExactValues | None = None
@@ -180,6 +206,11 @@ class Storage:
         self.products = self.validity = None
         return True
 
+    def own_data(self) -> None:
+        """Replace the caller's array by a copy of it, which a kernel may write to."""
+        self.data = self.data.copy()
+        self.lent = False
+
     def hold_bits(self) -> None:
         """Hold the dtype's own bits from now on.
 
@@ -210,7 +241,12 @@ class Storage:
             return None
         if gaps is UNTOUCHED:
             return np.full(pattern.shape, UNWRITTEN, _BYTE)
-        region = self._region(gaps, pattern, dtype or self.dtype)
+        dtype = dtype or self.dtype
+        if gaps.parts is not None:
+            if dtype == self.dtype and self._is_in_part(gaps.parts, pattern):
+                return None
+            gaps = self._own_gaps()
+        region = self._region(gaps, pattern, dtype)
         if region.ndim > len(
             pattern.shape
         ):  # max(axis=-1) of so few takes fifty times as long
@@ -234,6 +270,8 @@ class Storage:
         alone = (
             where is None and code == DEFINED and not (self.shared or pattern.repeats())
         )
+        if alone and dtype == self.dtype and self._mark_part(pattern):
+            return
         if (
             alone
             and pattern.size * dtype.itemsize == self.data.size * self.dtype.itemsize
@@ -249,6 +287,29 @@ class Storage:
         # the last code decides for most kernels
         if codes is not None and not codes[-1] and not codes.view(BOOL).any():
             self.validity = None
+
+    def _mark_part(self, pattern: Pattern) -> bool:
+        """Mark a pattern's elements as written, without codes; return False if codes are needed."""
+        gaps = self.validity
+        assert gaps is not None
+        part = part_of(pattern)
+        if gaps.parts is None or part is None:
+            return False
+        parts = with_part(gaps.parts, part)
+        if volume(parts) < self.size:
+            if gaps is UNTOUCHED:
+                gaps = self.validity = ValidityMap(None, self.dtype.itemsize)
+            gaps.parts = parts
+            return len(parts) <= MOST_PARTS
+        if len(parts) > 1:  # only codes tell whether parts that overlap leave a gap
+            return False
+        self.validity = None
+        return True
+
+    @staticmethod
+    def _is_in_part(parts: tuple[Part, ...], pattern: Pattern) -> bool:
+        """Return whether one of the parts has all elements of a pattern."""
+        return any(contains(part, pattern) for part in parts)
 
     def mark_whole(self) -> None:
         """Mark the whole tensor as written by an instruction other than a matmul."""
@@ -284,12 +345,14 @@ class Storage:
 
     def poison(self) -> None:
         """Fill unwritten elements with poison, so that a launch that continues computes NaN."""
+        self.blank = False
         gaps = self.validity
         if gaps is None:
             return
         if gaps is UNTOUCHED:
             self.data[...] = poison_array((), self.data.dtype)[()]
             return
+        gaps = self._own_gaps()
         missing = self._region(gaps, self.whole, self.dtype) >= MASKED_OUT
         pattern = self.whole
         blank = poison_array(self.allocation.shape, self.data.dtype)
@@ -304,9 +367,14 @@ class Storage:
     def _own_gaps(self) -> ValidityMap:
         """Return the tensor's own validity map, with a code for each element."""
         gaps = self.validity
-        if gaps is None or gaps is UNTOUCHED:
-            codes = np.full(self.size, DEFINED if gaps is None else UNWRITTEN, _BYTE)
-            gaps = self.validity = ValidityMap(codes, self.dtype.itemsize)
+        unit = self.dtype.itemsize
+        if gaps is None:
+            gaps = self.validity = ValidityMap(np.full(self.size, DEFINED, _BYTE), unit)
+        elif gaps.parts is not None:
+            codes = np.full(self.size, UNWRITTEN, _BYTE)
+            for part in gaps.parts:
+                pattern_view(codes, elements_of(part), _BYTE)[...] = DEFINED
+            gaps = self.validity = ValidityMap(codes, unit)
         return gaps
 
     def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
@@ -420,7 +488,7 @@ class PlacedStorage(Storage):
     def __init__(
         self, memory: PlacedMemory, allocation: Allocation, data: Array
     ) -> None:
-        super().__init__(allocation, data)
+        super().__init__(allocation, data, blank=allocation.space.is_hbm)
         assert allocation.area is not None
         self.area: Area = allocation.area
         self.start = (self.area.first, self.area.low)
@@ -442,11 +510,11 @@ class PlacedStorage(Storage):
     def held(self) -> tuple[Array, Array]:
         """Return the unshared tensor's bytes and their codes, a row for each partition."""
         rows = self.area.last - self.area.first
-        codes: Array = np.full(
-            (rows, 1), DEFINED if self.validity is None else UNWRITTEN, _BYTE
-        )
-        if self.validity is not None and self.validity.codes is not None:
-            codes = self.validity.codes.repeat(self.validity.unit).reshape(rows, -1)
+        codes: Array = np.full((rows, 1), DEFINED, _BYTE)
+        if self.validity is not None:
+            gaps = self._own_gaps()
+            assert gaps.codes is not None
+            codes = gaps.codes.repeat(gaps.unit).reshape(rows, -1)
         held = self.bits().view(_BYTE).reshape(rows, -1)
         return held, np.broadcast_to(codes, held.shape)
 
@@ -456,6 +524,7 @@ class PlacedStorage(Storage):
             self.validity = ValidityMap(None, 1)
         self._piece = piece
         self.shared = self.holds_bits = True
+        self.blank = False  # the shared bytes have values
         self.data = self.elements(self.whole, self.dtype)
 
     def elements(self, pattern: Pattern, dtype: DType) -> Array:

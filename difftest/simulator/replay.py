@@ -298,6 +298,7 @@ def _check_pattern(access: TileForm, storage: Storage) -> None:
 
 def _found(core: Core, tile: Tile, values: Array) -> None:
     """Set the contents of a tensor that no instruction wrote."""
+    gate.check_destination(tile)
     tile._elements()[...] = values
     tile._mark()
     core.wrote(tile)

@@ -225,8 +225,11 @@ class Tile(Elements, Patterned):
         if self._axes is not None:
             self._check_bounds()
         storage = self._storage
-        if storage.validity is not None and not unwritten:
-            self._check_written(where)
+        if storage.validity is not None:
+            if storage.blank:
+                storage.poison()
+            if not unwritten:
+                self._check_written(where)
         dtype = self.dtype
         array = storage.elements(self._pattern, dtype)
         if not self._strided:

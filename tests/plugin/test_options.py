@@ -1,12 +1,14 @@
 import re
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
 from difftest.simulator import Strictness
 from difftest.support.choices import STRICTNESSES
 from difftest.testing.backends import selection
+from difftest.testing.session.options import OPTIONS
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def test_another_value_is_a_usage_error_that_names_those_accepted(project, key):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            "*error: argument --simulate/--simulate=auto/--simulate=embedded/--simulate=plain/"
+            "*error: argument --difftest-simulate/--simulate/*/--simulate=plain/"
             "--simulate=sdk: ignored explicit argument 'hardware'"
         ]
     )
@@ -45,9 +47,9 @@ def test_help_names_the_options(project):
     result.stdout.fnmatch_lines(
         [
             "kernels against their references (difftest):",
-            "*--simulate, --simulate=auto, --simulate=embedded, --simulate=plain, --simulate=sdk",
-            "*--device*",
-            "*--case=JSON*",
+            "*--difftest-simulate, --simulate, *",
+            "*--difftest-device, --device*",
+            "*--difftest-case, --case=JSON*",
             "*difftest_simulate*",
         ]
     )
@@ -109,8 +111,7 @@ def test_options_give_way_to_those_of_a_conftest(project, no_modules):
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
-            "and are left to it; use the ini keys difftest_simulate, difftest_device, "
-            "difftest_case (also -o difftest_simulate=…)",
+            "and are left to it; use --difftest-simulate, --difftest-device, --difftest-case",
             "1 module of kernel tests was not collected*",
         ]
     )
@@ -141,13 +142,13 @@ def test_requesting_a_backend_by_an_option_of_another_plugin_is_a_usage_error(
         [
             "ERROR: --simulate was given, but a conftest or another plugin has declared it: the "
             "kernel tests in test_add.py would not run.",
-            "  remedy: pass -o difftest_simulate=auto to run them, or -o difftest_simulate=no if "
-            "the other option is meant; both are ini keys too",
+            "  remedy: pass --difftest-simulate to run them, or -o difftest_simulate=no, which is "
+            "an ini key too, if the other option is meant",
         ]
     )
     if not workers:
         assert project.run("test_theirs.py", "--simulate").ret == pytest.ExitCode.OK
-        meant = project.run("--simulate", "-o", "difftest_simulate=auto", "test_add.py")
+        meant = project.run("--simulate", "--difftest-simulate", "test_add.py")
         meant.assert_outcomes(failed=1)
 
 
@@ -162,7 +163,7 @@ def test_one_option_that_a_plugin_takes_leaves_the_others(project):
     result.stdout.fnmatch_lines(
         [
             "difftest: --device is declared by another plugin or a conftest and is left to it; use "
-            "the ini key difftest_device (also -o difftest_device=…)"
+            "--difftest-device"
         ]
     )
 
@@ -175,7 +176,7 @@ def test_help_shows_the_options_that_are_ours(project):
 
 
 def test_ini_keys_replace_options_that_a_conftest_owns(project):
-    """An option overrides its key; the line that runs a case again gives the option by its key."""
+    """An option overrides its key; the line that runs a case again has the option's long name."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
     project.pytester.makeini(
@@ -191,7 +192,7 @@ def test_ini_keys_replace_options_that_a_conftest_owns(project):
     )
     line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
     assert line.startswith(
-        "-o difftest_simulate=embedded test_add.py::test_add -o 'difftest_case={"
+        "-o difftest_simulate=embedded test_add.py::test_add --difftest-case '{"
     )
     again = project.run(*shlex.split(line))
     again.assert_outcomes(failed=1)
@@ -333,3 +334,148 @@ def test_another_value_is_a_usage_error(project, monkeypatch, options, text):
     result = project.run(*options.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([text])
+
+
+THEIR_PLUGIN = """
+import pytest
+
+NAMES = ("--simulate", "--device", "--case", "--no-exact", "--case-timeout", "--case-memory")
+
+def pytest_addoption(parser):
+    for name in (*NAMES, "--nki-level", "--nki-strictness"):
+        parser.addoption(name, default="theirs")
+
+@pytest.fixture(autouse=True)
+def given(pytestconfig):
+    yield
+    assert pytestconfig.getoption("case") == "5"
+"""
+"""A plugin that takes every short name."""
+
+
+def test_long_names_remain_where_a_plugin_takes_all_short_ones(project):
+    project.add_test("subtract")
+    project.pytester.makepyfile(theirs=THEIR_PLUGIN)
+    project.pytester.syspathinsert()
+    long = [
+        "--difftest-simulate=embedded",
+        "--difftest-nki-level=0.6",
+        "--difftest-nki-strictness=seen",
+        "--difftest-no-exact",
+        "--difftest-case-timeout=300",
+    ]
+    result = project.run("-p", "theirs", "--case", "5", *long)
+    result.assert_outcomes(failed=1)
+    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
+    *options, node, name, case = shlex.split(line)
+    assert set(options) == {
+        *long[:3],
+        "--difftest-no-exact",
+        "--difftest-case-timeout=300",
+    }
+    assert (node, name) == ("test_add.py::test_add", "--difftest-case")
+    again = project.run("-p", "theirs", "--case=5", *options, node, name, case)
+    again.assert_outcomes(failed=1)
+    assert "Hypothesis" not in again.stdout.str()
+    assert "unrecognized" not in again.stderr.str()
+
+
+def test_long_names_and_short_ones_are_one_option(project):
+    project.add_test()
+    for word in ("--simulate=plain", "--difftest-simulate=plain"):
+        result = project.run(word)
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines(["difftest: the embedded simulator in plain mode*"])
+
+
+TABLE = """
+[project]
+name = "theirs"
+
+[tool.difftest]
+simulate = "embedded"
+nki_level = "0.6"
+case_timeout = 300
+strict = true
+exact = false
+
+[tool.difftest.lint]
+sdk = "2.33"
+"""
+
+
+def test_the_table_of_pyproject_has_all_settings(project):
+    """An ini key wins over the table, and an option over both."""
+    project.add_test("subtract")
+    (project.pytester.path / "pyproject.toml").write_text(TABLE)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*embedded:    values differ by more than rounding explains",
+            "*run again:   pytest test_add.py::test_add --case *",
+        ]
+    )
+    ini = "-o", "difftest_simulate=plain"
+    project.run(*ini).stdout.fnmatch_lines(["difftest: *plain mode*"])
+    said = project.run(*ini, "--simulate=embedded").stdout.str()
+    assert "difftest: the embedded simulator, in NumPy" in said
+    off = project.run("-o", "difftest_simulate=no")
+    assert off.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_table_counts_in_workers_and_is_read_in_the_root_folder_alone(project):
+    project.add_test()
+    (project.pytester.path / "pyproject.toml").write_text(TABLE)
+    project.run_apart("-n", "1").assert_outcomes(passed=1)
+    folder = project.pytester.mkdir("below")
+    (folder / "pyproject.toml").write_text("[tool.difftest]\nsimulate = 'none'\n")
+    project.run("test_add.py").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("table", "texts"),
+    [
+        (
+            "simulat = 'plain'",
+            [
+                "ERROR: *pyproject.toml: ?tool.difftest? has no setting 'simulat'",
+                "  remedy: did you mean simulate? accepted are simulate, device, *",
+            ],
+        ),
+        (
+            "nki-level = '0.6'",
+            ["*no setting 'nki-level'", "  remedy: did you mean nki_level? *"],
+        ),
+        ("zzz = 1", ["*no setting 'zzz'", "  remedy: accepted are simulate, *"]),
+        (
+            "simulate = 'fast'",
+            [
+                "ERROR: pyproject.toml: ?tool.difftest? simulate = fast: accepted are auto, *"
+            ],
+        ),
+        ("device = 'trn2'", ["*device = trn2: accepted are yes, no"]),
+        ("case_timeout = 'long'", ["ERROR: *case-timeout: received long; accepted: *"]),
+    ],
+)
+def test_a_wrong_setting_of_the_table_is_one_clear_error(project, table, texts):
+    project.add_test()
+    (project.pytester.path / "pyproject.toml").write_text(f"[tool.difftest]\n{table}\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(texts)
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_the_page_lists_each_name_and_setting():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "pytest-options.md"
+    text = page.read_text(encoding="utf-8").partition("| long name |")[2]
+    rows = [
+        [cell.strip(" `").partition(" = ")[0] for cell in line.split("|")[1:-1]]
+        for line in text.partition("\n\n")[0].splitlines()[2:]
+    ]
+    expected = [
+        [option.names[0], "".join(option.names[1:]), option.key, option.setting]
+        for option in OPTIONS
+    ]
+    assert sorted(rows) == sorted(expected)

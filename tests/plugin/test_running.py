@@ -518,3 +518,48 @@ def test_the_debugger_stops_in_the_authors_test_where_values_are_wrong(project):
     assert "test_add.py(" in lines[at]
     assert lines[at + 1] == "-> case.check()"
     result.stdout.fnmatch_lines(["*(Pdb) dtype('float*')"])
+
+
+PLAINEST = """
+import numpy as np
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def double(x):
+    rows, columns = x.shape
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for first in range(0, rows, 128):
+        last = min(first + 128, rows)
+        tile = nl.ndarray((last - first, columns), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[{first}:{last}])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+        nisa.dma_copy(dst=out[first:last], src=tile)
+    return out
+
+
+@kernel_test(
+    kernel=double, reference=lambda x: 2 * x.astype(float), inputs={{"x": "rows columns"}}
+)
+def test_double(case):
+    case.check()
+"""
+INFERRED = "domain inferred: rows, columns = sizes(1, 300), float32 (double)"
+
+
+def test_a_test_without_a_domain_has_one_inferred_and_says_so(project):
+    project.pytester.makepyfile(test_it=PLAINEST.format(first="first", last="last"))
+    result = project.run("--simulate=embedded")
+    result.assert_outcomes(passed=2)  # drawn cases, and full memories
+    result.stdout.fnmatch_lines(["double *", INFERRED])
+    assert result.stdout.str().count("domain inferred") == 1
+
+
+def test_an_inferred_domain_reaches_the_second_tile(project):
+    project.pytester.makepyfile(test_it=PLAINEST.format(first="0", last="last - first"))
+    result = project.run_apart("--simulate=embedded", "-n", "1", "-k", "not edges")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  case: *rows=129, columns=1, float32", INFERRED])

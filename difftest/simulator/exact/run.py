@@ -151,13 +151,13 @@ class Shadow(Follower):
         self._name = ""
 
     def exact_run(
-        self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
+        self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Tile]]
     ) -> ExactRun:
         """Return the exact run after the kernel has ended."""
         losses = self.losses.found.values() if self.losses is not None else ()
         return ExactRun(
             tuple(exact_output(self, tile) for tile in outputs),
-            tuple((array, exact_output(self, tile)) for array, _, tile in arguments),
+            tuple((array, exact_output(self, tile)) for array, tile in arguments),
             tuple(self.doubts.values()),
             tuple(self.contract.narrowed.values()),
             tuple(sorted(losses, key=lambda loss: -loss.happened)),
@@ -170,9 +170,7 @@ class Shadow(Follower):
         dst = issued.dst
         operands = issued.operands
         where = issued.where
-        plan = call.cache.exact_plan
-        if plan is None:
-            plan = call.cache.exact_plan = Plan(call)
+        plan = call.once(Plan)
         self._begin(plan.title)
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):

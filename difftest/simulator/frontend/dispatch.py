@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.errors import SignatureError, frame_at
+from difftest.simulator.errors import SignatureError, frame_at, is_inside
 from difftest.simulator.frontend.arguments import (
     HINTS,
     as_flag,
@@ -80,7 +80,10 @@ def entering(
                 )
             lines = core.lines
             outer = lines.caller
-            lines.caller = frame_at(1)
+            frame = frame_at(1)
+            # A function of the API that another one calls keeps the kernel's frame.
+            if outer is None or not is_inside(frame.f_code):
+                lines.caller = frame
             if lines.tracer is not None:
                 lines.watch(kernel=False)
         try:

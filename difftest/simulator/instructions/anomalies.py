@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
+from difftest.simulator.descriptor import RUNNING
+from difftest.simulator.dtypes import (
+    FLOAT8_E4M3FN,
+    FLOAT32,
+    WIDE_INTEGERS,
+    Array,
+    is_float,
+)
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import (
@@ -269,15 +276,13 @@ def _float8(core: Core, call: CheckedCall, issued: InstructionUse) -> None:
 @step
 def rounded_integers(values: Array) -> None:
     """Record 32-bit integers that float32 cannot hold, on their way into float32."""
-    if not is_running():
+    core = RUNNING.get(None)
+    if core is None or core.followers.observer is None or not values.size:
         return
-    core = current()
-    wide = values.astype(np.int64)
-    if (
-        core.followers.observer is not None
-        and wide.size
-        and max(-int(wide.min()), int(wide.max())) > EXACT_INTEGER
-    ):
+    low = int(np.minimum.reduce(values, axis=None))
+    high = int(np.maximum.reduce(values, axis=None))
+    if max(-low, high) > EXACT_INTEGER:
+        wide = values.astype(np.int64)
         lost = values.astype(np.float32).astype(np.int64) != wide
         lost &= values.view(np.int32) != POISON_INTEGER
         record_anomaly(core, AnomalyKind.INTEGER_ROUNDED, "", lost, wide)
@@ -336,13 +341,20 @@ def counts(call: CheckedCall) -> bool:
 
 def is_rounded(results: Any) -> bool:
     """Return whether numbers in float32 exceed the range of its exact integers."""
+    if type(results) is np.ndarray:
+        return _exceeds_exact_integers(results)
     return any(
-        isinstance(value, np.ndarray)
-        and value.dtype == np.float32
-        and value.size
-        and not np.abs(value).max() < EXACT_INTEGER  # NaN may hide others
+        isinstance(value, np.ndarray) and _exceeds_exact_integers(value)
         for value in _plain_outputs(results)
     )
+
+
+def _exceeds_exact_integers(values: Array) -> bool:
+    """Return whether numbers in float32 exceed the range of its exact integers."""
+    if values.dtype != FLOAT32 or not values.size:
+        return False
+    # NaN may hide others
+    return not np.maximum.reduce(np.abs(values), axis=None) < EXACT_INTEGER
 
 
 def _plain_outputs(results: Any) -> list[Any]:

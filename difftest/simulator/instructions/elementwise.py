@@ -168,7 +168,7 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
     op: AluOp = call.options["op"]
     if data1.shape != data2.shape and _same_count(call, "data1", "data2"):
         data2 = data2.reshape(data1.shape)
-    if call.engine is Engine.GPSIMD and _is_exact(call):
+    if call.engine is Engine.GPSIMD and call.once(_is_exact):
         return in_integers(data1, data2, op, call.result.dtype)
     return kept_bits(op, apply_operator(op, data1, data2), call.result.dtype)
 
@@ -176,6 +176,9 @@ def tensor_tensor(call: CheckedCall, data1: Array, data2: Array) -> Array:
 @step
 def in_integers(left: Array, right: Array, op: AluOp, dtype: DType) -> Array:
     """Return ``left <op> right`` for 32-bit integers: the low 32 bits."""
+    if left.dtype == right.dtype == dtype and op.name in _EXACT_INTEGER_OPS:
+        low_bits: Array = op.compute(left, right)
+        return low_bits
     exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
     return exact.astype(dtype)
 

@@ -430,11 +430,17 @@ def new_tile(core: Core, call: CheckedCall) -> Any:
 
 
 def check_destination(dst: Tile) -> None:
-    """Raise unless ``dst`` is writable: inside its tensor, and not a parameter."""
+    """Raise unless ``dst`` is writable: inside its tensor, and not a parameter.
+
+    A kernel that writes to an argument gets its own copy of the argument here.
+    """
     if dst._axes is not None:
         dst._check_bounds()
-    if not dst._storage.mutable:
+    storage = dst._storage
+    if not storage.mutable:
         raise immutable(dst)
+    if storage.lent:
+        storage.own_data()
 
 
 def write(

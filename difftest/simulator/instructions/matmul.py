@@ -330,7 +330,10 @@ def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
     For subnormal numbers a processor takes a hundred times as long. So they are scaled up by powers
     of two, which change no digit of other numbers.
     """
-    if getattr(RUNNING.get(None), "tiny", False):
+    core = RUNNING.get(None)
+    if core is not None and core.subnormals.arrays:
+        core.subnormals.look()
+    if core is not None and core.subnormals.found:
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]
         if peaks[0] * peaks[1] * len(left) < 2.0**78 and max(peaks) < 2.0**103:
             left, right = (side * np.float32(2.0**24) for side in (left, right))

@@ -141,8 +141,6 @@ class CallCache:
     """True if it computes integers from integers, and float32 may not hold them."""
     keeps: bool = False
     """True if it only moves values of its result's dtype, which rounding does not change."""
-    exact_plan: Any = None
-    """The exact run's plan for it."""
 
 
 _NO_CACHE = CallCache(EventKind("", Engine.UNKNOWN), None, False, False, (), ())
@@ -178,6 +176,8 @@ class CheckedCall:
     """True if its engine's registers may take part."""
     from_hbm: bool = False
     """True if an operand is in HBM, which engines cannot read."""
+    derived: dict[Callable[[CheckedCall], Any], Any] = field(default_factory=dict)
+    """The results of functions of this call: see :meth:`once`."""
     remarks: list[tuple[Judge, Callable[[], NkiError]]] = field(default_factory=list)
     """Possible errors of the call, each with the strictness that judges it."""
     cache: CallCache = _NO_CACHE
@@ -215,7 +215,16 @@ class CheckedCall:
         self, operands: Mapping[str, Any], destinations: Mapping[str, Descriptor]
     ) -> CheckedCall:
         """Return this call for operands and destinations that differ only in shape."""
-        return replace(self, operands=operands, destinations=destinations, remarks=[])
+        return replace(
+            self, operands=operands, destinations=destinations, derived={}, remarks=[]
+        )
+
+    def once(self, function: Callable[[CheckedCall], Any]) -> Any:
+        """Return ``function(self)``, which is called for the first use of this call only."""
+        known = self.derived
+        if function not in known:
+            known[function] = function(self)
+        return known[function]
 
     def remark(
         self, error: Callable[[], NkiError], judge: Judge = report_violation

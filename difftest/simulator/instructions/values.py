@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -214,6 +214,10 @@ def quotient_dtype(*operands: object) -> DType:
 
 def promote(*operands: object) -> DType:
     """Return the dtype of an arithmetic result over tiles and scalars."""
-    dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
-    result: DType = reduce(promote_dtypes, dtypes)
+    first, *others = [
+        op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands
+    ]
+    result: DType = first
+    for dtype in others:
+        result = promote_dtypes(result, dtype)
     return result

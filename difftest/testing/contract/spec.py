@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import SearchStrategy, integers
 
 from difftest.simulator.dtypes import MX_NAMES, NKI_NAMES
 from difftest.simulator.machine import MACHINES
@@ -40,6 +40,37 @@ Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
 Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
 """A source of values: a strategy, or a sequence from simple to complex. Or a function that takes
 earlier names of the domain and returns a strategy or a sequence."""
+
+
+INFERRED_SIZES = 1, 300
+"""The least and the largest size of a name that no domain restricts: up to a third tile."""
+
+
+class InferredDomain(dict[str, "Source"]):
+    """The domain of a spec that was given none."""
+
+    def __str__(self) -> str:
+        low, high = INFERRED_SIZES
+        return f"{', '.join(self)} = sizes({low}, {high})"
+
+
+def infer_domain(*arrays: Mapping[str, str | Input]) -> InferredDomain:
+    """Return a domain in which each name in the dimensions of some arrays has a range of sizes.
+
+    Drawing reads such integers as ``sizes``. Names of wrong arrays are left out: the spec refuses
+    the arrays themselves.
+    """
+    entries: list[str | Input] = []
+    for group in arrays:
+        if isinstance(group, Mapping):
+            entries += group.values()
+    domain = InferredDomain()
+    for entry in entries:
+        dimensions = entry.dimensions if isinstance(entry, Input) else entry
+        for name in dimensions.split() if isinstance(dimensions, str) else ():
+            if not name.isdecimal():
+                domain[name] = integers(*INFERRED_SIZES)
+    return domain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +140,8 @@ class KernelSpec:
         An argument that the kernel returns too is one result. The reference must not write to its
         arguments. It rejects a case by its own assert or ValueError.
     domain : name -> source of values, in the order in which they are drawn. A source may depend on
-        earlier names. So shapes are constructed, never filtered.
+        earlier names. So shapes are constructed, never filtered. Without a domain, each name in the
+        dimensions of an array has ``sizes(1, 300)``, and the summary of a session says so.
     inputs : argument -> its dimensions, names of the domain or integers, e.g. ``"K M"``; or an
         :class:`Input` with its own dtype or data.
     outputs : the arguments that the kernel writes, in the same form. An argument under ``inputs``
@@ -153,7 +185,7 @@ class KernelSpec:
 
     kernel: Callable[..., Any] = None  # type: ignore[assignment]
     reference: Callable[..., Any]
-    domain: Mapping[str, Source]
+    domain: Mapping[str, Source] = None  # type: ignore[assignment]
     inputs: Mapping[str, str | Input]
     outputs: Mapping[str, str] = field(default_factory=dict)
     parameters: Sequence[str] = ()
@@ -182,9 +214,15 @@ class KernelSpec:
             raise SpecError(
                 f"kernel, kernels: received {received}; accepted: one of them"
             )
-        several = (
-            {"kernel": kernels[0], "others": tuple(kernels[1:])} if kernels else {}
-        )
+        several: dict[str, Any] = {}
+        if kernels:
+            several = {"kernel": kernels[0], "others": tuple(kernels[1:])}
+        if self.domain is None:
+            if self.ranks is not None:
+                raise SpecError(
+                    "domain: received none; accepted: a domain, for the number of ranks is no size"
+                )
+            several["domain"] = infer_domain(self.inputs, self.outputs)
         for name, value in validate_arguments(vars(self) | several).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
@@ -204,6 +242,13 @@ class KernelSpec:
     def name(self) -> str:
         """The kernel's name."""
         return self.title or function_name(self.kernel)
+
+    @property
+    def inferred(self) -> str:
+        """The domain and the dtypes in words, if the spec was given no domain; else empty."""
+        if not isinstance(self.domain, InferredDomain) or not self.domain:
+            return ""
+        return f"{self.domain}, {', '.join(self.dtypes)}"
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """Return the shape of an input or output, for a value of each name of the domain."""

@@ -73,23 +73,20 @@ class Reproduction(NamedTuple):
 
     Attributes
     ----------
-    case_key : the ini key that takes the case if another plugin owns ``--case``.
+    case_option : the option that takes the case; a long one if another plugin owns ``--case``.
     edges : a description of a call that no case can express. Then all edge calls run again.
     """
 
     node: str
     options: tuple[str, ...] = ()
-    case_key: str | None = None
+    case_option: str = "--case"
     edges: str = ""
 
     def arguments(self, case: Case) -> list[str]:
         """Return the arguments of pytest for exactly this case."""
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
-        text = case.to_json()
-        if self.case_key is not None:
-            return [*self.options, self.node, "-o", f"{self.case_key}={text}"]
-        return [*self.options, self.node, "--case", text]
+        return [*self.options, self.node, self.case_option, case.to_json()]
 
     def command(self, case: Case) -> str:
         """Return the shell command that runs exactly this case."""

@@ -262,6 +262,8 @@ class Runner:
     ) -> Trial:
         """Return a case that no backend has run yet, with the result of its reference."""
         self.now = spec, case
+        if spec.inferred:
+            self.tally.inferred.add(f"{spec.inferred} ({spec.name})")
         if reference is None:
             reference = self.reference(spec, case)
         if isinstance(reference, ReferenceResult):

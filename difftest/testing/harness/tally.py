@@ -58,6 +58,7 @@ class Tally:
     rows : counts by (kernel, backend).
     reasons : the number of inconclusive cases for each reason.
     doubts : limits of exact runs.
+    inferred : domains of specs that were given none, each with its kernel.
     broken : internal checks that crashed (:mod:`difftest.support.internal_errors`).
     agreements : counts by (kernel, kernel, backend), for kernels of one contract.
     homes : the module of each kernel, by name.
@@ -69,6 +70,7 @@ class Tally:
     )
     reasons: Counter[str] = field(default_factory=Counter)
     doubts: set[str] = field(default_factory=set)
+    inferred: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     agreements: dict[tuple[str, str, str], Counts] = field(default_factory=dict)
     """``exact`` counts cases with equal outputs of both kernels."""
@@ -82,7 +84,11 @@ class Tally:
             f"{row.exact:,} bit for bit"
             for (kernel, backend), row in self.rows.items()
         ]
-        printer.text("\n".join(lines))
+        printer.text("\n".join([*lines, *self.inferred_lines()]))
+
+    def inferred_lines(self) -> list[str]:
+        """Return a line for each inferred domain."""
+        return [f"domain inferred: {text}" for text in sorted(self.inferred)]
 
     @property
     def nothing(self) -> str:
@@ -138,6 +144,7 @@ class Tally:
             self.agreements.setdefault(pair, Counts()).add(row)
         self.reasons += other.reasons
         self.doubts |= other.doubts
+        self.inferred |= other.inferred
         self.broken |= other.broken
         self.coverage.merge(other.coverage, names)
 
@@ -157,7 +164,7 @@ def tally_from_json(text: str) -> Tally:
     document = json.loads(text)
     for name in ("rows", "agreements"):
         document[name] = {tuple(key): Counts(**row) for *key, row in document[name]}
-    document |= {name: set(document[name]) for name in ("doubts", "broken")}
+    document |= {name: set(document[name]) for name in ("doubts", "inferred", "broken")}
     reasons = Counter(document["reasons"])
     coverage = coverage_from_list(document["coverage"])
     return Tally(**{**document, "reasons": reasons, "coverage": coverage})

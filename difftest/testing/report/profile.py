@@ -136,7 +136,6 @@ def profile(
     *,
     grid: tuple[int, ...] = (),
     machine: str | None = None,
-    level: str | None = None,
     toolchain: str | None = None,
 ) -> Profile:
     """Predict how long a launch takes on a device. Nothing is measured.
@@ -147,7 +146,6 @@ def profile(
     args, kwargs : its arguments; NumPy arrays become tensors in HBM.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
     machine : "trn1", "trn2" or "trn3"; None means the kernel's own. "trn2" has timing data.
-    level : the level of NKI, "0.3" to "0.7"; None means the kernel's own.
     toolchain : the compiler, a value of ``difftest profile --toolchain``; None means the usual one
         of the kernel's dialect.
 
@@ -163,7 +161,7 @@ def profile(
     UnknownCostError : there is no timing data for the machine.
     """
     target = getattr(kernel, "machine", TRN2) if machine is None else MACHINES[machine]
-    result = launch(kernel, args, kwargs, grid=grid, machine=target, level=level)
+    result = launch(kernel, args, kwargs, grid=grid, machine=target)
     compiler = None if toolchain is None else Toolchain(toolchain)
     prediction = predict(result.trace, target, dge=compiler)
     advice = advise(prediction.schedule)

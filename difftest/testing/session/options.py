@@ -1,11 +1,11 @@
-"""The request of a pytest session: command line options, and the ini keys for them.
+"""The request of a pytest session: command line options, ini keys, and a table of pyproject.toml.
 
 The module imports only pytest and the standard library, because every session reads it.
 
-The options yield to others: they are declared after those of plugins and conftests, and an option
-whose name is taken is not declared. But the modules for kernels must be installed before conftests
-import kernels. So the command line is read twice. The first time is before conftests, without their
-options. The second time is after them, and that request counts.
+The short names of options yield to others: they are declared after the options of plugins and
+conftests, and a name that is taken is not declared. But the modules for kernels must be installed
+before conftests import kernels. So the command line is read twice. The first time is before
+conftests, without their options. The second time is after them, and that request counts.
 """
 
 from __future__ import annotations
@@ -56,25 +56,40 @@ class Option(NamedTuple):
 
     Attributes
     ----------
-    name : the name on the command line.
     key : the ini key, and the name of the value.
+    names : the names on the command line: ``--difftest-...``, and a short one for some.
     help : the help of the option.
     accepted : values of the key; empty for any.
     declaration : further arguments for argparse.
-    forms : other forms of the name.
+    choices : values that may follow a name and an equals sign, if the option takes no argument.
     """
 
-    name: str
     key: str
+    names: tuple[str, ...]
     help: str
     accepted: tuple[str, ...] = ()
     declaration: Mapping[str, Any] = {}
-    forms: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The shortest name."""
+        return self.names[-1]
+
+    @property
+    def setting(self) -> str:
+        """The key of the table ``[tool.difftest]``."""
+        return self.key.removeprefix(KEYS)
 
     def declare(self, group: Any) -> None:
         """Add the option to pytest's group of options, or to an argparse parser."""
         add = getattr(group, "addoption", None) or group.add_argument
-        add(self.name, *self.forms, dest=self.key, help=self.help, **self.declaration)
+        forms = [f"{name}={choice}" for name in self.names for choice in self.choices]
+        add(*self.names, *forms, dest=self.key, help=self.help, **self.declaration)
+
+    def is_in(self, args: Sequence[str]) -> bool:
+        """Return whether a command line may have the option."""
+        return any(word.startswith(self.names) for word in args)
 
     @property
     def values(self) -> str:
@@ -82,91 +97,100 @@ class Option(NamedTuple):
         return ", ".join(self.accepted) or str(self.declaration["metavar"])
 
 
+KEYS = "difftest_"
+"""The prefix of the ini keys."""
 _YES = ("yes", "no")
 _FLAG = {"action": "store_true"}
 SIMULATE = Option(
-    "--simulate",
     "difftest_simulate",
+    ("--difftest-simulate", "--simulate"),
     "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the embedded "
     "one; or the one named",
     (*SIMULATORS, "no"),
     {"action": SimulateAction, "nargs": 0},
-    tuple(f"--simulate={choice}" for choice in SIMULATORS),
+    SIMULATORS,
 )
 DEVICE = Option(
-    "--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG
+    "difftest_device",
+    ("--difftest-device", "--device"),
+    "run kernel tests on a NeuronCore",
+    _YES,
+    _FLAG,
 )
 CASE = Option(
-    "--case",
     "difftest_case",
+    ("--difftest-case", "--case"),
     "run one kernel test on exactly this case, without Hypothesis; a failure prints the line to "
     "use",
     declaration={"metavar": "JSON"},
 )
 LEVEL = Option(
-    "--nki-level",
     "difftest_nki_level",
+    ("--difftest-nki-level", "--nki-level"),
     "the level of NKI for kernels of `import nki` on the embedded simulator: a missing name raises",
     LEVELS,
     {"choices": LEVELS},
 )
 STRICTNESS = Option(
-    "--nki-strictness",
     "difftest_nki_strictness",
+    ("--difftest-nki-strictness", "--nki-strictness"),
     "which broken rules are warnings and not errors on the embedded simulator",
     STRICTNESSES,
     {"choices": STRICTNESSES},
 )
 NO_EXACT = Option(
-    "--no-exact",
     "difftest_exact",
+    ("--difftest-no-exact", "--no-exact"),
     "leave out the run without rounding that tells a wrong algorithm from rounding: cases take "
     "less time, and the bound that follows from reduction= of the spec is all there is",
     _YES,
     {"action": "store_const", "const": "no"},
 )
 REPORT = Option(
-    "--difftest-report",
     "difftest_report",
+    ("--difftest-report",),
     "write what ran and what came of it: a page (.html), Markdown (.md) or else JSON; on GitHub "
     "also into the step's summary (docs/how-to/report.md)",
     declaration={"metavar": "FILE"},
 )
 SAVE = Option(
-    "--difftest-save",
     "difftest_save",
+    ("--difftest-save",),
     "write each failing case into this folder, with the sources that it needs, for difftest replay",
     declaration={"metavar": "DIR"},
 )
 HAZARDS = Option(
-    "--difftest-strict",
     "difftest_strict",
+    ("--difftest-strict",),
     "hazards that may be wrong on some device fail a kernel test too, and do not only warn "
     "(docs/how-to/find-hazards.md)",
     _YES,
     _FLAG,
 )
 TIMEOUT = Option(
-    "--case-timeout",
     "difftest_case_timeout",
+    ("--difftest-case-timeout", "--case-timeout"),
     "stop a kernel or a reference that runs longer on one case, and fail its test",
     declaration={"metavar": "SECONDS"},
 )
 MEMORY = Option(
-    "--case-memory",
     "difftest_case_memory",
+    ("--difftest-case-memory", "--case-memory"),
     "stop a kernel or a reference that needs more memory for one case, and fail its test (Linux)",
     declaration={"metavar": "MIB"},
 )
 MUTATE = Option(
-    "--difftest-mutate",
     "difftest_mutate",
+    ("--difftest-mutate",),
     "when all tests have passed, plant bugs in the kernels: the session fails if so many drawn "
     "cases of each test miss a bug (docs/how-to/mutate.md)",
     declaration={"metavar": "CASES"},
 )
 _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
+_TABLE = "[tool.difftest]"
+_OTHER_TABLES = ("lint",)
+"""Tables within ``[tool.difftest]`` that are not pytest's."""
 
 
 class Request(NamedTuple):
@@ -186,8 +210,8 @@ class Request(NamedTuple):
     strict : whether hazards that are warnings fail a test.
     mutate : the number of cases of each test that must find planted bugs; None for no planted bugs.
     timeout, memory : the limits of a case, seconds and MiB; None for no limit.
-    taken : options that others have declared, and whose ini keys are not set.
-    case_key : the ini key for a case if another plugin owns ``--case``; else None.
+    taken : options with a name that others have declared, and whose ini keys are not set.
+    case_option : the name of ``--case`` that no other plugin owns.
     """
 
     simulate: str | None
@@ -200,7 +224,7 @@ class Request(NamedTuple):
     exact: bool = True
     strict: bool = False
     taken: tuple[Option, ...] = ()
-    case_key: str | None = None
+    case_option: str = CASE.name
     save: str | None = None
     timeout: float | None = None
     memory: float | None = None
@@ -232,20 +256,20 @@ def add_keys(parser: pytest.Parser) -> None:
 def add_options(
     parser: pytest.Parser, config: pytest.Config, args: Sequence[str]
 ) -> None:
-    """Declare the options that are free and whose ini key is not set."""
+    """Declare the options, by their free names, whose ini keys are not set."""
     free = _free(parser)
-    options = _options(free, config.known_args_namespace, args)
+    keys = _keys(config)
+    options = _options(free.values(), config.known_args_namespace, args)
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
-    for option in free:
-        is_named = any(word.startswith(option.name) for word in args)
-        if is_named or option.key in options or not config.getini(option.key):
+    for key, option in free.items():
+        if option.is_in(args) or key in options or key not in keys:
             option.declare(group)
 
 
 def read_request(
     config: pytest.Config, parser: pytest.Parser, args: Sequence[str], *, final: bool
 ) -> Request:
-    """Return the request of a session, from its options and ini keys.
+    """Return the request of a session, from its options, ini keys and table.
 
     Parameters
     ----------
@@ -259,13 +283,13 @@ def read_request(
         return fixed
     free = _free(parser)
     keys = _keys(config)
-    options = _options(free, config.known_args_namespace, args)
+    options = _options(free.values(), config.known_args_namespace, args)
     values = {**keys, **options} if final else {**options, **keys}
     return Request(
         simulate=None if values.get(SIMULATE.key) == "no" else values.get(SIMULATE.key),
         device=values.get(DEVICE.key) in (True, "yes"),
         case=values.get(CASE.key),
-        options=(*_words(options), *_overrides(config)),
+        options=(*_words(options, free), *_overrides(config)),
         report=values.get(REPORT.key),
         level=values.get(LEVEL.key),
         strictness=values.get(STRICTNESS.key),
@@ -274,9 +298,9 @@ def read_request(
         taken=tuple(
             option
             for option in OPTIONS
-            if option not in free and option.key not in keys
+            if free.get(option.key) != option and option.key not in keys
         ),
-        case_key=None if CASE in free else CASE.key,
+        case_option=free.get(CASE.key, CASE).name,
         save=values.get(SAVE.key),
         timeout=_amount(TIMEOUT, values),
         memory=_amount(MEMORY, values),
@@ -294,17 +318,61 @@ def _plugin_request(config: pytest.Config) -> Request | None:
 
 
 def _keys(config: pytest.Config) -> dict[str, str]:
-    """Return the ini keys that are set; raise a usage error for a value that is not accepted."""
+    """Return the settings by ini key: the ini keys that are set, then the table's.
+
+    Raises
+    ------
+    pytest.UsageError : a value is not accepted, or the table has an unknown key.
+    """
     keys: dict[str, str] = {}
+    table = _table(config)
     for option in OPTIONS:
         value = config.getini(option.key)
+        name = option.key
+        if not value and option.setting in table:
+            value = table[option.setting]
+            name = f"pyproject.toml: {_TABLE} {option.setting}"
         if not value:
             continue
         if option.accepted and value not in option.accepted:
             accepted = ", ".join(option.accepted)
-            raise pytest.UsageError(f"{option.key} = {value}: accepted are {accepted}")
+            raise pytest.UsageError(f"{name} = {value}: accepted are {accepted}")
         keys[option.key] = value
     return keys
+
+
+def _table(config: pytest.Config) -> dict[str, str]:
+    """Return the settings in the table of the pyproject.toml in pytest's root folder."""
+    file = config.rootpath / "pyproject.toml"
+    if not file.is_file() or b"tool.difftest" not in file.read_bytes():
+        return {}
+    from difftest.support.pyproject import difftest_table
+
+    try:
+        table = difftest_table(file)
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"{file} cannot be read: {error}") from None
+    for name in _OTHER_TABLES:
+        table.pop(name, None)
+    accepted = [option.setting for option in OPTIONS]
+    for name in table:
+        if name not in accepted:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(name, accepted, 1, 0.4)
+            hint = f"did you mean {nearest[0]}? " if nearest else ""
+            raise pytest.UsageError(
+                f"{file}: {_TABLE} has no setting {name!r}\n"
+                f"  remedy: {hint}accepted are {', '.join(accepted)}"
+            )
+    return {name: _ini_value(value) for name, value in table.items()}
+
+
+def _ini_value(value: object) -> str:
+    """Return a value of TOML as an ini file has it: true as yes, false as no."""
+    if isinstance(value, bool):
+        return _YES[0] if value else _YES[1]
+    return str(value)
 
 
 def check_request(request: Request) -> None:
@@ -329,14 +397,13 @@ def check_request(request: Request) -> None:
 
 
 def taken_line(taken: Sequence[Option]) -> str:
-    """Return one line on the options that others have declared."""
+    """Return one line on the names of options that others have declared."""
     names = ", ".join(option.name for option in taken)
-    keys = ", ".join(option.key for option in taken)
+    others = ", ".join(option.names[0] for option in taken)
     verb = "are" if len(taken) > 1 else "is"
-    noun = "keys" if len(taken) > 1 else "key"
     return (
         f"difftest: {names} {verb} declared by another plugin or a conftest and {verb} left to it; "
-        f"use the ini {noun} {keys} (also -o {taken[0].key}=…)"
+        f"use {others}"
     )
 
 
@@ -362,10 +429,16 @@ def extra_arguments(args: list[str], *words: str) -> None:
     args[end:end] = words
 
 
-def _free(parser: pytest.Parser) -> tuple[Option, ...]:
-    """Return the options that no other plugin has declared yet."""
-    unknown = _unknown(parser, [option.name for option in OPTIONS])
-    return tuple(option for option in OPTIONS if option.name in unknown)
+def _free(parser: pytest.Parser) -> dict[str, Option]:
+    """Return the options by key, with the names that no other plugin has declared yet."""
+    names = [name for option in OPTIONS for name in option.names]
+    unknown = frozenset(_unknown(parser, names))
+    free = {}
+    for option in OPTIONS:
+        kept = tuple(name for name in option.names if name in unknown)
+        if kept:
+            free[option.key] = option._replace(names=kept)
+    return free
 
 
 def _unknown(parser: pytest.Parser, names: list[str]) -> list[str]:
@@ -386,7 +459,7 @@ def _options(
     for option in options:
         setattr(parsed, option.key, getattr(namespace, option.key, None))
         # Declaring all of them takes milliseconds.
-        if any(word.startswith(option.name) for word in args):
+        if option.is_in(args):
             option.declare(parser)
     try:
         parser.parse_known_args(list(args), parsed)
@@ -399,17 +472,17 @@ def _options(
     }
 
 
-def _words(options: Mapping[str, Any]) -> list[str]:
+def _words(options: Mapping[str, Any], free: Mapping[str, Option]) -> list[str]:
     """Return the options that chose the backends, as written on a command line."""
     words = []
     for option in (SIMULATE, LEVEL, STRICTNESS, TIMEOUT, MEMORY):
         value = options.get(option.key)
         if value:
-            word = f"{option.name}={value}"
+            word = f"{free.get(option.key, option).name}={value}"
             words.append(word.removesuffix(f"={SIMULATORS[0]}"))
     for option in (DEVICE, NO_EXACT, HAZARDS):
         if options.get(option.key):
-            words.append(option.name)
+            words.append(free.get(option.key, option).name)
     return words
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.trace import Trace
+from difftest.support.pyproject import difftest_table
 from difftest.tools.lint.check import Diagnostic, lint_source, lint_trace, rules
 from difftest.tools.lint.rule import (
     NEWEST,
@@ -25,11 +25,6 @@ from difftest.tools.lint.rule import (
     Rule,
 )
 from difftest.tools.lint.source import UNREADABLE, Source, applied
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _ROUNDS = 20
 """The maximum number of passes over a file, because a fix may enable another fix."""
@@ -175,12 +170,10 @@ def _checked_settings(table: dict[str, Any]) -> dict[str, Any]:
 
 def _table(file: Path) -> dict[str, Any]:
     try:
-        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = difftest_table(file).get("lint", {})
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file} cannot be read: {error}") from None
-    for name in ("tool", "difftest", "lint"):
-        table = table.get(name, {}) if isinstance(table, dict) else {}
-    return dict(table)
+    return dict(table) if isinstance(table, dict) else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,11 @@ def test_without_anything_each_line_has_its_reason_and_what_to_do(site, nodes):
     assert code == 1
     assert line(output, "classic SDK") == ("--", "no package neuronxcc")
     assert line(output, "newer SDK") == ("--", "no package nki")
+    expected = (
+        "a ModuleNotFoundError in `python script.py` is expected without the SDK."
+    )
+    assert line(output, "import nki") == ("", expected)
+    assert "  remedy: pytest --simulate, difftest run script.py, " in output
     assert line(output, "--simulate=embedded")[0] == "ok"
     assert line(output, "--simulate=sdk")[0] == "--"
     assert line(output, "--device") == ("--", "a Neuron device cannot be used here.")
@@ -68,6 +73,8 @@ def test_a_working_device_is_said_to_work(site, chip, write, subject, version, w
     assert line(output, "--simulate=sdk")[0] == "ok"
     assert line(output, "--device")[0] == "ok"
     assert way in line(output, "--device")[1]
+    is_newer = write is write_newer
+    assert ("finds the SDK" in line(output, "import nki")[1]) == is_newer
 
 
 def test_what_a_generation_cannot_do_is_said(site, chip):

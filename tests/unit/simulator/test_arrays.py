@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from difftest.simulator import launch
 from difftest.simulator.arrays import SharedArgumentWarning
+from difftest.simulator.core import current
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
@@ -37,3 +39,92 @@ def test_two_arguments_of_one_array_that_agree(parts, factor):
     expected[parts[1]] = memory[parts[0]] * factor + 1
     launch(both_written, [*(memory[part] for part in parts), factor])
     np.testing.assert_array_equal(memory, expected)
+
+
+def written_rows(x: nt.mutable_tensor, y: nt.mutable_tensor):
+    """x[0] = y[1], x[1] = y[0]: the second row is read after the first write."""
+    out = nl.ndarray((1, x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(x[0:1, :], nl.load(y[1:2, :]))
+    nl.store(x[1:2, :], nl.load(y[0:1, :]))
+    nl.store(out, nl.load(x[0:1, :]))
+    return out
+
+
+@every("views", [("whole", "whole"), ("first", "second"), ("second", "first")])
+def test_an_argument_keeps_its_values_while_another_one_of_its_memory_is_written(views):
+    memory = np.arange(12, dtype=np.float32).reshape(3, 4)
+    parts = {"whole": memory, "first": memory[:2], "second": memory[1:]}
+    x, y = (parts[name] for name in views)
+    before = y.copy()
+    result = launch(written_rows, (x, y))
+    assert_array_equal(x[:2], before[[1, 0]])
+    assert_array_equal(result.outputs[0], before[1:2])
+    assert len(result.written) == 1
+    assert result.written[0] is x
+
+
+def test_an_argument_that_is_written_in_part_keeps_its_other_elements():
+    def kernel(x: nt.mutable_tensor):
+        nl.store(x[1:2, :], nl.load(x[2:3, :]))
+
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = x[[0, 2, 2]]
+    launch(kernel, (x,))
+    assert_array_equal(x, expected)
+
+
+def test_an_argument_that_is_not_written_is_not_copied():
+    tensors = []
+
+    def kernel(x: nt.mutable_tensor, y: nt.mutable_tensor):
+        nl.store(x, nl.load(y))
+        tensors.extend([x, y])
+
+    x, y = np.zeros((2, 4), np.float32), np.ones((2, 4), np.float32)
+    launch(kernel, (x, y))
+    written, read = (tensor._storage.data for tensor in tensors)
+    assert not np.shares_memory(written, x)
+    assert np.shares_memory(read, y)
+    assert not read.flags.writeable
+    assert y.flags.writeable
+    assert_array_equal(x, y)
+
+
+def test_a_returned_argument_shares_no_memory_with_the_callers_array():
+    def kernel(x: nt.mutable_tensor, y: nt.mutable_tensor):
+        nl.store(x, nl.load(y))
+        return x, y
+
+    x, y = np.zeros((2, 4), np.float32), np.ones((2, 4), np.float32)
+    for output, array in zip(launch(kernel, (x, y)).outputs, (x, y), strict=True):
+        assert_array_equal(output, array)
+        assert not np.shares_memory(output, array)
+
+
+def test_a_kernel_that_fails_after_a_write_leaves_the_callers_array():
+    def kernel(x: nt.mutable_tensor):
+        nl.store(x, nl.load(x) + 1)
+        raise RuntimeError
+
+    x = np.zeros((2, 4), np.float32)
+    with pytest.raises(RuntimeError):
+        launch(kernel, (x,))
+    assert not x.any()
+
+
+def test_a_product_scales_subnormal_arguments_that_the_kernel_wrote_before():
+    """The first product looks at the arguments as the caller passed them."""
+
+    def kernel(x: nt.mutable_tensor):
+        tile = nl.load(x)
+        nl.store(x, nl.copy(tile) * 0)
+        out = nl.ndarray((2, 2), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.matmul(tile, tile * 2.0**126, transpose_x=True))
+        found.append(current().subnormals.found)
+        return out
+
+    found = []
+    x = np.full((4, 2), 2.0**-130, np.float32)
+    (out,) = launch(kernel, (x,)).outputs
+    assert found == [True]
+    assert_array_equal(out, np.full((2, 2), 4 * 2.0**-134, np.float32))

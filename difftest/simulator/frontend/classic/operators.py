@@ -46,6 +46,8 @@ from difftest.simulator.trace import Space
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     """Return ``value`` as a number or an on-chip tile."""
+    if isinstance(value, Tile) and not value._storage.in_hbm:
+        return value
     if is_number(value):
         return value
     return on_chip(value, where, name)
@@ -201,7 +203,8 @@ def _issue(
 ) -> Any:
     """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
-        left, right = one_rank(*_spread_partitions(left, right))
+        if (left.shape, left._partition_axis) != (right.shape, right._partition_axis):
+            left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
         how = {"dst": dst, "dtype": dtype, "mask": mask, "chosen": chosen}

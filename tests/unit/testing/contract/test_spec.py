@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,8 +7,10 @@ from hypothesis import strategies as st
 
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Iota, Ones
-from difftest.testing.contract.spec import KernelSpec, Rejection
+from difftest.testing.contract.sources import values_in
+from difftest.testing.contract.spec import Input, KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
 from tests.every import every
@@ -240,12 +243,28 @@ VALUES = "TILE, M, K"
             "lhsT: dimension M: received 2.5; accepted: an integer, at least 0",
         ),
         (
-            {"domain": None},
-            "domain: received None; accepted: a mapping of names to where",
+            {"domain": 5},
+            "domain: received 5; accepted: a mapping of names to where",
         ),
         (
             {"inputs": ["lhsT"]},
             "inputs: received ['lhsT']; accepted: a mapping of the kernel's",
+        ),
+        (
+            {"inputs": ["lhsT"], "domain": None},
+            "inputs: received ['lhsT']; accepted: a mapping of the kernel's",
+        ),
+        (
+            {"inputs": {"lhsT": 5}, "domain": None, "parameters": ()},
+            "inputs['lhsT']: received 5; accepted: names of dimensions",
+        ),
+        (
+            {"domain": None},
+            "parameters: received the name 'TILE'; accepted: K, M",
+        ),
+        (
+            {"domain": None, "ranks": "K"},
+            "domain: received none; accepted: a domain, for the number of ranks is no size",
         ),
         (
             {"inputs": {"lhsT": ...}},
@@ -446,3 +465,28 @@ def test_wrong_specs_are_rejected(refused, told):
 def test_a_spec_is_frozen():
     with pytest.raises(AttributeError):
         add_spec().reference = add_reference
+
+
+def test_without_a_domain_each_name_has_sizes():
+    spec = KernelSpec(
+        kernel=matrix_product,
+        reference=lambda lhsT, rhs: lhsT.T @ rhs,
+        inputs={"lhsT": "K M", "rhs": Input("K 3")},
+        outputs={"result": "M 3"},
+        dtypes=("float32", "bfloat16"),
+    )
+    assert list(spec.domain) == ["K", "M"]
+    for name in spec.domain:
+        assert values_in(source_of(spec, name, {})) == range(1, 301)
+    text = "K, M = sizes(1, 300), float32, bfloat16"
+    assert spec.inferred == text
+    assert replace(spec, title="again").inferred == text
+    assert product_spec().inferred == ""
+
+
+def test_without_names_there_is_nothing_to_infer():
+    spec = KernelSpec(
+        kernel=lambda x: x, reference=lambda x: x, inputs={"x": "128 512"}
+    )
+    assert spec.domain == {}
+    assert spec.inferred == ""
