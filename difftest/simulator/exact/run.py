@@ -170,7 +170,9 @@ class Shadow(Follower):
         dst = issued.dst
         operands = issued.operands
         where = issued.where
-        plan = call.once(Plan)
+        plan = call.cache.exact_plan
+        if plan is None:
+            plan = call.cache.exact_plan = Plan(call)
         self._begin(plan.title)
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):

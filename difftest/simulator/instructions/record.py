@@ -141,6 +141,8 @@ class CallCache:
     """True if it computes integers from integers, and float32 may not hold them."""
     keeps: bool = False
     """True if it only moves values of its result's dtype, which rounding does not change."""
+    exact_plan: Any = None
+    """The exact run's plan for it."""
 
 
 _NO_CACHE = CallCache(EventKind("", Engine.UNKNOWN), None, False, False, (), ())
