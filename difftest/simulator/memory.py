@@ -352,8 +352,7 @@ class Storage:
         if gaps is UNTOUCHED:
             self.data[...] = poison_array((), self.data.dtype)[()]
             return
-        gaps = self._own_gaps()
-        missing = self._region(gaps, self.whole, self.dtype) >= MASKED_OUT
+        missing = self._unwritten(gaps)
         pattern = self.whole
         blank = poison_array(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
@@ -364,6 +363,21 @@ class Storage:
             blank = blank[..., None].view(dtype)
         np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
+    def _unwritten(self, gaps: ValidityMap) -> Array:
+        """Return which elements hold poison; parts of elements are along a new last axis."""
+        if gaps.parts is not None:
+            codes = self._codes_of(gaps.parts).reshape(self.allocation.shape)
+        else:
+            codes = self._region(gaps, self.whole, self.dtype)
+        return codes >= MASKED_OUT
+
+    def _codes_of(self, parts: tuple[Part, ...]) -> Array:
+        """Return the codes of a tensor of which only some parts are written, flat."""
+        codes = np.full(self.size, UNWRITTEN, _BYTE)
+        for part in parts:
+            pattern_view(codes, elements_of(part), _BYTE)[...] = DEFINED
+        return codes
+
     def _own_gaps(self) -> ValidityMap:
         """Return the tensor's own validity map, with a code for each element."""
         gaps = self.validity
@@ -371,10 +385,7 @@ class Storage:
         if gaps is None:
             gaps = self.validity = ValidityMap(np.full(self.size, DEFINED, _BYTE), unit)
         elif gaps.parts is not None:
-            codes = np.full(self.size, UNWRITTEN, _BYTE)
-            for part in gaps.parts:
-                pattern_view(codes, elements_of(part), _BYTE)[...] = DEFINED
-            gaps = self.validity = ValidityMap(codes, unit)
+            gaps = self.validity = ValidityMap(self._codes_of(gaps.parts), unit)
         return gaps
 
     def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:

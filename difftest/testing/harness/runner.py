@@ -284,12 +284,15 @@ class Runner:
         outcome = ran
         if known is None:
             outcome = self._with_exact_run(trial, backend, ran)
+        misuse = None
+        if isinstance(outcome, Completed):
+            misuse = self.suspected(trial, backend, call, outcome)
+        del call  # the comparison needs no copies of the inputs
         with self.defects(spec, case):
             verdict = known or verdict_on(trial.reference, outcome)
         note = ""
         if isinstance(outcome, Completed):
             self._store_run(trial, backend, outcome)
-            misuse = self.suspected(trial, backend, call, outcome)
             verdict, note = _with_misuse(verdict, misuse)
             note = note or _argument_note(trial, verdict, outcome)
         data = of_data(verdict, trial.reference)
