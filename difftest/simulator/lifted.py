@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.pattern import Shape
+from difftest.simulator.pattern import Shape, with_free_axes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -184,9 +184,8 @@ def over(shape: Shape, values: Any) -> Any:
     """Return an operand in the shape of a result; a smaller one is repeated in each partition."""
     if values.size == math.prod(shape):
         return values.reshape(shape)
-    ones = (1,) * (len(shape) - values.ndim)
     return np.broadcast_to(
-        values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape
+        values.reshape(with_free_axes(values.shape, len(shape))), shape
     )
 
 

@@ -164,6 +164,14 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 
 @lru_cache(maxsize=4096)
+def with_free_axes(shape: Shape, ndim: int) -> Shape:
+    """Return a shape with axes of size 1 after its first axis, the partitions, up to ``ndim`` axes.
+
+    NumPy would add missing axes before the partitions.
+    """
+    return shape[:1] + (1,) * (ndim - len(shape)) + shape[1:]
+
+
 def _reach(shape: Shape, strides: Shape) -> tuple[int, int]:
     """Return how far a pattern extends below and above its first element."""
     reach = [stride * (size - 1) for size, stride in zip(shape, strides, strict=True)]
