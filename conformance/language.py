@@ -27,7 +27,7 @@ from difftest.tools.verdict.sources import CandidateFiles
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import STATE, Absent, OutsideLanguageError
 from difftest.tools.verdict.world.texts import is_own_function
-from difftest.tools.verdict.world.values import Module
+from difftest.tools.verdict.world.held import Module
 
 WANTED = 0.97
 """The share that the language has to hold."""

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from difftest.simulator.frontend.nki.constants import NKIObject
+from difftest.tools.verdict.world.attributes import ENUM_CLASS
+from difftest.tools.verdict.world.held import CLASSES, HELD, READERS, Facade, kept
+from difftest.tools.verdict.world.instances import TEXT
 from difftest.tools.verdict.world.kinds import BASES, VALUE_BASES
 from difftest.tools.verdict.world.refusal import (
     STATE,
@@ -29,15 +32,6 @@ from difftest.tools.verdict.world.texts import (
     SHARED_ENUMERATIONS,
     SHOWS,
     is_own_class,
-)
-from difftest.tools.verdict.world.values import (
-    _ENUM_CLASS,
-    CLASSES,
-    HELD,
-    READERS,
-    TEXT,
-    Facade,
-    kept,
 )
 
 
@@ -289,7 +283,7 @@ def typed_tuple(name: str, pairs: Any = ()) -> Any:
     return made(typing.NamedTuple(name, pairs))
 
 
-_ENUM_CLASS |= {
+ENUM_CLASS |= {
     kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
     for kind in ENUMERATIONS.values()
 }

@@ -11,11 +11,17 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from difftest.tools.verdict.world import classes, texts, values
+from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world.attributes import call_method, read, writable
+from difftest.tools.verdict.world.blocks import Context, caught, enter
+from difftest.tools.verdict.world.calls import call
+from difftest.tools.verdict.world.held import kept
+from difftest.tools.verdict.world.instances import plain_kinds
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     Absent,
     UnavailableError,
+    is_special,
     need,
     refusal,
     unavailable,
@@ -48,11 +54,6 @@ _SETTABLE = frozenset(
 """Special names that a file may bind."""
 MARK = "which way?"
 """The function that records the truth of a condition: its calls are not guarded."""
-
-
-def is_special(name: str) -> bool:
-    """Return whether a name is special in Python: two underscores on both sides."""
-    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
 
 
 def _name(name: str, at: ast.AST) -> ast.Name:
@@ -533,7 +534,7 @@ def hidden(name: str) -> NoReturn:
 
 def decorator(function: Any) -> Callable[[Any], Any]:
     """Return a decorator whose call is guarded."""
-    return lambda decorated: values.call(function, decorated)
+    return lambda decorated: call(function, decorated)
 
 
 def named(options: dict[str, Any]) -> list[Any]:
@@ -546,8 +547,8 @@ def raised(error: Any) -> Any:
     if type(error) is Absent:
         raise refusal(f"{error!r} is raised")
     if isinstance(error, type):
-        return values.call(error)
-    return values.kept(error)
+        return call(error)
+    return kept(error)
 
 
 def error_types(kinds: Any) -> Any:
@@ -576,12 +577,12 @@ def _has_opaque(value: Any, depth: int) -> bool:
 
 def pattern_value(value: Any) -> Any:
     """Return the value that a pattern compares."""
-    return values.kept(value)
+    return kept(value)
 
 
 def pattern_class(kind: Any, has_names: bool, has_patterns: bool) -> Any:
     """Return the class of a pattern; attributes are of own classes only."""
-    plain = values.plain_kinds(kind)
+    plain = plain_kinds(kind)
     is_own = isinstance(plain, type) and texts.is_own_class(plain)
     if has_names and not is_own:
         raise refusal(
@@ -598,13 +599,13 @@ def holder(**found: Any) -> Any:
 GUARDS: dict[str, Any] = {
     f"{INTERNAL}{name}": guard
     for name, guard in {
-        "read": values.read,
-        "writable": values.writable,
-        "call": values.call,
-        "call_method": values.call_method,
-        "enter": values.enter,
-        "caught": values.caught,
-        "context": values.Context,
+        "read": read,
+        "writable": writable,
+        "call": call,
+        "call_method": call_method,
+        "enter": enter,
+        "caught": caught,
+        "context": Context,
         "joined": texts.joined,
         "formatted": texts.formatted,
         "percent": texts.percent,

@@ -22,25 +22,25 @@ from typing import Any
 
 import numpy as np
 
-from difftest.tools.verdict.world import classes, texts, values
-from difftest.tools.verdict.world.guard import is_special
-from difftest.tools.verdict.world.kinds import SCALARS
-from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
-from difftest.tools.verdict.world.texts import is_own_class, is_own_function
-from difftest.tools.verdict.world.values import (
+from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world.attributes import read
+from difftest.tools.verdict.world.blocks import caught
+from difftest.tools.verdict.world.calls import HIGHER, call, guarded
+from difftest.tools.verdict.world.held import (
     CALLABLE,
     CLASSES,
     HELD,
     READERS,
     SETTERS,
+    SHARED_CLASSES,
     Facade,
     Table,
-    call,
-    caught,
     kept,
     list_function,
-    read,
 )
+from difftest.tools.verdict.world.kinds import SCALARS
+from difftest.tools.verdict.world.refusal import STATE, is_special, refusal, unavailable
+from difftest.tools.verdict.world.texts import is_own_class, is_own_function
 
 _FILE = resources.files("difftest.tools.verdict").joinpath("data/world.json")
 _MODULES: dict[str, str] = json.loads(_FILE.read_text("utf-8"))["modules"]
@@ -97,7 +97,7 @@ def _cached(make: Callable[..., Any], function: Any = None, **options: Any) -> A
         size = {"maxsize": function} if function is not None else {}
         options |= size
         return Facade("lru_cache", lambda own: _cached(make, own, **options))
-    return make(**options)(values.guarded([function])[0])
+    return make(**options)(guarded([function])[0])
 
 
 def _wraps(wrapped: Any, **options: Any) -> Facade:
@@ -339,9 +339,9 @@ def _list_higher() -> None:
     for module, names in _HIGHER.items():
         for name in names.split():
             function = getattr(importlib.import_module(module), name)
-            values.HIGHER[id(function)] = function
+            HIGHER[id(function)] = function
     for function in (map, filter, sorted, min, max, iter):
-        values.HIGHER[id(function)] = function
+        HIGHER[id(function)] = function
 
 
 def _standard_modules() -> dict[str, dict[str, Any]]:
@@ -416,7 +416,7 @@ class Namespace:
 
 
 type.__setattr__(Namespace, texts.OWN, True)
-values.SHARED_CLASSES.add(Namespace)
+SHARED_CLASSES.add(Namespace)
 CLASSES.add(Namespace)
 HELD |= {random.Random, uuid.UUID, re.RegexFlag, *SCALARS}
 READERS[random.Random] = lambda value, name: (

@@ -8,9 +8,9 @@ import pytest
 from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
 from difftest.tools.verdict.sources import SourceFile
+from difftest.tools.verdict.world.blocks import enter
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import STATE, OutsideLanguageError
-from difftest.tools.verdict.world.values import enter
 from tests.every import every
 from tests.unit.tools.verdict.cheats.escapes import ESCAPES
 from tests.unit.tools.verdict.kernels import RIGHT, source
