@@ -72,7 +72,7 @@ class RandomNumbers:
 
 
 class SubnormalArguments:
-    """Whether arguments have numbers that are subnormal in float32, for a launch's products.
+    """The answer whether arguments have subnormal numbers in float32, for a launch's products.
 
     The first product looks at the arrays. Kernels without products need no answer.
 
