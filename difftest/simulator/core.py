@@ -503,8 +503,7 @@ class Core:
         """Return a shared_hbm tensor, which all programs of the grid share.
 
         Programs identify tensors by name. Tensors with equal names, or without a name, are matched
-        in
-        order of creation.
+        in order of creation.
         """
         memories = self.memories
         at = name, memories.named[name]
