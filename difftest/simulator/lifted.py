@@ -38,8 +38,7 @@ class Lifted:
     """An operand of a meaning: planes of one shape, which moves treat equally.
 
     A subclass has ``moved``, ``computed`` and ``reduced``, and a method ``do_x`` for each other
-    NumPy
-    function and each step x that it supports, with the arguments of x.
+    NumPy function and each step x that it supports, with the arguments of x.
     """
 
     __slots__ = ()

@@ -137,8 +137,7 @@ class Pattern(NamedTuple):
         """Merge each ``parts`` adjacent elements of the last axis into one element.
 
         None if that is impossible: the last axis has a step or is no multiple of ``parts``, or
-        another
-        axis or the offset leads into the middle of an element.
+        another axis or the offset leads into the middle of an element.
         """
         *counts, last = self.shape or (1,)
         *steps, step = self.strides or (1,)

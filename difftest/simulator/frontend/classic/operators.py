@@ -238,10 +238,8 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     """Return operands of one rank, if their ranks differ by free dimensions of size 1.
 
     An operand with one element a partition takes the other's rank. If sizes are equal, the shorter
-    one
-    takes the longer's shape. A device ran such a kernel, but the documentation only covers operands
-    of
-    one rank.
+    one takes the longer's shape. A device ran such a kernel, but the documentation only covers
+    operands of one rank.
     """
     a = left._tile_shape()
     b = right._tile_shape()
@@ -292,8 +290,7 @@ def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
     """Return a copy in SBUF, of the same dtype.
 
     For a tile that leaves its tensor, the copy has the elements that ``mask``, the instruction's
-    own,
-    keeps.
+    own, keeps.
     """
     leaves = isinstance(tile._axes, tuple)
     return issue(tensor_copy, (tile,), mask=mask if leaves else None)
