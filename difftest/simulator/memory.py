@@ -189,8 +189,7 @@ class Storage:
         """Adopt ``values`` as the data of the whole tensor; return False if that is impossible.
 
         The caller must hold no other reference to the array. Data in HBM may be the caller's
-        arrays, so
-        they are never replaced.
+        arrays, so they are never replaced.
         """
         held = self.data
         if (
@@ -352,8 +351,7 @@ class Storage:
         if gaps is UNTOUCHED:
             self.data[...] = poison_array((), self.data.dtype)[()]
             return
-        gaps = self._own_gaps()
-        missing = self._region(gaps, self.whole, self.dtype) >= MASKED_OUT
+        missing = self._unwritten(gaps)
         pattern = self.whole
         blank = poison_array(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
@@ -364,6 +362,21 @@ class Storage:
             blank = blank[..., None].view(dtype)
         np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
+    def _unwritten(self, gaps: ValidityMap) -> Array:
+        """Return which elements hold poison; parts of elements are along a new last axis."""
+        if gaps.parts is not None:
+            codes = self._codes_of(gaps.parts).reshape(self.allocation.shape)
+        else:
+            codes = self._region(gaps, self.whole, self.dtype)
+        return codes >= MASKED_OUT
+
+    def _codes_of(self, parts: tuple[Part, ...]) -> Array:
+        """Return the codes of a tensor of which only some parts are written, flat."""
+        codes = np.full(self.size, UNWRITTEN, _BYTE)
+        for part in parts:
+            pattern_view(codes, elements_of(part), _BYTE)[...] = DEFINED
+        return codes
+
     def _own_gaps(self) -> ValidityMap:
         """Return the tensor's own validity map, with a code for each element."""
         gaps = self.validity
@@ -371,10 +384,7 @@ class Storage:
         if gaps is None:
             gaps = self.validity = ValidityMap(np.full(self.size, DEFINED, _BYTE), unit)
         elif gaps.parts is not None:
-            codes = np.full(self.size, UNWRITTEN, _BYTE)
-            for part in gaps.parts:
-                pattern_view(codes, elements_of(part), _BYTE)[...] = DEFINED
-            gaps = self.validity = ValidityMap(codes, unit)
+            gaps = self.validity = ValidityMap(self._codes_of(gaps.parts), unit)
         return gaps
 
     def _region(self, gaps: ValidityMap, pattern: Pattern, dtype: DType) -> Array:
@@ -543,8 +553,7 @@ class PlacedStorage(Storage):
         """Return a view of a pattern's elements in ``base``, the bytes of an area.
 
         A pattern counts as if the partitions of the tensor were adjacent, each with the tensor's
-        own
-        bytes. In ``base`` the distance between partitions is the area's.
+        own bytes. In ``base`` the distance between partitions is the area's.
         """
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]

@@ -8,7 +8,7 @@ roundings. Neither comparison needs a tolerance from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -71,6 +71,8 @@ EXCUSED_UNITS = 2.0**5
 """The largest error that a bound may allow in the median element: relative, and in units of the
 output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
 OPEN = "no element is sure: a rounding may change each of these integers"
+_BLOCK = 2**18
+"""The number of elements that are compared at a time."""
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
 
@@ -153,7 +155,7 @@ class ReferenceResult:
 
         A NumPy reference computes in the dtype of its inputs: ``a + b`` of float32 rounds.
         """
-        return self._evaluate(lambda array: array)
+        return self.evaluate(lambda name, array: array)
 
     @cached_property
     def precise(self) -> tuple[Array, ...]:
@@ -167,21 +169,28 @@ class ReferenceResult:
         return self.in_float64
 
     @cached_property
+    def input_changes(self) -> tuple[Float64, ...] | None:
+        """The change of each element of the outputs if the inputs change by a unit of float32.
+
+        None if the reference rejects float64 inputs.
+        """
+        signs = np.random.default_rng(0)
+
+        def perturb(name: str, array: Float64) -> Float64:
+            return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
+
+        return self._largest_changes(perturb, times=2)
+
+    @cached_property
     def input_sensitivity(self) -> tuple[float, ...] | None:
         """The largest change of each output if the inputs change by one unit of float32.
 
         It is the maximum over all elements, because a single element may stay equal by chance.
         None if the reference rejects float64 inputs.
         """
-        signs = np.random.default_rng(0)
-
-        def perturb(array: Float64) -> Float64:
-            return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
-
-        changes = self._largest_changes(perturb, times=2)
-        if changes is None:
+        if self.input_changes is None:
             return None
-        return tuple(float(change.max(initial=0)) for change in changes)
+        return tuple(float(change.max(initial=0)) for change in self.input_changes)
 
     @cached_property
     def noise(self) -> tuple[Float64, ...]:
@@ -194,7 +203,7 @@ class ReferenceResult:
         """
         sizes = np.random.default_rng(0)
 
-        def perturb(array: Float64) -> Float64:
+        def perturb(name: str, array: Float64) -> Float64:
             return array * (1 + FLOAT32_UNIT * sizes.standard_normal(array.shape))
 
         changes = self._largest_changes(perturb, times=3)
@@ -204,7 +213,7 @@ class ReferenceResult:
         return tuple(change * scale for change in changes)
 
     def _largest_changes(
-        self, perturb: Callable[[Float64], Float64], times: int
+        self, perturb: Callable[[str, Float64], Float64], times: int
     ) -> tuple[Float64, ...] | None:
         """Return the largest change of each output element over some perturbed inputs.
 
@@ -215,7 +224,7 @@ class ReferenceResult:
         original = as_float64(self.in_float64)
         largest = [np.zeros(value.shape) for value in original]
         for _ in range(times):
-            perturbed = self._evaluate(perturb)
+            perturbed = self.evaluate(perturb)
             if perturbed is None:
                 return None
             for number, other in enumerate(as_float64(perturbed)):
@@ -225,14 +234,17 @@ class ReferenceResult:
                 largest[number] = np.maximum(finite, largest[number])
         return tuple(largest)
 
-    def _evaluate(
-        self, change: Callable[[Float64], Float64]
+    def evaluate(
+        self, change: Callable[[str, Float64], Float64]
     ) -> tuple[Array, ...] | None:
-        """Return the reference's outputs for changed float64 inputs; None if it rejects them."""
+        """Return the reference's outputs for changed float64 inputs; None if it rejects them.
+
+        ``change`` takes the name of an input and a copy of its array.
+        """
         inputs = dict(self.inputs)
         for name, array in self.inputs.items():
             if is_float_dtype(array.dtype):
-                inputs[name] = change(array.astype(np.float64))
+                inputs[name] = change(name, array.astype(np.float64))
         parameters = self.spec.parameters_of(self.case.values)
         try:
             outputs = call_reference(self.spec.reference, inputs, parameters)
@@ -461,6 +473,24 @@ def _has_equal_bits(values: Float64, others: Float64) -> bool:
     )
 
 
+def _has_equal_values(got: Array, value: Float64) -> bool:
+    """Return whether a machine's values have the bits of float64 values."""
+    return all(
+        _has_equal_bits(block.astype(np.float64), others)
+        for block, others in _blocks(got, value)
+    )
+
+
+def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield arrays of one shape in blocks, whose temporary values need little memory."""
+    if not all(array.flags.c_contiguous for array in arrays):
+        yield arrays
+        return
+    lines = [array.reshape(-1) for array in arrays]
+    for first in range(0, arrays[0].size, _BLOCK):
+        yield tuple(line[first : first + _BLOCK] for line in lines)
+
+
 def _distance(values: Array, others: Float64) -> Float64:
     """Return the absolute differences; NaN where either value is NaN."""
     distance = np.empty(values.shape)
@@ -473,13 +503,21 @@ def _is_within_smallest_tolerance(value: Float64, output: ExactOutput) -> bool:
 
     This quick check settles most outputs.
     """
-    distance = _distance(value, output.value)
+    planes = [value, output.value]
+    if output.error is not None:
+        planes.append(output.error)
+    return all(_is_near(*block) for block in _blocks(*planes))
+
+
+def _is_near(value: Float64, exact: Float64, error: Float64 | None = None) -> bool:
+    """Return whether values lie within the smallest tolerance of the exact ones."""
+    distance = _distance(value, exact)
     sizes = np.abs(value)
     left = ~(distance <= sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT))
-    if output.error is None or not left.any():
+    if error is None or not left.any():
         return not left.any()
     sizes = sizes[left]
-    tolerance = output.error[left] * (REFERENCE_FREEDOM * 2.0**-29)
+    tolerance = error[left] * (REFERENCE_FREEDOM * 2.0**-29)
     tolerance = np.fmin(
         tolerance + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes
     )
@@ -535,7 +573,7 @@ def _arithmetic(
 ) -> Answer:
     """Compare the machine's values with the exact ones, within the bound of their errors."""
     exact = _is_exact(output)
-    if exact and _has_equal_bits(got.astype(np.float64), output.value):
+    if exact and _has_equal_values(got, output.value):
         finite = int(np.isfinite(output.value).sum())
         return Match(finite, True, got.size - finite)
     if _is_sure(got, output):
@@ -558,10 +596,17 @@ def _is_sure(got: Array, output: ExactOutput) -> bool:
     if not got.size or not is_float_dtype(got.dtype):
         return False
     value = output.value
-    error = 0.0 if output.error is None else output.error
+    error = np.zeros(()) if output.error is None else output.error
     most = max(value.max(), -value.min()) + 2 * np.max(error)
     far = float(float_info(got.dtype).max) / 2
-    return bool(most < far and (_distance(got, value) <= error).all())
+    if not most < far:
+        return False
+    return all(
+        bool((_distance(block, exact) <= bound).all())
+        for block, exact, bound in _blocks(
+            got, value, np.broadcast_to(error, value.shape)
+        )
+    )
 
 
 def _unless_excused(
@@ -571,13 +616,17 @@ def _unless_excused(
     is_match = isinstance(verdict, Match)
     if not is_match or output.error is None or not is_float_dtype(dtype):
         return verdict
-    sizes = np.abs(output.value)
-    error = np.broadcast_to(output.error, sizes.shape)
+    error = np.broadcast_to(output.error, output.value.shape)
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
-    sure = (error <= min(most, 0.5) * sizes) & (sizes >= least) & np.isfinite(sizes)
-    if 2 * np.count_nonzero(sure) > sure.size:
+    sure = 0
+    for value, bound in _blocks(output.value, error):
+        sizes = np.abs(value)
+        near = (bound <= min(most, 0.5) * sizes) & (sizes >= least)
+        sure += int(np.count_nonzero(near & np.isfinite(sizes)))
+    if 2 * sure > error.size:
         return verdict  # more than half of ``decisive`` is sure too
+    sizes = np.abs(output.value)
     zero = np.isfinite(error) & (sizes <= NOISE * error)
     decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
     if not decisive.any():
