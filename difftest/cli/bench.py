@@ -171,7 +171,7 @@ def reference(sizes: tuple[str, ...]) -> None:
             for name, form in forms.items():
                 measured[name] = measure_call(form)
                 advance()
-            print_table(table_console(), table(operation, measured))
+            print_table(table_console(), comparison_table(operation, measured))
 
 
 def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
@@ -195,7 +195,7 @@ def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
     return {"conv2d, 3x3 filters": convolutions, "maxpool2d, 2x2 windows": poolings}
 
 
-def table(title: str, measured: dict[str, Reading]) -> Table:
+def comparison_table(title: str, measured: dict[str, Reading]) -> Table:
     """Return a table of the measurements, with each time relative to the shortest."""
     fastest = min(measurement.seconds for measurement in measured.values())
     result = Table(

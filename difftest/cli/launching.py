@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -164,19 +165,33 @@ def parse_dtypes(
         raise click.BadParameter(str(error)) from None
 
 
+MOST_ELEMENTS = 2**24
+"""The most elements of all arrays of a case that nobody chose."""
+
+
 def use_case(
-    name: str, text: str, use: Callable[[Any, KernelArguments], Result]
+    name: str, text: str | None, use: Callable[[Any, KernelArguments], Result]
 ) -> Result:
-    """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON."""
+    """Call ``use`` with the kernel of the test ``PATH::TEST`` and a case as JSON.
+
+    Without a case, the largest sizes of the test's domain are used, and a line says so.
+    """
     # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
     from difftest.testing.harness.runner import call_of_case
     from difftest.testing.host.collection import with_spec
 
+    notes: list[str] = []
+
     def of_spec(spec: KernelSpec) -> Result:
         try:
-            case = case_from_json(text, spec)
+            if text is None:
+                values = _largest_values(spec)
+                notes.extend(_describe_largest(spec, values))
+                case = case_from_json(values, spec)
+            else:
+                case = case_from_json(text, spec)
             arrays, keywords = call_of_case(spec, case)
             grid = spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
@@ -184,7 +199,35 @@ def use_case(
         outputs = tuple(spec.outputs)
         return use(spec.kernel, KernelArguments(arrays, keywords, grid, outputs))
 
-    return with_spec(name, of_spec)
+    try:
+        return with_spec(name, of_spec)
+    finally:
+        for note in notes:  # what is printed while pytest collects is hidden
+            click.echo(note, err=True)
+
+
+def _largest_values(spec: KernelSpec) -> dict[str, Any]:
+    """Return the largest sizes of a domain; raise a UsageError if there are none, or too large."""
+    from difftest.testing.contract.spec import count_elements
+    from difftest.tools.verdict.judge import corner
+
+    values = corner(spec, max)
+    if values is None or count_elements(spec, values) > MOST_ELEMENTS:
+        raise click.UsageError(
+            f"the test of {spec.name} has no largest case of at most {MOST_ELEMENTS:,} elements: "
+            "give a --case"
+        )
+    return values
+
+
+def _describe_largest(spec: KernelSpec, values: dict[str, Any]) -> Iterator[str]:
+    """Yield lines on the case that nobody chose."""
+    from difftest.testing.contract.case import to_jsonable
+
+    if spec.inferred:
+        yield f"domain inferred: {spec.inferred}"
+    text = json.dumps(values, default=to_jsonable)
+    yield f"case: {text}, the largest sizes of the domain; --case takes others"
 
 
 def launch_traced(
@@ -382,6 +425,11 @@ class KernelRun:
         """Return the last part of the kernel's name."""
         return self.kernel.rpartition(":")[2]
 
+    @property
+    def is_test(self) -> bool:
+        """Return whether a test decides the arguments: by a case, or by its largest sizes."""
+        return bool(self.case) or ("::" in self.kernel and not self.shapes)
+
     def launch(self, ranks: int = 1) -> TracedLaunch:
         """Run the kernel on the simulator.
 
@@ -389,7 +437,7 @@ class KernelRun:
         ----------
         ranks : number of ranks that run it together; the trace is the first rank's.
         """
-        if ranks > 1 and self.case:
+        if ranks > 1 and self.is_test:
             raise click.UsageError(
                 "a --case has one rank; give the shapes of MODULE:KERNEL"
             )
@@ -402,12 +450,12 @@ class KernelRun:
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
         """Call ``use`` with the kernel and its arguments, and return the result."""
-        if bool(self.shapes) == bool(self.case):
+        if bool(self.shapes) == self.is_test:
             raise click.UsageError(
                 "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
             )
         grid = parse_grid(self.grid)
-        if self.case:
+        if self.is_test:
             if grid or self.bounds:
                 option = "--grid" if grid else "--bound"
                 raise click.UsageError(

@@ -72,7 +72,7 @@ class RandomNumbers:
 
 
 class SubnormalArguments:
-    """Whether arguments have numbers that are subnormal in float32, for a launch's products.
+    """The answer whether arguments have subnormal numbers in float32, for a launch's products.
 
     The first product looks at the arrays. Kernels without products need no answer.
 
@@ -505,8 +505,7 @@ class Core:
         """Return a shared_hbm tensor, which all programs of the grid share.
 
         Programs identify tensors by name. Tensors with equal names, or without a name, are matched
-        in
-        order of creation.
+        in order of creation.
         """
         memories = self.memories
         at = name, memories.named[name]

@@ -61,3 +61,8 @@ def current_listener() -> Witness | None:
 def listening(listener: Witness | None) -> AbstractContextManager[Witness | None]:
     """Call ``listener`` for each launch within the block; other listeners are not called."""
     return set_to(_WITNESS, listener)
+
+
+def listen(listener: Witness | None) -> None:
+    """Call ``listener`` for each later launch of this context, such as the rest of a cell."""
+    _WITNESS.set(listener)

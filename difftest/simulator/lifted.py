@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.pattern import Shape
+from difftest.simulator.pattern import Shape, with_free_axes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,8 +38,7 @@ class Lifted:
     """An operand of a meaning: planes of one shape, which moves treat equally.
 
     A subclass has ``moved``, ``computed`` and ``reduced``, and a method ``do_x`` for each other
-    NumPy
-    function and each step x that it supports, with the arguments of x.
+    NumPy function and each step x that it supports, with the arguments of x.
     """
 
     __slots__ = ()
@@ -184,9 +183,8 @@ def over(shape: Shape, values: Any) -> Any:
     """Return an operand in the shape of a result; a smaller one is repeated in each partition."""
     if values.size == math.prod(shape):
         return values.reshape(shape)
-    ones = (1,) * (len(shape) - values.ndim)
     return np.broadcast_to(
-        values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape
+        values.reshape(with_free_axes(values.shape, len(shape))), shape
     )
 
 

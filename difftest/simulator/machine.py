@@ -99,8 +99,7 @@ TRN2 = Machine(name="trn2", nc_version=3, sbuf_partition_bytes=224 * KIB)
 
 TRN3 = Machine(name="trn3", nc_version=4, sbuf_partition_bytes=256 * KIB)
 """NeuronCore-v4; SBUF 32 MiB, PSUM 2 MiB (ARCH4). The compiler's reserved part of SBUF is assumed
-to
-equal that of the other machines.
+to equal that of the other machines.
 """
 
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}

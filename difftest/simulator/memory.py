@@ -187,8 +187,7 @@ class Storage:
         """Adopt ``values`` as the data of the whole tensor; return False if that is impossible.
 
         The caller must hold no other reference to the array. Data in HBM may be the caller's
-        arrays, so
-        they are never replaced.
+        arrays, so they are never replaced.
         """
         held = self.data
         if (
@@ -553,8 +552,7 @@ class PlacedStorage(Storage):
         """Return a view of a pattern's elements in ``base``, the bytes of an area.
 
         A pattern counts as if the partitions of the tensor were adjacent, each with the tensor's
-        own
-        bytes. In ``base`` the distance between partitions is the area's.
+        own bytes. In ``base`` the distance between partitions is the area's.
         """
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]

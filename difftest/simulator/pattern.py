@@ -137,8 +137,7 @@ class Pattern(NamedTuple):
         """Merge each ``parts`` adjacent elements of the last axis into one element.
 
         None if that is impossible: the last axis has a step or is no multiple of ``parts``, or
-        another
-        axis or the offset leads into the middle of an element.
+        another axis or the offset leads into the middle of an element.
         """
         *counts, last = self.shape or (1,)
         *steps, step = self.strides or (1,)
@@ -164,6 +163,14 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 
 @lru_cache(maxsize=4096)
+def with_free_axes(shape: Shape, ndim: int) -> Shape:
+    """Return a shape with axes of size 1 after its first axis, the partitions, up to ``ndim`` axes.
+
+    NumPy would add missing axes before the partitions.
+    """
+    return shape[:1] + (1,) * (ndim - len(shape)) + shape[1:]
+
+
 def _reach(shape: Shape, strides: Shape) -> tuple[int, int]:
     """Return how far a pattern extends below and above its first element."""
     reach = [stride * (size - 1) for size, stride in zip(shape, strides, strict=True)]

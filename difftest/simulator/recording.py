@@ -200,13 +200,10 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     """Fuse each result that was only moved to its destination with the instruction that made it.
 
     In the classic API an instruction returns a tile, and ``dst[...] = instruction(...)`` moves it
-    to
-    its destination. The hardware's instruction writes to ``dst`` directly. The simulator runs both
-    steps, and the trace shows one. The two must be adjacent in program order. An instruction is
-    fused
-    with one move at most. A product that was only accumulated elsewhere is left out: the matmul
-    that
-    accumulates has an event of its own.
+    to its destination. The hardware's instruction writes to ``dst`` directly. The simulator runs
+    both steps, and the trace shows one. The two must be adjacent in program order. An instruction
+    is fused with one move at most. A product that was only accumulated elsewhere is left out: the
+    matmul that accumulates has an event of its own.
 
     Parameters
     ----------

@@ -401,8 +401,7 @@ class Tile(Elements, Patterned):
         """Return a handmade pattern on the whole tensor, regardless of this tile's part of it.
 
         Steps and offset are in elements of ``dtype``, which defaults to the tensor's own. On chip
-        the
-        first axis walks the partitions.
+        the first axis walks the partitions.
         """
         storage = self._storage
         wanted = storage.dtype if dtype is None else dtype

@@ -248,9 +248,8 @@ class Region(NamedTuple):
     shape: Sizes
     strides: Shape
     partition_axis: Natural | None = 0
-    """The axis that runs over partitions. Block dimensions come before it. An integer index
-    removes it
-    (None). It has no meaning in HBM.
+    """The axis that runs over partitions. Block dimensions come before it. An integer index removes
+    it (None). It has no meaning in HBM.
     """
     role: str = ""
     """The instruction's name for the operand (``dst``, ``data1``, ``reduce_res``, ...), or empty.
@@ -259,8 +258,7 @@ class Region(NamedTuple):
     """Whether every element of the pattern is accessed.
 
     False for an access through a tile of indices, and for a mask that is not a rectangle. The
-    pattern
-    then contains the accessed elements.
+    pattern then contains the accessed elements.
     """
     view: DType | None = None
     """The dtype of a view that reads the bits as another dtype; shape, offset and strides count its
@@ -268,8 +266,7 @@ class Region(NamedTuple):
     """
     places: Places | None = None
     """The accessed elements of a region that is not whole. None where they are unknown, as in a
-    trace
-    that was read from a file.
+    trace that was read from a file.
     """
 
     @property
@@ -423,8 +420,7 @@ class Anomaly(NamedTuple):
     """The size of the operand."""
     first: Index
     """The index of the first affected element in the operand. For a place that is selected twice,
-    its
-    index in the tensor.
+    its index in the tensor.
     """
     value: float | None = None
     """The value of that element, where it is informative."""
@@ -440,8 +436,7 @@ class EventKind(NamedTuple):
     attributes: Attributes = Attributes()
     options: Mapping[str, Any] = {}
     """The parameters besides the operands, by AWS's names: operators and enumeration members by
-    name,
-    index patterns, numbers and tuples. None values are omitted.
+    name, index patterns, numbers and tuples. None values are omitted.
     """
     numbers: tuple[str, ...] = ()
     """The operands that are numbers or index patterns. Each event has its own values."""
@@ -461,8 +456,7 @@ class Event:
 
     number: Natural
     """The number of instructions issued before it. Numbers are missing where a move to a
-    destination
-    was fused with the instruction that made the result.
+    destination was fused with the instruction that made the result.
     """
     kind: EventKind
     writes: tuple[Region, ...]
@@ -542,8 +536,7 @@ class Trace:
     """The SPMD grid; empty without one."""
     cores: Index = ()
     """The physical core of each program of the grid, in order; empty where the launch leaves the
-    choice
-    to the compiler.
+    choice to the compiler.
     """
     dialect: str = ""
     """"classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown."""

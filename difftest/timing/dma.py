@@ -93,9 +93,8 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
             kind = "row"
         elif joined == hbm.elements:
             kind = "run"
-        elif row_bytes < SHORT_ROW:
-            is_element = row_bytes <= clockwork.element_bytes
-            kind = "elements" if is_element else "short rows"
+        else:
+            kind = _kind_of_rows(row_bytes, clockwork)
     return Transfer(
         row_bytes=row_bytes,
         rows=rows,
@@ -107,6 +106,13 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         kind=kind,
         adjacent=adjacent,
     )
+
+
+def _kind_of_rows(row_bytes: int, clockwork: TimingParameters) -> str:
+    """Return the kind of a DMA of several rows, by their size."""
+    if row_bytes >= SHORT_ROW:
+        return "rows"
+    return "elements" if row_bytes <= clockwork.element_bytes else "short rows"
 
 
 def _run_and_rows(event: Event, source: Region, target: Region) -> tuple[int, int]:

@@ -145,16 +145,18 @@ class DependenceGraph:
                 self.joined_in.setdefault(member, []).append(number)
         for step in steps:
             self._add(step)
-        cores = range(program.cores)
-        parts = [
-            [(i.opens * (i.core == core), i.closes) for i in steps] for core in cores
-        ]
-        self.buffers = [Buffers(program.machine, part) for part in parts]
+        self.buffers = [self._granted(program, core) for core in range(program.cores)]
         """For each core, its memories after every tensor that fits has its place."""
-        for buffers in self.buffers:
-            for memory in buffers.values():
-                for granted in memory.grant():
-                    self.missing[self.opener[granted.id]] -= 1
+
+    def _granted(self, program: Program, core: int) -> Buffers:
+        """Return a core's memories, and give every tensor that fits its place."""
+        steps = program.instructions
+        uses = [(step.opens * (step.core == core), step.closes) for step in steps]
+        buffers = Buffers(program.machine, uses)
+        for memory in buffers.values():
+            for granted in memory.grant():
+                self.missing[self.opener[granted.id]] -= 1
+        return buffers
 
     def _add(self, step: LoweredInstruction) -> None:
         """Add the dependences of an instruction, and the table that it needs."""

@@ -8,6 +8,7 @@ import pytest
 
 from difftest.analysis.detectors import table
 from difftest.testing.report import document
+from difftest.tools.lint import check
 from difftest.tools.lint.check import rules
 from difftest.tools.lint.rule import Frontend
 
@@ -33,7 +34,9 @@ def broken_rules(monkeypatch):
         monkeypatch.setitem(rules(), id, changed)
     readers = {breaks: "the detector planted", **table._READERS}
     monkeypatch.setattr(table, "_READERS", readers)
-    return every
+    check._trace_rules.cache_clear()
+    yield every
+    check._trace_rules.cache_clear()
 
 
 def test_checks_that_break_down(project, broken_rules):

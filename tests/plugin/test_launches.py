@@ -1,8 +1,11 @@
 """Other people's test suites: their tests call kernels themselves, without ``kernel_test``."""
 
 import json
+import sys
 
 import pytest
+
+from tests.unit.simulator.frontend.nki.torch_standin import standin
 
 KERNELS = '''
 import nki
@@ -108,6 +111,32 @@ def test_double():
 """A wrapper that falls back without a message unless REQUIRE_NKI is set."""
 
 
+FALLBACK = """
+import numpy as np
+import pytest
+import torch
+
+try:
+    from kernels_of_others import double as kernel
+except ImportError:
+    kernel = None
+
+
+def double(x):
+    if kernel is not None and len(x.shape) == 2:
+        return kernel(x)
+    return torch.from_numpy(x.numpy() * 2)
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 8), (4, 8, 2)])
+def test_double(shape):
+    result = double(torch.from_numpy(np.ones(shape, np.float32)))
+    assert isinstance(result, torch.Tensor)
+    assert (result.numpy() == 2).all()
+"""
+"""An operation on torch's tensors: the kernel for matrices, torch for the others."""
+
+
 @pytest.fixture
 def suite(project):
     project.pytester.makepyfile(kernels_of_others=KERNELS)
@@ -209,6 +238,23 @@ def test_a_session_that_launches_nothing_says_so(suite, monkeypatch):
 def test_a_wrapper_that_uses_the_kernel_counts(suite):
     suite.pytester.makepyfile(test_switched=SWITCHED.format(argument="x"))
     assert rows(suite.run("--simulate=embedded")) == {"double": (1, 0)}
+
+
+def test_a_library_that_falls_back_to_torch_shows_which_calls_reached_the_kernel(
+    suite, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torch", standin())
+    suite.pytester.makepyfile(test_torch=FALLBACK)
+    result = suite.run("--simulate=embedded")
+    result.assert_outcomes(passed=3)
+    assert rows(result) == {"double": (2, 0)}
+
+
+def test_a_marker_leaves_tests_of_a_device_out(suite):
+    suite.pytester.makepyfile(test_it=PARAMETRIZED, test_classes=CLASSES)
+    result = suite.run("--simulate=embedded", "-m", "not neuron")
+    result.assert_outcomes(passed=1, deselected=6)
+    assert rows(result) == {"double": (1, 0)}
 
 
 def test_a_session_of_kernel_tests_alone_has_no_second_table(suite):

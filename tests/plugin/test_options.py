@@ -49,7 +49,7 @@ def test_help_names_the_options(project):
             "kernels against their references (difftest):",
             "*--difftest-simulate, --simulate, *",
             "*--difftest-device, --device*",
-            "*--difftest-case, --case=JSON*",
+            "*--difftest-case*, --case=JSON*",
             "*difftest_simulate*",
         ]
     )

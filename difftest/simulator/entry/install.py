@@ -110,10 +110,10 @@ class embedded:
     """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
     ``predictor`` predicts latencies for ``nki.benchmark``. Without one, ``nki.benchmark`` raises,
-    and
-    no profile is written. ``level``, "0.3" to "0.7", is the level of the newer dialect's kernels:
-    names that it lacks raise. By default all names exist. Also usable as
-    ``installation = embedded(); installation.install(); installation.uninstall()``.
+    and no profile is written. ``level``, "0.3" to "0.7", is the level of the newer dialect's
+    kernels: names that it lacks raise. By default all names exist.
+
+    Without a block: ``installation = embedded(); installation.install(); installation.uninstall()``
     """
 
     def __init__(

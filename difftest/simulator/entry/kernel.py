@@ -87,8 +87,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
     """Compile a kernel: ``@nki.jit``, ``@nki.jit(mode=...)`` or ``nki.jit(kernel, mode=...)``.
 
     ``platform_target`` ("trn1", "trn2" or "trn3") chooses the machine. ``additional_compile_opt``
-    is
-    accepted and changes no value, because there is no compiler here.
+    is accepted and changes no value, because there is no compiler here.
     """
     target = kwargs.pop("platform_target", "trn2")
     kwargs.pop("additional_compile_opt", None)
@@ -131,8 +130,7 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Simulate a kernel; return its outputs as an array, or a tuple of arrays.
 
     Unwritten elements are poison (NaN, or 0xA5 bytes), and a warning reports them. Inside a kernel
-    it
-    inlines the other one: the course's harness benchmarks a function that calls it.
+    it inlines the other one: the course's harness benchmarks a function that calls it.
     """
     return Kernel.__call__(as_kernel(kernel), *args, **kwargs)
 

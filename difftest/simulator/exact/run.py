@@ -170,9 +170,9 @@ class Shadow(Follower):
         dst = issued.dst
         operands = issued.operands
         where = issued.where
-        plan = call.plan
+        plan = call.cache.exact_plan
         if plan is None:
-            plan = call.plan = Plan(call)
+            plan = call.cache.exact_plan = Plan(call)
         self._begin(plan.title)
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):
@@ -180,7 +180,7 @@ class Shadow(Follower):
         values = [self._read(plan, call, operand, where) for operand in operands]
         results = self._compute(plan, call, values, issued)
         first, *rest = results if type(results) is tuple else (results,)
-        if not call.is_simple:
+        if not call.cache.is_simple:
             first, where = self._resolve_indices(
                 plan, call, (first, dst, operands), where
             )

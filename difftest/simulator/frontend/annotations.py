@@ -27,8 +27,7 @@ def is_mutable(annotation: object, names: dict[str, Any] | None = None) -> bool:
     """Return whether a parameter's annotation lets the kernel write to it.
 
     Accepted are ``nt.mutable_tensor`` and ``nt.tensor[nt.mutable]``: alone, with a shape, in a
-    union,
-    in another type's brackets, and as text.
+    union, in another type's brackets, and as text.
 
     Parameters
     ----------

@@ -204,8 +204,7 @@ def absent(
     """Return the ``__getattr__`` of an embedded module with the namespace ``names``.
 
     ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model.
-    They
-    can be named (``hasattr``, imports), but not used.
+    They can be named (``hasattr``, imports), but not used.
     """
     stubs = unmodelled(module, documented)
 
@@ -328,8 +327,7 @@ def resets_registers(where: str, engine: str, op: Any, into: Any) -> bool:
 
     On AWS's page ``idle`` is the default, so that ``reduce_res`` gets the accumulated result of
     earlier calls. Compilers treat a ``reduce_op`` with a ``reduce_res`` as ``reset_reduce``:
-    kernels
-    of both dialects have right sums on trn2. A pending reduction is read, as the page says.
+    kernels of both dialects have right sums on trn2. A pending reduction is read, as the page says.
 
     Parameters
     ----------
@@ -374,8 +372,7 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
 
     The instruction can reduce any free axes, because its access pattern has them in any order. The
     classic ``nl.sum`` uses that. This is therefore a rule of calls. The instruction itself checks
-    that
-    the axes are free ones.
+    that the axes are free ones.
     """
     ndim = len(data._tile_shape())
     free = all(0 < axis < ndim for axis in axes)

@@ -65,8 +65,8 @@ def entering(
     """Return ``function`` as kernels call it: the launch knows its calling frame meanwhile.
 
     A search for the kernel's line from within would create a frame object for each frame on the
-    way,
-    for each instruction. ``refit`` returns other arguments for those that do not fit, or raises.
+    way, for each instruction. ``refit`` returns other arguments for those that do not fit, or
+    raises.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

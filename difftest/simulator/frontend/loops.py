@@ -296,8 +296,7 @@ def numbers_of(
     """Return the numbers that names hold in a frame, directly or inside objects.
 
     Objects are searched two levels deep: items, attributes, and closures of functions, including
-    the
-    loop's ``body``. The position of an iterator is not visible.
+    the loop's ``body``. The position of an iterator is not visible.
     """
     own = frame.f_locals
     known = frame.f_globals

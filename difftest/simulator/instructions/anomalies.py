@@ -84,7 +84,7 @@ class Observer(Follower):
             else:
                 _find_new(current(), issued, results)
         if (
-            call.counts
+            call.cache.counts
             and issued.undefined is None
             and (self.anomalies or is_rounded(results))
         ):
@@ -463,7 +463,7 @@ def look_for_rounding(
     The meaning, applied to the same numbers in float64, gives the exact integers. An operand that
     was rounded without an effect on a result is harmless: for example, large integers are clipped.
     """
-    if call.kind.options.get("reduce_cmd") == "reduce":
+    if call.cache.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have changed already
     exactly = _results_in_float64(core, call, issued)
     sights = core.followers.observer.anomalies

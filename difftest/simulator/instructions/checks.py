@@ -31,6 +31,7 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
 from difftest.simulator.instructions.record import (
     ON_CHIP,
+    CallCache,
     CheckedCall,
     DestinationFit,
     Instruction,
@@ -187,7 +188,7 @@ def check_call(
     if alike is None:
         call.reads_dst = instruction.reads_dst(call)
         call.reduces = _may_reduce(call)
-        _prepare_event(call, issued)
+        call.cache = _cache_of(call, issued)
     return call
 
 
@@ -270,27 +271,32 @@ def _new_call(
     return call
 
 
-def _prepare_event(call: CheckedCall, issued: InstructionUse) -> None:
-    """Store the parts of a simple call's event that do not depend on a use."""
+def _cache_of(call: CheckedCall, issued: InstructionUse) -> CallCache:
+    """Return the parts of a call's event that do not depend on a use."""
     operands = issued.operands
-    call.is_indirect = any(
+    is_indirect = any(
         isinstance(tile, IndirectTile) for tile in (issued.dst, *operands)
     )
-    call.is_simple = not call.is_indirect and _writes_once(issued)
-    call.are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
+    are_tiles = tuple(isinstance(operand, Tile) for operand in operands)
     roles = [role.name for role in call.instruction.operands]
-    names = list(issued.sources or compress(roles, call.are_tiles))
+    names = list(issued.sources or compress(roles, are_tiles))
     if call.reads_dst:
         names.append("dst")
-    call.roles = ("dst", *names)
     places = [k for k, value in enumerate(operands) if _is_event_number(value)]
-    call.numbers = _number_getter(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
     attributes = Attributes(**facts)
     (opcode, purpose) = call.instruction.event(call)
-    call.kind = EventKind(
+    kind = EventKind(
         opcode, call.engine, attributes, traced_options(call.options), numbers, purpose
+    )
+    return CallCache(
+        kind=kind,
+        numbers=_number_getter(places, operands),
+        is_simple=not is_indirect and _writes_once(issued),
+        is_indirect=is_indirect,
+        are_tiles=are_tiles,
+        roles=("dst", *names),
     )
 
 

@@ -114,7 +114,8 @@ class EffectUse:
         record = call.instruction
         roles = zip(record.operands, operands, strict=True)
         self.call = call
-        self.numbers = () if call.numbers is None else call.numbers(tuple(operands))
+        numbers = call.cache.numbers
+        self.numbers = () if numbers is None else numbers(tuple(operands))
         self.reads: dict[str, Any] = {
             r.name: tile for r, tile in roles if isinstance(tile, Tile)
         }
@@ -254,7 +255,7 @@ def _record_effect(core: Core, acts: Sequence[EffectUse]) -> None:
     sources = [tile for _, tile in reads]
     parts = list(chain.from_iterable(act.parts for act in acts))
     first = acts[0]
-    kind = first.call.kind
+    kind = first.call.cache.kind
     for tell in core.followers.happened:
         tell(kind.opcode, tiles, sources)
     core.count(InstructionAccesses(kind, tiles, sources, roles, first.numbers, parts))

@@ -41,6 +41,7 @@ from difftest.simulator.lifted import broadcast_mask
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
 from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
+from difftest.simulator.pattern import with_free_axes
 from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 
@@ -97,7 +98,7 @@ def run_instruction(core: Core, issued: InstructionUse) -> Any:
     observer = followers.observer
     if observer is not None:
         observer.alarm = False
-        for watch in call.watches:
+        for watch in call.cache.watches:
             watch(core, call, issued)
     if call.instruction.in_place:
         in_part = _run_in_place(core, call, issued)
@@ -127,9 +128,10 @@ def _undefined_operands(
     core: Core, call: CheckedCall, issued: InstructionUse
 ) -> UndefinedOperands | None:
     """Return the undefined elements of a call's operands; None if it may have none."""
-    if call.is_indirect or (call.reduces and core.registers.origins):
+    cache = call.cache
+    if cache.is_indirect or (call.reduces and core.registers.origins):
         return UndefinedOperands(core, call, issued)
-    for tile in compress(issued.operands, call.are_tiles):
+    for tile in compress(issued.operands, cache.are_tiles):
         if tile._storage.validity is not None:
             return UndefinedOperands(core, call, issued)
     if call.reads_dst and issued.dst._storage.validity is not None:
@@ -180,7 +182,7 @@ def _run_on_values(core: Core, call: CheckedCall, issued: InstructionUse) -> lis
             ],
         )
     observer = core.followers.observer
-    if observer is not None and (observer.alarm or call.counts):
+    if observer is not None and (observer.alarm or call.cache.counts):
         observer.look(call, issued, results)
     _write_results(call, issued, results, in_part)
     if undefined is not None:
@@ -200,7 +202,7 @@ def _write_results(
             issued.dst,
             results,
             issued.where,
-            kept=call.keeps and issued.undefined is None,
+            kept=call.cache.keeps and issued.undefined is None,
         )
         return
     further: list[tuple[Tile, Any]] = []
@@ -238,21 +240,22 @@ def _record_accesses(
 ) -> None:
     """Record the reads and writes of an instruction."""
     numbers: tuple[Any, ...] = ()
-    if call.numbers is not None and core.followers.touched:
-        numbers = call.numbers(issued.operands)
-    if not call.is_simple or issued.indices:
+    cache = call.cache
+    if cache.numbers is not None and core.followers.touched:
+        numbers = cache.numbers(issued.operands)
+    if not cache.is_simple or issued.indices:
         _record_by_role(core, call, issued, in_part, numbers)
         return
     dst = issued.dst
     if issued.sources is None:
-        reads = list(compress(issued.operands, call.are_tiles))
+        reads = list(compress(issued.operands, cache.are_tiles))
     else:
         reads = list(issued.sources.values())
     if call.reads_dst:
         reads.append(dst)
     if issued.where is not None:
         in_part.append((dst, issued.where))
-    values = (call.kind, (dst,), reads, call.roles, numbers, in_part, issued.moved)
+    values = (cache.kind, (dst,), reads, cache.roles, numbers, in_part, issued.moved)
     core.count(_tuple(InstructionAccesses, values))
 
 
@@ -265,7 +268,7 @@ def _record_by_role(
 ) -> None:
     """Record the accesses of an instruction with indices, or with several destinations."""
     dst = issued.dst
-    kind = call.kind
+    kind = call.cache.kind
     for index in issued.indices:
         if not isinstance(index, Tile):
             kind = kind.following(*index)
@@ -351,7 +354,7 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     if issued.others:
         key += tuple(map(_signature, issued.others))
     call: CheckedCall | None = core.calls.get(key)
-    if call is None or call.is_ambiguous:
+    if call is None or call.cache.is_ambiguous:
         call = _check_use(core, issued, key)
     for judge, error in call.remarks:
         judge(error())
@@ -383,13 +386,14 @@ def _check(core: Core, issued: InstructionUse) -> CheckedCall:
     if alike is not None and not _has_other_options(alike, issued):
         return check_call(core, issued, alike)
     call = core.calls[key] = check_call(core, issued)
-    call.watches = anomaly_checks(call)
-    call.counts = counts(call)
+    cache = call.cache
+    cache.watches = anomaly_checks(call)
+    cache.counts = counts(call)
     dtypes = {call.result.dtype, *(tile.dtype for tile in call.tiles.values())}
-    call.keeps = (
+    cache.keeps = (
         call.instruction.moves is moved and len(dtypes) == 1 and dtypes <= NARROW
     )
-    call.is_ambiguous = not all(
+    cache.is_ambiguous = not all(
         isinstance(option, _DISTINCT) for option in issued.options
     )
     return call
@@ -397,7 +401,7 @@ def _check(core: Core, issued: InstructionUse) -> CheckedCall:
 
 def _has_other_options(call: CheckedCall, issued: InstructionUse) -> bool:
     """Return whether equal options are not the same."""
-    if not call.is_ambiguous:
+    if not call.cache.is_ambiguous:
         return False
     if all(map(operator.is_, call.options.values(), issued.options)):
         return False
@@ -522,8 +526,7 @@ def fit(values: Array, dst: Tile) -> Array:
     want = shape if dst._in_hbm else dst._tile_shape()
     if values.size == dst.size and (dst._in_hbm or values.shape[0] == want[0]):
         return values.reshape(shape)
-    # Missing dimensions are free dimensions: NumPy would put them before the partitions.
-    have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])
+    have = with_free_axes(values.shape, len(want))
     if len(have) != len(want) or any(
         h not in (1, w) for h, w in zip(have, want, strict=True)
     ):

@@ -28,7 +28,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.lifted import is_array, made_like, over
-from difftest.simulator.pattern import Shape
+from difftest.simulator.pattern import Shape, with_free_axes
 
 NEUTRAL: dict[str, Any] = {
     "add": -0.0,
@@ -58,7 +58,7 @@ def operand_mask(role: Role, shape: Shape, inner: Array) -> Array:
     """Return the elements of an operand that a mask leaves, in the operand's shape."""
     if not _per_row(role) and math.prod(shape) == inner.size:
         return inner.reshape(shape)
-    spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
+    spread = with_free_axes(shape, inner.ndim)
     repeats = len(spread) == inner.ndim and not _per_row(role)
     axes = [
         k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]

@@ -306,7 +306,7 @@ def _iterations(call: CheckedCall) -> IterationSpace:
     moving = call["moving"]
     pairs = _pairs(call)
     columns = stationary.free_size // pairs
-    shape = (*stationary.shape[:pairs], columns, *moving.shape[pairs:])
+    shape = stationary.shape[:pairs] + (columns,) + moving.shape[pairs:]
     rows = tuple(range(pairs))
     free = tuple(range(pairs + 1, len(shape)))
     axes = {

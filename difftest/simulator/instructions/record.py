@@ -81,7 +81,6 @@ class Result(NamedTuple):
 
 
 _NOTHING = Result((), np.dtype(np.float32))
-_NO_KIND = EventKind("", Engine.UNKNOWN)
 
 
 class DependenceClass(Enum):
@@ -119,10 +118,41 @@ Judge = Callable[[NkiError], None]
 
 
 @dataclass(slots=True, eq=False)  # an attribute that the class also has is slow to read
+class CallCache:
+    """Parts of a call's use that are equal for calls that differ in shapes alone."""
+
+    kind: EventKind
+    """The event's kind, recorded in the trace with its operands."""
+    numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
+    """Returns the numbers and index patterns among its operands; None if there are none."""
+    is_simple: bool
+    """True if it only reads tiles and writes one, so that its event is the same for each use."""
+    is_indirect: bool
+    """True if a tile holds the places that it reads or writes."""
+    are_tiles: tuple[bool, ...]
+    """For each operand: true if it is a tile with a fixed pattern."""
+    roles: tuple[str, ...]
+    """The roles of a simple call: its destination's role, then its reads' roles."""
+    watches: tuple[Callable[..., None], ...] = ()
+    """Functions that look at its operands before it runs."""
+    is_ambiguous: bool = False
+    """True if other options may be equal without being the same: 1 and True, 0.0 and -0.0."""
+    counts: bool = False
+    """True if it computes integers from integers, and float32 may not hold them."""
+    keeps: bool = False
+    """True if it only moves values of its result's dtype, which rounding does not change."""
+    exact_plan: Any = None
+    """The exact run's plan for it."""
+
+
+_NO_CACHE = CallCache(EventKind("", Engine.UNKNOWN), None, False, False, (), ())
+
+
+@dataclass(slots=True, eq=False)
 class CheckedCall:
     """A use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    The attributes after ``result`` are the gate's own, kept with the signature.
+    The fields from ``engine`` on are results of the check. ``cache`` is the gate's own.
     """
 
     instruction: Instruction
@@ -143,37 +173,16 @@ class CheckedCall:
     engine: Engine = Engine.UNKNOWN
     result: Result = _NOTHING
     """The record's result; set, like ``engine``, after the rules have passed."""
-    kind: EventKind = _NO_KIND
-    """The event's kind, recorded in the trace with its operands."""
-    numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
-    """Returns the numbers and index patterns among its operands; None if there are none."""
     reads_dst: bool = False
     reduces: bool = False
     """True if its engine's registers may take part."""
-    is_simple: bool = False
-    """True if it only reads tiles and writes one, so that its event is the same for each use."""
-    is_indirect: bool = False
-    """True if a tile holds the places that it reads or writes."""
-    are_tiles: tuple[bool, ...] = ()
-    """For each operand: true if it is a tile with a fixed pattern."""
-    roles: tuple[str, ...] = ()
-    """The roles of a simple call: its destination's role, then its reads' roles."""
-    watches: tuple[Callable[..., None], ...] = ()
-    """Functions that look at its operands before it runs."""
-    is_ambiguous: bool = False
-    """True if other options may be equal without being the same: 1 and True, 0.0 and -0.0."""
     from_hbm: bool = False
     """True if an operand is in HBM, which engines cannot read."""
-    counts: bool = False
-    """True if it computes integers from integers, and float32 may not hold them."""
-    keeps: bool = False
-    """True if it only moves values of its result's dtype, which rounding does not change."""
-    plan: Any = None
-    """The exact run's plan for it."""
     derived: dict[Callable[[CheckedCall], Any], Any] = field(default_factory=dict)
     """The results of functions of this call: see :meth:`once`."""
     remarks: list[tuple[Judge, Callable[[], NkiError]]] = field(default_factory=list)
     """Possible errors of the call, each with the strictness that judges it."""
+    cache: CallCache = _NO_CACHE
 
     def __getitem__(self, name: str) -> Any:
         """Return an operand's descriptor (or type, or None) or an option, by name."""

@@ -282,7 +282,8 @@ def _reshape(results: Any, shape: tuple[int, ...]) -> Array:
     values = np.asarray(results)
     if values.ndim and values.size == int(np.prod(shape)):
         return values.reshape(shape)
-    aligned = (*values.shape[:1], *(1,) * (len(shape) - values.ndim), *values.shape[1:])
+    ones = (1,) * (len(shape) - values.ndim)
+    aligned = values.shape[:1] + ones + values.shape[1:]
     return np.broadcast_to(values.reshape(aligned) if values.ndim else values, shape)
 
 

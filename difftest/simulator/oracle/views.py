@@ -311,13 +311,15 @@ def _split(places: Array, tile: Any, dim: Any, shape: Any) -> Array:
     sizes = _sizes(shape)
     rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
     extents = [rest if size == -1 else size for size in sizes]
-    return places.reshape((*places.shape[:axis], *extents, *places.shape[axis + 1 :]))
+    return places.reshape(
+        places.shape[:axis] + tuple(extents) + places.shape[axis + 1 :]
+    )
 
 
 def _merged(places: Array, tile: Any, start_dim: Any, end_dim: Any) -> Array:
     first, last = (as_int(dim) % places.ndim for dim in (start_dim, end_dim))
     size = int(np.prod(places.shape[first : last + 1]))
-    return places.reshape((*places.shape[:first], size, *places.shape[last + 1 :]))
+    return places.reshape(places.shape[:first] + (size,) + places.shape[last + 1 :])
 
 
 def _name_groups(pattern: Any) -> list[list[str]]:

@@ -277,7 +277,7 @@ class ConcolicRun:
                 self.number(at, f"({first} + {at - iterations[0]})")
                 for at in iterations[:_CONDITIONS_OF_PLACE]
             ]
-            iterations = [*known, *iterations[_CONDITIONS_OF_PLACE:]]
+            iterations = known + list(iterations[_CONDITIONS_OF_PLACE:])
         length = f"(-(({first} - {stop}) // {step}))"
         self._lengths[id(iterations)] = iterations, length
         return iterations
@@ -340,13 +340,19 @@ class ConcolicRun:
         is_of_numbers = root in _PREFIXES and callable(value) and not is_class
         if is_of_numbers or _is_among(value, _CONVERSIONS):
             return _Function(self, value, _PREFIXES.get(root, ""))
-        if root not in _CALLED and function is not None:
+        if root not in _CALLED:
+            return self._copy_of_own(value, function)
+        if root in _CONSTANT or function is not None or is_class:
+            return value
+        return self._copy_of_builtin(value)
+
+    def _copy_of_own(self, value: Any, function: types.FunctionType | None) -> Any:
+        """Return the copy of an author's function, class or value."""
+        if function is not None:
             return self._copy_of_function(value, function)
-        if root not in _CALLED and is_class:
+        if issubclass(type(value), type):
             return stubs.copy_class(value, self.stub_for, self._copies)
-        if function is None and not is_class and root not in _CONSTANT:
-            return self._copy_of_builtin(value)
-        return value
+        return self._copy_of_builtin(value)
 
     def _known_or_stub(self, value: Any) -> Any:
         return self.known.get(getattr(value, "__name__", "")) or self.stub(value)

@@ -19,7 +19,7 @@ import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import CodeType, FunctionType
@@ -401,11 +401,10 @@ class BranchSearch:
             if own and self._is_to_try(asked):
                 attempts = LIMITS.text_runs if asked.place[3] else 1
                 self._tried.update([asked.place, *[asked] * attempts])
-                led = {*state.led, *own}
+                led = set(state.led).union(own)
                 for place, names in rare:
                     led.update(names if place != asked.place else ())
-                near = set(own).union(*(n for n in named[:number] if n & set(own)))
-                related = own + [n for n in ranges if n in near.difference(own)]
+                related = _with_related(own, named[:number], ranges)
                 step = _Step(asked, own, related, path[of_domain:number], led)
                 changed = self._changed(step, state, ranges)
                 if changed is not None:
@@ -439,15 +438,23 @@ class BranchSearch:
             points = self._points(names[:3], ranges, asked.text)
             places, are_few = self._changes(before, asked, points, state.chosen)
             if not is_wide:
-                # Each value of the range is drawn, so only values outside it are aims.
-                outside = [at for at in places if _is_outside(at, ranges)]
-                self._found[asked.place] += outside
-                places = [at for at in places if at not in outside]
+                places = self._places_in_ranges(places, asked, ranges)
                 are_few = False
             tried = self._tried[asked.place, not asked.held]
             if places and (are_few or tried < LIMITS.ways):
                 return self._next_state(step, places, are_few, state, ranges)
         return None
+
+    def _places_in_ranges(
+        self, places: list[Place], asked: BranchCondition, ranges: Ranges
+    ) -> list[Place]:
+        """Return the places in the ranges; the others become aims.
+
+        Cases meet each value of a range with few values, so it needs no aim.
+        """
+        outside = [at for at in places if _is_outside(at, ranges)]
+        self._found[asked.place] += outside
+        return [at for at in places if at not in outside]
 
     def _next_state(
         self,
@@ -579,6 +586,17 @@ class BranchSearch:
         return [
             {n: int(axis[i]) for n, axis in points.items()} for i in at[: LIMITS.kept]
         ]
+
+
+def _with_related(
+    own: list[str], earlier: Sequence[Set[str]], ranges: Ranges
+) -> list[str]:
+    """Return some names, and the names that earlier conditions have together with them."""
+    related = set(own)
+    for names in earlier:
+        if names & set(own):
+            related |= names
+    return own + [name for name in ranges if name in related.difference(own)]
 
 
 def _is_outside(place: Place, ranges: Ranges) -> bool:

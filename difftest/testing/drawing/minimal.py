@@ -119,22 +119,26 @@ class _Minimization:
                 return MinimalCase(self.case, tried=self._tried)
             while before is not self.case:
                 before = self.case
-                self._simplify_data()
-                for name in ordered:
-                    self._lower((name,))
-                    self._proven_at[name] = self.case
-                for names in self._equal_names(ordered):
-                    self._lower(names)
-                self._simplify_dtypes()
+                self._simplify_once(ordered)
         except OutOfTimeError:
             pass
-        proven = [
-            name
-            for name in ordered
-            if self._proven_at.get(name) is self.case or not self._smaller((name,))
-        ]
+        proven = [name for name in ordered if self._is_proven(name)]
         unproven = [name for name in ordered if name not in proven]
         return MinimalCase(self.case, tuple(proven), tuple(unproven), self._tried)
+
+    def _simplify_once(self, ordered: list[str]) -> None:
+        """Simplify the data, lower each coordinate, and simplify the dtypes."""
+        self._simplify_data()
+        for name in ordered:
+            self._lower((name,))
+            self._proven_at[name] = self.case
+        for names in self._equal_names(ordered):
+            self._lower(names)
+        self._simplify_dtypes()
+
+    def _is_proven(self, name: str) -> bool:
+        """Return whether no smaller value of a name fails."""
+        return self._proven_at.get(name) is self.case or not self._smaller((name,))
 
     def _is_failing(self, case: Case) -> bool:
         """Return whether a case fails, which no case is asked twice; raise if time is over."""

@@ -178,7 +178,7 @@ def prefer(low: int, high: int, edges: Sequence[int]) -> None:
         provider.edges[low, high] = edges
 
 
-def elements_of(source: Any) -> Sequence[Any] | None:
+def sampled_values(source: Any) -> Sequence[Any] | None:
     """Return the values of ``sampled_from``; None for other strategies."""
     inner = getattr(source, "wrapped_strategy", source)
     elements = getattr(inner, "elements", None)

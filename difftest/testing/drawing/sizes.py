@@ -18,7 +18,7 @@ from difftest.testing.contract.spec import (
     is_function_of_domain,
 )
 from difftest.testing.contract.spec_arguments import argument_error, check_integers
-from difftest.testing.drawing.provider import elements_of, integer_bounds, prefer
+from difftest.testing.drawing.provider import integer_bounds, prefer, sampled_values
 
 __tracebackhide__ = True  # what it refuses is a line of its caller's
 
@@ -111,4 +111,4 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
     low, high = integer_bounds(source) or (0, 0)
     if 0 <= low < high:
         return sizes(low, high)
-    return elements_of(source) or source
+    return sampled_values(source) or source

@@ -155,7 +155,7 @@ class ReferenceResult:
 
         A NumPy reference computes in the dtype of its inputs: ``a + b`` of float32 rounds.
         """
-        return self._evaluate(lambda array: array)
+        return self.evaluate(lambda name, array: array)
 
     @cached_property
     def precise(self) -> tuple[Array, ...]:
@@ -169,21 +169,28 @@ class ReferenceResult:
         return self.in_float64
 
     @cached_property
+    def input_changes(self) -> tuple[Float64, ...] | None:
+        """The change of each element of the outputs if the inputs change by a unit of float32.
+
+        None if the reference rejects float64 inputs.
+        """
+        signs = np.random.default_rng(0)
+
+        def perturb(name: str, array: Float64) -> Float64:
+            return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
+
+        return self._largest_changes(perturb, times=2)
+
+    @cached_property
     def input_sensitivity(self) -> tuple[float, ...] | None:
         """The largest change of each output if the inputs change by one unit of float32.
 
         It is the maximum over all elements, because a single element may stay equal by chance.
         None if the reference rejects float64 inputs.
         """
-        signs = np.random.default_rng(0)
-
-        def perturb(array: Float64) -> Float64:
-            return array * (1 + FLOAT32_UNIT * signs.choice((-1.0, 1.0), array.shape))
-
-        changes = self._largest_changes(perturb, times=2)
-        if changes is None:
+        if self.input_changes is None:
             return None
-        return tuple(float(change.max(initial=0)) for change in changes)
+        return tuple(float(change.max(initial=0)) for change in self.input_changes)
 
     @cached_property
     def noise(self) -> tuple[Float64, ...]:
@@ -196,7 +203,7 @@ class ReferenceResult:
         """
         sizes = np.random.default_rng(0)
 
-        def perturb(array: Float64) -> Float64:
+        def perturb(name: str, array: Float64) -> Float64:
             return array * (1 + FLOAT32_UNIT * sizes.standard_normal(array.shape))
 
         changes = self._largest_changes(perturb, times=3)
@@ -206,7 +213,7 @@ class ReferenceResult:
         return tuple(change * scale for change in changes)
 
     def _largest_changes(
-        self, perturb: Callable[[Float64], Float64], times: int
+        self, perturb: Callable[[str, Float64], Float64], times: int
     ) -> tuple[Float64, ...] | None:
         """Return the largest change of each output element over some perturbed inputs.
 
@@ -217,7 +224,7 @@ class ReferenceResult:
         original = as_float64(self.in_float64)
         largest = [np.zeros(value.shape) for value in original]
         for _ in range(times):
-            perturbed = self._evaluate(perturb)
+            perturbed = self.evaluate(perturb)
             if perturbed is None:
                 return None
             for number, other in enumerate(as_float64(perturbed)):
@@ -227,14 +234,17 @@ class ReferenceResult:
                 largest[number] = np.maximum(finite, largest[number])
         return tuple(largest)
 
-    def _evaluate(
-        self, change: Callable[[Float64], Float64]
+    def evaluate(
+        self, change: Callable[[str, Float64], Float64]
     ) -> tuple[Array, ...] | None:
-        """Return the reference's outputs for changed float64 inputs; None if it rejects them."""
+        """Return the reference's outputs for changed float64 inputs; None if it rejects them.
+
+        ``change`` takes the name of an input and a copy of its array.
+        """
         inputs = dict(self.inputs)
         for name, array in self.inputs.items():
             if is_float_dtype(array.dtype):
-                inputs[name] = change(array.astype(np.float64))
+                inputs[name] = change(name, array.astype(np.float64))
         parameters = self.spec.parameters_of(self.case.values)
         try:
             outputs = call_reference(self.spec.reference, inputs, parameters)
@@ -613,7 +623,7 @@ def _unless_excused(
     for value, bound in _blocks(output.value, error):
         sizes = np.abs(value)
         near = (bound <= min(most, 0.5) * sizes) & (sizes >= least)
-        sure += np.count_nonzero(near & np.isfinite(sizes))
+        sure += int(np.count_nonzero(near & np.isfinite(sizes)))
     if 2 * sure > error.size:
         return verdict  # more than half of ``decisive`` is sure too
     sizes = np.abs(output.value)

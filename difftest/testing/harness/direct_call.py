@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
+
+from hypothesis import settings
 
 from difftest.simulator.program_scheduler import one_thread
 from difftest.testing.backends.embedded import EmbeddedSimulator, run_beside_sdk
@@ -26,6 +29,9 @@ from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import Verdict
 from difftest.testing.harness.writers import locate_writers
+
+_DEADLINE = timedelta(milliseconds=200)
+"""The default of Hypothesis, as documented."""
 
 
 def run_test(
@@ -55,7 +61,7 @@ def run_test(
         beside=run_beside_sdk,
         branch_tracer=tracer,
     )
-    change_settings(test, kernel_settings)
+    change_settings(test, _without_default_deadline)
     use_backend(test)
     try:
         with one_thread(), one_of_several(runner):
@@ -69,6 +75,14 @@ def run_test(
         tracer.close()
     runner.check_compared(spec)
     return runner.tally
+
+
+def _without_default_deadline(own: settings) -> settings:
+    """Return what a kernel test needs in place of Hypothesis's defaults; keep another deadline.
+
+    The extension of IPython and pytest's plugin load a profile before tests are decorated.
+    """
+    return kernel_settings(own) if own.deadline == _DEADLINE else own
 
 
 def check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
@@ -451,20 +451,13 @@ class Runner:
         That is so if the kernel has loops over sizes, and none of them ran twice: not in a case,
         nor in the search for conditions, which begins with the largest sizes.
         """
-        coverage = self.tally.coverage
-        if coverage.unknown:
+        if self.tally.coverage.unknown:
             return ""
-        sized = search_kernels(spec).loops
+        repeated = search_kernels(spec).loops
         for kernel in self.histories:
-            loops = [
-                branch[:2]
-                for branch in sorted(coverage.branches)
-                if branch[3] == kernel and branch[2] and branch[:2] in sized
-            ]
-            ran = [loop for loop in loops if (*loop, 0) in coverage.done]
-            again = [sized[loop] or (*loop, 1) in coverage.done for loop in loops]
-            if ran and not any(again):
-                file, line = ran[0]
+            loop = self._loop_without_repetition(kernel, repeated)
+            if loop is not None:
+                file, line = loop
                 return (
                     f"the test of {kernel} proves too little: "
                     "no case runs a loop over sizes twice\n"
@@ -473,6 +466,22 @@ class Runner:
                     "allow_inconclusive=True of the spec accepts it"
                 )
         return ""
+
+    def _loop_without_repetition(
+        self, kernel: str, repeated: Mapping[tuple[str, int], bool]
+    ) -> tuple[str, int] | None:
+        """Return a kernel's first loop over sizes that ran, if none had a second iteration."""
+        coverage = self.tally.coverage
+        first = None
+        for file, line, loops, name in sorted(coverage.branches):
+            loop = file, line
+            if name != kernel or not loops or loop not in repeated:
+                continue
+            if repeated[loop] or (*loop, 1) in coverage.done:
+                return None
+            if first is None and (*loop, 0) in coverage.done:
+                first = loop
+        return first
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """Return the settings of a case's exact run; None for no exact run."""

@@ -1,7 +1,8 @@
 """The embedded simulator for a whole process, and the extension of IPython: ``%load_ext difftest``.
 
-The extension installs the embedded modules, loads the Hypothesis profile of interactive work, and
-prints an error of a kernel as its report, without the frames of this package.
+The extension installs the embedded modules, and loads the Hypothesis profile of interactive work.
+It prints an error of a kernel as its report, without the frames of this package. After a cell it
+prints the hazards of the kernels that the cell launched.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from difftest.analysis.finding import Severity
+from difftest.analysis.inspection import Inspector, finding_text
 from difftest.simulator import NkiError
 from difftest.simulator.entry.install import ROOTS, is_embedded
 from difftest.simulator.errors import name_files
+from difftest.simulator.launch_listeners import listen
 from difftest.support.tracebacks import hide_package
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.backends.selection import select_backends
+from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.explicit import CaseError
 from difftest.testing.harness.failures import CaseFailure, ReportedFailure
 from difftest.testing.harness.profiles import default_profile
 from difftest.testing.host.installation import embedded_with_predictions
 
+_REPORTS = (NkiError, ReportedFailure, SpecError, CaseError)
+"""Errors whose text is complete without a traceback."""
 _LOADED = ExitStack()
 """Undoes what the extension has done; empty if the extension is not loaded."""
 
@@ -61,11 +69,36 @@ def load_ipython_extension(shell: Any) -> None:
     _LOADED.callback(name_files, None)
     shell.set_custom_exc((Exception,), _show_error)
     _LOADED.callback(shell.set_custom_exc, (), None)
+    hazards = _CellHazards()
+    for event in ("pre_run_cell", "post_run_cell"):
+        shell.events.register(event, getattr(hazards, event))
+        _LOADED.callback(shell.events.unregister, event, getattr(hazards, event))
+    _LOADED.callback(listen, None)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Run ``%unload_ext difftest``: undo the extension; kernels that exist continue to work."""
     _LOADED.close()
+
+
+class _CellHazards:
+    """The hazards of the launches in cells; a hazard of a line is printed once."""
+
+    def __init__(self) -> None:
+        self._inspector = Inspector()
+        self._printed = 0
+
+    def pre_run_cell(self, info: object) -> None:
+        """Inspect the launches of the cell. IPython calls this in the context of the cell."""
+        listen(self._inspector)
+
+    def post_run_cell(self, result: object) -> None:
+        """Print the new hazards on standard error."""
+        found = self._inspector.findings[self._printed :]
+        self._printed += len(found)
+        for finding in found:
+            if finding.severity is not Severity.NOTE:
+                print(finding_text(finding), file=sys.stderr)
 
 
 def _cell_name(shell: Any, file: str) -> str | None:
@@ -81,11 +114,11 @@ def _show_error(
     trace: TracebackType,
     tb_offset: int | None = None,
 ) -> None:
-    """Print the error of a cell: the report of a kernel's error, else the frames of the author.
+    """Print the error of a cell: its report if it is one, else the frames of the author.
 
     A front end that displays HTML gets the report of a failing case as HTML, and its headline.
     """
-    if not isinstance(error, (NkiError, ReportedFailure)):
+    if not isinstance(error, _REPORTS):
         hide_package(error)
         shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
         return

@@ -157,11 +157,14 @@ def _partitions(span: Span) -> int:
 
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on products that other engines add up, where PSUM adds at no cost."""
-    sums, chains = _sums_of_products(schedule.program.instructions)
-    adders = [span for span in schedule.spans if span.instruction.index in sums]
+    products = _SumsOfProducts(schedule.program.instructions)
+    adders = [
+        span for span in schedule.spans if span.instruction.index in products.sums
+    ]
     for spans in spans_by_line(adders).values():
         totals = {
-            chains[span.instruction.event.writes[0].allocation.id] for span in spans
+            products.first_tile(span.instruction.event.writes[0].allocation.id)
+            for span in spans
         }
         if len(spans) < 2 * len(totals):
             continue
@@ -177,55 +180,74 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _sums_of_products(
-    instructions: list[LoweredInstruction],
-) -> tuple[set[int], dict[int, int]]:
-    """Return the additions of products and sums of them, and tile -> the first tile of its sum.
+class _SumsOfProducts:
+    """The additions of products, and of sums of them, in program order.
 
     A product may have been copied out of PSUM before. A sum may have its own tile and be added to
     another sum.
+
+    Attributes
+    ----------
+    sums : the numbers of the instructions that add.
     """
-    products: set[int] = set()
-    zeros: set[int] = set()
-    chains: dict[int, int] = {}
-    joined: dict[int, int] = {}
-    sums: set[int] = set()
-    for step in instructions:
-        if not step.event.writes:
-            continue
-        target = step.event.writes[0].allocation
-        sources = [region.allocation.id for region in step.event.reads]
-        adds = (
-            step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
-        )
-        if (step.matmul is not None and step.matmul.is_simple) or (
-            (step.is_copy or step.event.purpose is Purpose.FUNCTION)
-            and sources
-            and sources[0] in products
-        ):
-            products.add(target.id)
-        elif step.event.clears:
-            zeros.add(target.id)
+
+    def __init__(self, instructions: list[LoweredInstruction]) -> None:
+        self.sums: set[int] = set()
+        self._products: set[int] = set()
+        self._zeros: set[int] = set()
+        self._chains: dict[int, int] = {}
+        """Tile of a sum -> the first tile of the sum."""
+        self._joined: dict[int, int] = {}
+        """First tile of a sum -> the first tile of the sum that contains it."""
+        for step in instructions:
+            if step.event.writes:
+                self._take(step)
+
+    def first_tile(self, tile: int) -> int:
+        """Return the first tile of the largest sum that contains a tile."""
+        return self._first(self._chains[tile])
+
+    def _take(self, step: LoweredInstruction) -> None:
+        event = step.event
+        target = event.writes[0].allocation
+        adds = event.purpose is Purpose.COMBINE and event.attributes.op == "add"
+        if self._makes_product(step):
+            self._products.add(target.id)
+        elif event.clears:
+            self._zeros.add(target.id)
         elif adds and target.space is Space.SBUF:
-            others = [number for number in sources if number not in products]
-            firsts = [
-                _first(chains[number], joined) for number in others if number in chains
-            ]
-            alone = len(others) == len(sources) and len(firsts) < len(sources)
-            if not alone and (
-                firsts or target.id in others or zeros.issuperset(others)
-            ):
-                sums.add(step.index)
-                chains[target.id] = first = firsts[0] if firsts else target.id
-                joined.update({chain: first for chain in firsts[1:] if chain != first})
-    return sums, {tile: _first(chain, joined) for tile, chain in chains.items()}
+            self._take_addition(step, target.id)
 
+    def _makes_product(self, step: LoweredInstruction) -> bool:
+        """Return whether an instruction multiplies, or copies a product."""
+        if step.matmul is not None and step.matmul.is_simple:
+            return True
+        reads = step.event.reads
+        if not reads or reads[0].allocation.id not in self._products:
+            return False
+        return step.is_copy or step.event.purpose is Purpose.FUNCTION
 
-def _first(chain: int, joined: dict[int, int]) -> int:
-    """Return the first tile of the sum that contains a sum."""
-    while joined.get(chain, chain) != chain:
-        chain = joined[chain]
-    return chain
+    def _take_addition(self, step: LoweredInstruction, target: int) -> None:
+        """Take an addition, if it adds a product or two sums."""
+        sources = [region.allocation.id for region in step.event.reads]
+        others = [number for number in sources if number not in self._products]
+        chains = [self._chains[number] for number in others if number in self._chains]
+        firsts = [self._first(chain) for chain in chains]
+        adds_products = len(others) < len(sources) or len(firsts) == len(sources)
+        continues = firsts or target in others or self._zeros.issuperset(others)
+        if adds_products and continues:
+            first = firsts[0] if firsts else target
+            self.sums.add(step.index)
+            self._chains[target] = first
+            self._joined.update(
+                {chain: first for chain in firsts[1:] if chain != first}
+            )
+
+    def _first(self, chain: int) -> int:
+        """Return the first tile of the sum that contains a sum."""
+        while self._joined.get(chain, chain) != chain:
+            chain = self._joined[chain]
+        return chain
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:

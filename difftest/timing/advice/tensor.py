@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Engine, Purpose, Region, Space
@@ -32,12 +32,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     turned = [span for span in schedule.spans if _may_turn(span.instruction)]
     if not turned:
         return
-    origins = Origins()
-    tiles: dict[int, Hashable] = {}
-    for step in schedule.program.instructions:
-        if _may_turn(step):
-            tiles[step.index] = step.core, *map(origins.of, step.event.reads)
-        origins.write(step)
+    tiles = _origins_of_operands(schedule.program.instructions)
     helpers = _copies_around(schedule)
     for spans in spans_by_line(turned).values():
         turns = all(
@@ -67,6 +62,19 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
+
+
+def _origins_of_operands(
+    instructions: Sequence[LoweredInstruction],
+) -> dict[int, Hashable]:
+    """Return the core and the origins of the operands of each transpose, by its number."""
+    origins = Origins()
+    tiles: dict[int, Hashable] = {}
+    for step in instructions:
+        if _may_turn(step):
+            tiles[step.index] = step.core, *map(origins.of, step.event.reads)
+        origins.write(step)
+    return tiles
 
 
 def _may_turn(step: LoweredInstruction) -> bool:

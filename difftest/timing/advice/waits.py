@@ -119,12 +119,10 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
     If DMA is the limit nothing is yielded: the kernel cannot reduce that wait.
     """
-    busy = sorted((time, name, core) for (core, name), time in units.busy.items())
-    computing = [unit for unit in busy if unit[1] in _COMPUTE]
-    others = [unit for unit in busy if unit[1] not in _COMPUTE]
-    if not computing or (others and others[-1][0] >= LIMIT * schedule.end):
+    busiest = _busiest_engine(schedule, units)
+    if busiest is None:
         return
-    _, most, core = computing[-1]
+    core, most = busiest
     for cause, waiting in _waits_of(schedule, core, most).items():
         waited_unit, waited_work, location = cause
         time = sum(gap for gap, _ in waiting)
@@ -143,6 +141,17 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",
         )
+
+
+def _busiest_engine(schedule: Schedule, units: Units) -> tuple[int, str] | None:
+    """Return the core and the name of the busiest compute engine; None if DMA is the limit."""
+    busy = sorted((time, name, core) for (core, name), time in units.busy.items())
+    computing = [unit for unit in busy if unit[1] in _COMPUTE]
+    others = [unit for unit in busy if unit[1] not in _COMPUTE]
+    if not computing or (others and others[-1][0] >= LIMIT * schedule.end):
+        return None
+    _, name, core = computing[-1]
+    return core, name
 
 
 Cause = tuple[str, str, Location | None]

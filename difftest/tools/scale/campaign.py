@@ -285,24 +285,27 @@ class CampaignRunner(Runner):
         key = finding.test, finding.kernel
         if key not in self._first:
             self._first[key] = finding, stored
-            if stored is None or stored.state == CLOSED:
+            if _is_new(stored):
                 self.findings.put(finding)
             return
         first, before = self._first.pop(key)
-        if before is None or before.state == CLOSED:
+        if _is_new(before):
             self.findings.drop(first)
             stored = before if finding.id == first.id else stored
             if before is not None:
                 self.findings.put(before)
-        if stored is None or stored.state == CLOSED:
-            self.findings.put(
-                finding._replace(found=stored.found) if stored else finding
-            )
-            print(
-                f"difftest: {'back: ' if stored else ''}{finding}",
-                file=sys.stderr,
-                flush=True,
-            )
+        if _is_new(stored):
+            self._put_shrunk(finding, stored)
+
+    def _put_shrunk(
+        self, finding: CampaignFinding, closed: CampaignFinding | None
+    ) -> None:
+        """Store and print the finding of a shrunk case; ``closed`` is its earlier finding."""
+        if closed is not None:
+            finding = finding._replace(found=closed.found)
+        self.findings.put(finding)
+        back = "back: " if closed is not None else ""
+        print(f"difftest: {back}{finding}", file=sys.stderr, flush=True)
 
     def _minimal(self, failure: CaseFailure) -> CaseFailure:
         """Return the failure of a minimal case, and keep its traces."""
@@ -320,6 +323,11 @@ class CampaignRunner(Runner):
         self._is_minimizing = False
         self.traces = by_case[repr(smallest.case)]
         return smallest
+
+
+def _is_new(stored: CampaignFinding | None) -> bool:
+    """Return whether a finding was not stored before, or was closed since."""
+    return stored is None or stored.state == CLOSED
 
 
 def _node() -> str:

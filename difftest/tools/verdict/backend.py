@@ -8,7 +8,9 @@ computed in Python is a number on the tape, and that number comes from the decoy
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import json
 import linecache
 import os
 from collections.abc import Callable, Mapping
@@ -39,7 +41,13 @@ from difftest.tools.verdict.device_loops import (
 )
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.outcome import Outcome as Judged
-from difftest.tools.verdict.wire import WorkerEnd, array_header, violation_of
+from difftest.tools.verdict.wire import (
+    WorkerEnd,
+    array_header,
+    one_line,
+    own_words,
+    violation_of,
+)
 
 
 class Disclosure(Enum):
@@ -119,9 +127,16 @@ _KEPT = 2**23  # bytes of the tapes in the cache
 
 
 class KernelFailure(Exception):
-    """An error of a kernel in its worker; ``is_rule`` if the kernel broke a rule of the machine."""
+    """An error of a kernel in its worker. Its text is the kernel's, and each line is marked.
+
+    Attributes
+    ----------
+    is_rule : whether the kernel broke a rule of the machine.
+    reason : the class and the first line of the error.
+    """
 
     is_rule = False
+    reason = ""
 
 
 class CheatError(Exception):
@@ -219,8 +234,8 @@ class CandidateBackend:
 
         ``is_blind`` says whether the runs received other integers than the case's.
         """
-        tape = _read(text)
-        other = _read(again)
+        tape = read_tape(text)
+        other = read_tape(again)
         if not _has_register(tape):
             if text != again and NAME.sub("", text) != NAME.sub("", again):
                 raise CheatError(f"{_RUNS}: {_first(tape, other)}; {_FOLLOWS}")
@@ -251,7 +266,7 @@ class CandidateBackend:
         text = self.ask(call, inputs, anew=True, single_turn=True)
         if not isinstance(text, str):
             self.is_settled = False
-        elif difference := difference_of_runs(tape, _read(text)):
+        elif difference := difference_of_runs(tape, read_tape(text)):
             what = "a run with one turn for each loop issues different instructions"
             raise CheatError(f"{what}: {difference}; {_TRACED_ONCE}")
 
@@ -317,8 +332,13 @@ def _replay(call: KernelCall, tape: Tape) -> Outcome:
     return ran
 
 
-def _read(text: str) -> Tape:
-    """Return the tape in a text; raise WorkerEnd if the text is not a valid tape."""
+def read_tape(text: str) -> Tape:
+    """Return the tape in a text; raise WorkerEnd if the text is not a valid tape.
+
+    Reports print the names of tensors, so a name is one line.
+    """
+    if "\\" in text:
+        text = NAME.sub(lambda name: json.dumps(one_line(json.loads(name[0]))), text)
     try:
         tape = tape_from_json(text)
     except TapeFormatError as error:
@@ -327,7 +347,8 @@ def _read(text: str) -> Tape:
         ) from None
     files = {place.file for step in tape.steps for place in step.stack}
     # A report would print lines of these files.
-    if any(map(os.path.exists, files - linecache.cache.keys())):
+    is_foreign = any(map(os.path.exists, files - linecache.cache.keys()))
+    if is_foreign or not all(map(str.isprintable, files)):
         raise WorkerEnd(
             Judged.CRASHED, "its process names lines of files that are not its own"
         )
@@ -336,10 +357,14 @@ def _read(text: str) -> Tape:
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:
     """Return an error with the class name and the message from a worker's answer."""
-    kind = str(header.get("kind", ""))
-    failure_type = (
-        type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
-    )
-    error: KernelFailure = failure_type(str(header.get("error", "")))
-    error.is_rule = bool(header.get("is_rule"))
+    is_rule = bool(header.get("is_rule"))
+    kind = one_line(str(header.get("kind", "")))
+    # A class of the candidate's own may have any name, so it stays in the marked text.
+    is_known = kind.isidentifier() and (is_rule or hasattr(builtins, kind))
+    failure_type = type(kind, (KernelFailure,), {}) if is_known else KernelFailure
+    words = own_words(str(header.get("error", "")))
+    error: KernelFailure = failure_type(f"\n{words}" if "\n" in words else words)
+    error.is_rule = is_rule
+    message = own_words(one_line(str(header.get("message", ""))))
+    error.reason = f"{failure_type.__name__}: {message}"
     return error

@@ -11,7 +11,6 @@ import linecache
 import os
 import random
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +42,13 @@ from difftest.tools.verdict.sources import (
     Violation,
     decoded_text,
 )
-from difftest.tools.verdict.wire import WorkerEnd, is_plain, violation_of
+from difftest.tools.verdict.wire import (
+    WorkerEnd,
+    is_plain,
+    one_line,
+    own_words,
+    violation_of,
+)
 
 CASES = 50
 PATIENCE = 2 * RUNS
@@ -109,7 +114,7 @@ def judge_candidate(
             with _limited(judgement, settings):
                 described = load_candidate(worker, files, name, settings.allow)
                 for wanted in described.get("asked", ()):
-                    judgement.evidence.doubts.add(_ABSENT.format(wanted))
+                    judgement.evidence.doubts.add(_ABSENT.format(one_line(str(wanted))))
                 _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
         judgement.outcome = Outcome.OUTSIDE_LANGUAGE
@@ -257,9 +262,8 @@ def load_candidate(
         raise OutsideLanguage(violation_of(answer))
     if how != "loaded":
         outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
-        reason = error.splitlines()[-1] if error else "it cannot be imported"
-        # The prefix marks the text as the candidate's: it may imitate a verdict.
-        raise WorkerEnd(outcome, reason, textwrap.indent(error, "| "))
+        words = one_line(f"{answer.get('kind', '')}: {answer.get('message', '')}")
+        raise WorkerEnd(outcome, own_words(words), own_words(error))
     return answer
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import linecache
 import os
+import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
-import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
-from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.replay import replay_tape
 from difftest.simulator.trace import Trace
 from difftest.support.internal_errors import internal_error_scope
-from difftest.support.rounding import Array, is_float_dtype, unit_roundoff
-from difftest.testing.backends.base import Backend, Completed, KernelCall
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
@@ -30,14 +27,7 @@ from difftest.testing.drawing.explicit import explicit_cases, minimal_case
 from difftest.testing.drawing.minimal import OutOfTimeError
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import source_of
-from difftest.testing.harness.compare import around, check_values
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
-from difftest.testing.harness.differential import (
-    ARITHMETIC,
-    EXCUSED_UNITS,
-    FLOAT32_UNIT,
-    ReferenceResult,
-)
 from difftest.testing.harness.edges import minimal_values
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -46,10 +36,10 @@ from difftest.testing.harness.failures import (
     NotRejectedError,
 )
 from difftest.testing.harness.minimal_failure import minimal_failure
-from difftest.testing.harness.runner import Runner, Trial
-from difftest.testing.harness.verdict import Mismatch, Verdict
+from difftest.testing.harness.verdict import Verdict
 from difftest.testing.harness.writers import locate_writers
 from difftest.tools.verdict.backend import CandidateBackend, CheatError, reseeded
+from difftest.tools.verdict.digits import StrictRunner
 from difftest.tools.verdict.fork_server import Sandbox
 from difftest.tools.verdict.judgement import (
     Failure,
@@ -61,80 +51,13 @@ from difftest.tools.verdict.judgement import (
 from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
-_TERMS = 2.0**11
-"""The number of terms of a sum whose roundings the constant factor covers. Above it the allowance
-grows with the square root of the number of terms."""
-
-
-class StrictRunner(Runner):
-    """A runner that also rejects outputs with larger errors than their task excuses."""
-
-    def suspected(
-        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
-    ) -> Mismatch | None:
-        """Return the inherited mismatch, else the first output that has lost too many digits."""
-        wrong = super().suspected(trial, backend, call, ran)
-        reference = trial.reference
-        exact = ran.exact
-        if (
-            wrong
-            or not isinstance(reference, ReferenceResult)
-            or exact is None
-            or not exact.has_meaning
-        ):
-            return wrong
-        values = (
-            reference.precise
-            if exact.doubts
-            else [output.value for output in exact.outputs]
-        )
-        mismatches = (
-            coarse(reference, index, got, value.astype(np.float64))
-            for index, (got, value, _) in enumerate(
-                zip(ran.outputs, values, reference.forms, strict=False)
-            )
-        )
-        return next(filter(None, mismatches), None)
-
-
-def coarse(
-    reference: ReferenceResult, index: int, got: Array, value: Array
-) -> Mismatch | None:
-    """Return a mismatch if an output's errors exceed the errors that its task excuses; else None.
-
-    The allowance of an element has two parts: half a unit of its value, and the change of the
-    reference when the inputs move by half a unit. The unit belongs to the coarsest dtype of the
-    contract. A small factor and the growth of a sum multiply both parts.
-    """
-    spec = reference.spec
-    case = reference.case
-    _, dtype = reference.forms[index]
-    if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
-        return None
-    unit = _coarsest_unit(spec, case, dtype.name)
-    terms = (
-        max((array.size for array in reference.inputs.values()), default=0) / got.size
-    )
-    factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
-    mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
-    value = np.where(mask, value, got)
-    allowed = factor * np.where(mask, np.abs(value), 0.0) + np.finfo(np.float32).tiny
-    wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
-    if isinstance(wrong, Mismatch) and reference.input_sensitivity is not None:
-        allowed = allowed + factor / FLOAT32_UNIT * reference.input_sensitivity[index]
-        wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
-    return wrong if isinstance(wrong, Mismatch) else None
-
-
-def _coarsest_unit(spec: KernelSpec, case: Case, output: str) -> float:
-    """Return the largest unit roundoff of the float dtypes of an output, the sum and inputs."""
-    names = [output, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    return max(
-        unit_roundoff(kind) for name in names if is_float_dtype(kind := NKI_NAMES[name])
-    )
-
-
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
+
+
+NEAR = 4
+"""The sizes at each end of a domain that count as near to it."""
+NEAR_SHARE = 0.1
+"""The share of the cases whose sizes are near the ends of their domains."""
 
 
 class _Stop(BaseException):
@@ -207,12 +130,7 @@ class Judge:
         if self.only is not None:
             self._check(self.only)
             return
-        ends = {
-            repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))
-        }
-        corners = list(
-            explicit_cases(replace(self.spec, examples=tuple(ends.values())))
-        )
+        corners = list(explicit_cases(replace(self.spec, examples=self._end_sizes())))
 
         @hypothesis.seed(self.judgement.seed)
         @hypothesis.settings(
@@ -249,6 +167,19 @@ class Judge:
                 source = linecache.getline(file, line).strip()
                 text = f"{file}:{line}: only the examples of the test take both branches: {source}"
                 self.judgement.notes.append(text)
+
+    def _end_sizes(self) -> tuple[dict[str, Any], ...]:
+        """Return values with all sizes at one end, and with random sizes near the two ends."""
+        chosen = random.Random(self.judgement.seed)
+
+        def near(choices: Sequence[int]) -> int:
+            ordered = sorted(choices)
+            return chosen.choice(ordered[:NEAR] + ordered[-NEAR:])
+
+        picks: list[Callable[..., int]] = [min, max]
+        picks += [near] * int(self.cases * NEAR_SHARE)
+        ends = (corner(self.spec, pick) for pick in picks)
+        return tuple({repr(end): end for end in ends if end}.values())
 
     def _check(self, case: Case) -> None:
         """Check one case and keep its failure; the last failure kept is the smallest."""
@@ -434,7 +365,7 @@ def count_sizes(spec: KernelSpec) -> int | None:
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
-    """Return values with all sizes at one end, ``min`` or ``max``; None if no case has them."""
+    """Return values whose sizes ``pick`` chooses, such as ``min``; None if no case has them."""
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:

@@ -20,6 +20,7 @@ from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
+from difftest.support.tracebacks import format_error
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.coverage import Coverage, uncovered_branches
@@ -34,7 +35,7 @@ from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import Mismatch, OneSided
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.report import roofline
-from difftest.tools.verdict.backend import CheatError, Disclosure
+from difftest.tools.verdict.backend import CheatError, Disclosure, KernelFailure
 from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
@@ -142,10 +143,10 @@ class Judgement:
                 self.stage = Stage.COMPARE
                 self.wrong = verdict
                 self.reason = verdict.message
+            elif isinstance(verdict.error, KernelFailure):
+                self.reason = verdict.error.reason
             else:
-                lines = f"{type(verdict.error).__name__}: {verdict.error}".splitlines()
-                is_traceback = lines[0].endswith("(most recent call last):")
-                self.reason = lines[-1 if is_traceback else 0]
+                self.reason = format_error(verdict.error).splitlines()[0]
             for finding in failure.findings:
                 self.add("hazards", finding)
         elif isinstance(failure, CheatError | WorkerEnd):

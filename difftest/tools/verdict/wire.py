@@ -26,6 +26,7 @@ MOST_HEADER = 2**20
 """The limit on the bytes of the header of a worker's answer. Its blob is a tape."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("how", "error", "kind", "dialect", "file", "remedy"), str),
+    "message": str,
     **dict.fromkeys(("functions", "constants"), dict),
     **dict.fromkeys(("coverage", "missing", "asked"), list),
     "signature": (list, type(None)),
@@ -144,10 +145,25 @@ def validate_reply(frame: Frame) -> Frame:
 
 def violation_of(header: Mapping[str, Any]) -> Violation:
     """Return the refusal in a worker's answer."""
-    what = str(header.get("error", ""))
-    remedy = str(header.get("remedy", ""))
-    line = int(header.get("line", 1))
-    return Violation(str(header.get("file", "")), line, what, remedy)
+    what, remedy, file = (
+        one_line(str(header.get(name, ""))) for name in ("error", "remedy", "file")
+    )
+    return Violation(file, int(header.get("line", 1)), what, remedy)
+
+
+OWN_WORDS = "| "
+"""The prefix of each line of a text that a kernel's process wrote. It may imitate a verdict."""
+
+
+def own_words(text: str) -> str:
+    """Return a text of a kernel's process, with each line marked by :data:`OWN_WORDS`."""
+    lines = printable(text).splitlines()
+    return "\n".join(f"{OWN_WORDS}{line}".rstrip() for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Return a name or a phrase of a kernel's process, with " " for unprintable characters."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def printable(text: str) -> str:

@@ -150,6 +150,8 @@ _MESSAGES = (NkiError, AssertionError, KernelExit, TapeFormatError)
 """The errors whose text says enough without a traceback."""
 SHOWN = 2_000
 """The characters of an error that a worker sends."""
+SHOWN_LINE = 200
+"""The characters of the first line of an error that a worker sends."""
 
 
 class DiscardedOutput(io.TextIOBase):
@@ -299,12 +301,20 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     is_message = isinstance(error, _MESSAGES)
     text = str(error) if is_message else ""
     if not text:
-        lines = traceback.format_exception(error.with_traceback(without_files(error)))
+        lines = [
+            line
+            for line in traceback.format_exception(
+                error.with_traceback(without_files(error))
+            )
+            if not line.lstrip(" |").startswith(INTERNAL)  # a note of the guards
+        ]
         text = "".join(lines if how != "memory" else lines[-1:]).strip()
     is_rule = isinstance(error, NkiError)
+    first = next(iter(str(error).splitlines()), "")
     return {
         "how": how,
         "kind": type(error).__name__,
+        "message": first[:SHOWN_LINE],
         "error": text[-SHOWN:],
         "is_rule": is_rule,
     }

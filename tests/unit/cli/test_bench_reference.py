@@ -3,7 +3,7 @@ import timeit
 import numpy as np
 from click.testing import CliRunner
 
-from difftest.cli.bench import Reading, reference_forms, table
+from difftest.cli.bench import Reading, comparison_table, reference_forms
 from difftest.cli.main import main
 
 
@@ -35,7 +35,9 @@ def test_the_forms_compared_give_the_same_result():
 
 def test_times_are_relative_to_the_fastest():
     measured = {"slow": Reading(3e-3, 2_000, 1), "fast": Reading(2e-3, 0, 1)}
-    columns = [list(column.cells) for column in table("a title", measured).columns]
+    columns = [
+        list(column.cells) for column in comparison_table("a title", measured).columns
+    ]
     assert columns == [
         ["slow", "fast"],
         ["3,000.0 µs", "2,000.0 µs"],

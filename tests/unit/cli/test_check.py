@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -423,3 +424,54 @@ def test_an_argument_that_is_read_and_written_is_no_misuse(
     file.write_text(IN_PLACE.format(parameters=parameters, body=body, more=more))
     result = run(f"{file}::test_kernel", "--case", '{"n": 4, "factor": 1}')
     assert result.exit_code == 0, result.output
+
+
+PLAINEST = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test, sizes
+
+
+@nki.jit
+def copy(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for first in range(0, x.shape[0], 128):
+        last = min(first + 128, x.shape[0])
+        nisa.dma_copy(dst=out[first:last], src=x[first:last])
+    return out
+
+
+@kernel_test(kernel=copy, reference=lambda x: x, inputs={"x": "rows columns"})
+def test_copy(case):
+    case.check()
+
+
+@kernel_test(
+    kernel=copy,
+    reference=lambda x: x,
+    domain={"rows": sizes(1, 2**20), "columns": sizes(1, 2**20)},
+    inputs={"x": "rows columns"},
+)
+def test_large(case):
+    case.check()
+"""
+
+
+def test_a_test_without_a_case_runs_with_the_largest_sizes_of_its_domain(tmp_path):
+    file = tmp_path / "test_plainest.py"
+    file.write_text(PLAINEST)
+    result = run(f"{file}::test_copy")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [
+        "domain inferred: rows, columns = sizes(1, 300), float32",
+        'case: {"rows": 300, "columns": 300}, the largest sizes of the domain; --case takes others',
+    ]
+    assert "copy on trn2: instructions: 3, findings: 0" in result.stdout
+    shown = re.search("case: (.*}), the", result.stderr)[1]
+    again = run(f"{file}::test_copy", "--case", shown)
+    assert again.stdout == result.stdout
+    assert again.stderr == ""
+    large = run(f"{file}::test_large")
+    assert large.exit_code == 2
+    assert "has no largest case of at most 16,777,216 elements" in large.output

@@ -152,8 +152,7 @@ def issue(
     """Issue an instruction under a mask; see :func:`difftest.simulator.instructions.gate.issue`.
 
     ``dtype`` and ``mask`` are the kernel's own arguments. ``chosen`` replaces ``mask`` in calls
-    that
-    lay out the mask themselves: a function of a shape that returns bools.
+    that lay out the mask themselves: a function of a shape that returns bools.
     """
     how["dtype"] = None if dtype is None else as_dtype(dtype)
     if mask is None and chosen is None:
@@ -201,12 +200,9 @@ def over_product(
 
     ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None: the masks of the
     operands. The mask itself is over the contraction, the result's partitions and its free axes.
-    The
-    shape of a comparison's indices determines its axis: [K, 1] is the contraction, [1, N] the free
-    axis
-    of the operand of that length, and [1, M, 1] and [1, 1, N] those of both operands. With
-    ``pairs``
-    the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
+    The shape of a comparison's indices determines its axis: [K, 1] is the contraction, [1, N] the
+    free axis of the operand of that length, and [1, M, 1] and [1, 1, N] those of both operands.
+    With ``pairs`` the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
 
     Raises
     ------

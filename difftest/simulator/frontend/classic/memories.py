@@ -136,8 +136,7 @@ class Placed(Buffer):
     """A memory in which the kernel places the blocks of a tensor itself.
 
     Blocks at the same place share no data here: a correct kernel has finished with one before it
-    writes
-    the next.
+    writes the next.
     """
 
     def __init__(self, space: Space, func: Callable[..., Any]) -> None:

@@ -38,6 +38,7 @@ from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Numbe
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.values import promote, quotient_dtype
 from difftest.simulator.partial import elements_inside
+from difftest.simulator.pattern import with_free_axes
 from difftest.simulator.strictness import report_violation
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -162,7 +163,7 @@ def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -
     rows = partitions or have[0] == shape[0]
     if rows and tile.size == math.prod(shape):
         return tile
-    padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    padded = with_free_axes(have, len(shape))
     repeats = all(
         size in (1, wanted) for size, wanted in zip(padded, shape, strict=False)
     )
@@ -227,9 +228,9 @@ def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     if a == b or 1 not in (a[0], b[0]):
         return left, right
     if b[0] == 1 and len(b) <= len(a):
-        return left, right._broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
+        return left, right._broadcast_to(a[:1] + with_free_axes(b, len(a))[1:])
     if a[0] == 1 and len(a) <= len(b):
-        return left._broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
+        return left._broadcast_to(b[:1] + with_free_axes(a, len(b))[1:]), right
     return left, right
 
 
@@ -237,10 +238,8 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     """Return operands of one rank, if their ranks differ by free dimensions of size 1.
 
     An operand with one element a partition takes the other's rank. If sizes are equal, the shorter
-    one
-    takes the longer's shape. A device ran such a kernel, but the documentation only covers operands
-    of
-    one rank.
+    one takes the longer's shape. A device ran such a kernel, but the documentation only covers
+    operands of one rank.
     """
     a = left._tile_shape()
     b = right._tile_shape()
@@ -291,8 +290,7 @@ def copy_to_sbuf(tile: Tile, mask: object = None) -> Any:
     """Return a copy in SBUF, of the same dtype.
 
     For a tile that leaves its tensor, the copy has the elements that ``mask``, the instruction's
-    own,
-    keeps.
+    own, keeps.
     """
     leaves = isinstance(tile._axes, tuple)
     return issue(tensor_copy, (tile,), mask=mask if leaves else None)

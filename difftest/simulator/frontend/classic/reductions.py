@@ -92,10 +92,8 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     """Reduce in place: ``b = nl.loop_reduce(x, op, loop_indices=[i])`` is ``b = b <op> x``.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
-    compiler
-    finds it. Here it is found in the kernel's source line. If ``dtype`` differs from the
-    destination's,
-    the result is first rounded to ``dtype``.
+    compiler finds it. Here it is found in the kernel's source line. If ``dtype`` differs from the
+    destination's, the result is first rounded to ``dtype``.
     """
     name = alu_op(op, "nl.loop_reduce").name
     data = on_chip(x, "nl.loop_reduce")

@@ -335,8 +335,7 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
     """Return a function that replaces an omitted operand of ``tensor_scalar`` and others by 0.
 
     A unary operator takes None or 0 (v2.32.0). ``operands`` maps the parameter of an operator to
-    its
-    operand.
+    its operand.
     """
     pairs = tuple(operands.items())
 
@@ -402,8 +401,7 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Return two tiles repeated along dimensions of size 1, to the larger of each.
 
     The release notes exclude broadcasting between tiles, but AWS's simulator does it. Its
-    compiler's
-    verifier rejects different numbers of partitions, which the simulator repeats, too.
+    compiler's verifier rejects different numbers of partitions, which the simulator repeats, too.
     """
     pair = (x, y)
     tiles = all(isinstance(tile, Tile) for tile in pair)

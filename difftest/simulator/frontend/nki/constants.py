@@ -156,10 +156,8 @@ class NKIObject:
 
     A class without ``__init__`` takes its fields in order or as keywords. Omitted fields have their
     default or None, and ``__post_init__`` is called (NKI Language Guide, v2.32.0). A default
-    without
-    an annotation makes a field, too. ``@dataclass`` changes none of these rules. By itself, it
-    would
-    require values for fields without defaults, and ignore fields without annotations.
+    without an annotation makes a field, too. ``@dataclass`` changes none of these rules. By itself,
+    it would require values for fields without defaults, and ignore fields without annotations.
     """
 
     __slots__ = ()
@@ -241,8 +239,7 @@ class NkiInstruction:
         """Run after ``producers``: here instructions run in program order anyway.
 
         Producers must be of the same device loop, or of one around it (stub at v2.32.0). A hint to
-        the
-        compiler's schedulers has no such limit (``kind``, page at v2.33).
+        the compiler's schedulers has no such limit (``kind``, page at v2.33).
         """
         own = self._on_device()
         if kind is not None:

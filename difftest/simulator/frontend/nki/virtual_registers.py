@@ -146,8 +146,7 @@ class VirtualRegister(DeviceValue):
     """A variable of 32 bits: ``nisa.VirtualRegister``.
 
     ``while register:`` is a loop on the device that ended with NKI 0.7. All other uses of the value
-    in
-    Python's control flow are rejected.
+    in Python's control flow are rejected.
     """
 
     __slots__ = ()

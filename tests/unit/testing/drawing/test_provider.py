@@ -19,11 +19,11 @@ from difftest.testing.drawing.provider import (
     CaseProvider,
     DryProvider,
     draw_index,
-    elements_of,
     integer_bounds,
     ordered_values,
     planned_provider,
     prefer,
+    sampled_values,
     use_backend,
 )
 from difftest.testing.drawing.sizes import multiples, sizes
@@ -85,8 +85,8 @@ def test_hypothesis_accepts_what_the_provider_draws():
 def test_the_strategies_of_hypothesis_show_their_values():
     assert integer_bounds(st.integers(3, 8)) == (3, 8)
     assert integer_bounds(st.integers(3)) is None
-    assert elements_of(st.sampled_from([5, 4])) == (5, 4)
-    assert elements_of(st.sampled_from([5, 4]).map(str)) is None
+    assert sampled_values(st.sampled_from([5, 4])) == (5, 4)
+    assert sampled_values(st.sampled_from([5, 4]).map(str)) is None
     assert ordered_values(st.integers(-1, 2)) == [0, 1, -1, 2]
     assert ordered_values(st.integers(0, 9).filter(lambda n: n % 4 == 0)) == [0, 4, 8]
     assert ordered_values(st.integers(0, 3).map(lambda n: n * n)) == [0, 1, 4, 9]

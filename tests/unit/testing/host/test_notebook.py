@@ -119,6 +119,17 @@ def test_an_sdk_is_left_alone(uninstalled, tmp_path, monkeypatch):
     assert nki.__file__.startswith(str(tmp_path))
 
 
+def test_the_extension_says_that_an_sdk_runs_the_kernels(
+    shell, tmp_path, monkeypatch, capsys
+):
+    shell.run_line_magic("unload_ext", "difftest")
+    write_newer(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    shell.run_line_magic("load_ext", "difftest")
+    assert "the Neuron SDK is installed" in capsys.readouterr().out
+    assert not is_embedded(sys.modules["nki"])
+
+
 def test_the_extension_leaves_nothing(uninstalled, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell()
@@ -131,6 +142,9 @@ def test_the_extension_leaves_nothing(uninstalled, tmp_path, monkeypatch):
     assert not any(name in sys.modules for name in ROOTS)
     assert hypothesis.settings.default == profile
     assert shell.custom_exceptions == ()
+    for event in ("pre_run_cell", "post_run_cell"):
+        called = shell.events.callbacks[event]
+        assert [each for each in called if "difftest" in each.__module__] == []
     file = shell.compile.cache("1", 7)
     assert relative_path(file) == file
     shell.history_manager.end_session()
@@ -157,6 +171,29 @@ def test_an_error_of_a_kernel_is_its_report(shell, capsys):
     assert "Traceback" in printed(shell, capsys, "%tb"), "%tb shows the whole of it"
 
 
+RACING = """
+@nki.jit
+def racing(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+"""
+
+
+def test_hazards_of_launches_are_printed_once_after_their_cell(shell, capsys):
+    """Each of two cores writes all of the output."""
+    printed(shell, capsys, f"{IMPORTS}{RACING}")
+    call = "racing[2](np.ones((4, 8), np.float32))"
+    capsys.readouterr()
+    shell.run_cell(call)
+    said = capsys.readouterr().err
+    assert said.startswith("warning program-id-ignored: program 1 writes element")
+    assert re.search(r"where:    In\[1\]:\d+: nisa\.dma_copy\(dst=out, src=x\)", said)
+    shell.run_cell(call)
+    shell.run_cell("racing(np.ones((4, 8), np.float32))")
+    assert capsys.readouterr().err == ""
+
+
 def test_other_errors_show_the_frames_of_the_author_alone(shell, capsys):
     printed(shell, capsys, IMPORTS)
     code = "@nki.jit\ndef f(x):\n    return absent\n\nf(np.zeros(4, np.float32))"
@@ -172,6 +209,9 @@ def test_a_test_called_in_a_cell_runs(shell, capsys):
     assert "copy on embedded: 20 cases, " in said
     said = printed(shell, capsys, "difftest.check(test_copy, {'n': 3})")
     assert "Match(elements=3" in said
+    said = printed(shell, capsys, "difftest.check(test_copy, {'m': 3})")
+    assert said.startswith('CaseError: received {"m": 3}; accepted: ')
+    assert "Traceback" not in said
 
 
 def test_a_failure_in_a_cell_is_shrunk_and_has_no_frames(shell, capsys):

@@ -166,7 +166,7 @@ def test_a_tape_names_lines_of_no_other_file(monkeypatch):
             backend, "tape_from_json", lambda _, call=call: Tape(steps=[call])
         )
         with pytest.raises(error) if error else nullcontext():
-            backend._read("")
+            backend.read_tape("")
 
 
 FRAME = (

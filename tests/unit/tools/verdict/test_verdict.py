@@ -7,6 +7,7 @@ import numpy as np
 
 from difftest import KernelSpec, Rejection, sizes
 from difftest.tools.verdict.fork_server import Limits, Sandbox
+from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.tools.verdict.kernels import RIGHT, WRONG, judged, source, spec_of
@@ -203,3 +204,22 @@ def test_files_are_named_from_the_working_directory(worker, tmp_path, monkeypatc
         assert str(tmp_path) in repr(vars(judgement)), what
         assert str(tmp_path) not in text, what
         assert "candidate_" in text, what
+
+
+def test_some_sizes_are_near_both_ends(worker, tmp_path):
+    wide = {"p": sizes(1, 128), "n": sizes(1, 512)}
+    judgement = judged(
+        worker,
+        tmp_path,
+        RIGHT,
+        40,
+        lambda kernel: dataclasses.replace(spec_of(kernel), domain=wide),
+    )
+    assert judgement.outcome is Outcome.AGREES
+    spec = dataclasses.replace(spec_of(lambda a, b: None), domain=wide)
+    judge = Judge(spec, worker, judgement, 40)
+    chosen = [(end["p"], end["n"]) for end in judge._end_sizes()]
+    assert {(1, 1), (128, 512)} <= set(chosen)
+    assert len(set(chosen)) >= 5
+    near = {*range(1, 5), *range(125, 129), *range(509, 513)}
+    assert all(p in near and n in near for p, n in chosen)

@@ -165,9 +165,8 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
     """Find the largest of ``n`` elements in each 16 partitions, and their numbers.
 
     The number of results is val_dst's free size, k. Results have the layout of the data: they fill
-    the
-    first ceil(k / 16) columns, down the partitions. In the last of these columns, elements beyond k
-    are undefined. Other columns are unchanged. The order of the results is not documented.
+    the first ceil(k / 16) columns, down the partitions. In the last of these columns, elements
+    beyond k are undefined. Other columns are unchanged. The order of the results is not documented.
     """
     if sorted:
         raise not_modelled(

@@ -317,8 +317,7 @@ def _turns(values: Any, body: Any, **how: bool) -> Iterator[DeviceValue]:
     """Yield as :func:`_on_device` for a body function; its tensors are invalid after the loop.
 
     The migration guide says so ("Tensors declared inside a body function cannot be referenced
-    outside
-    of the loop"). For the bodies of ``nl.dynamic_range``, no page says it.
+    outside of the loop"). For the bodies of ``nl.dynamic_range``, no page says it.
     """
     core = current()
     with core.body(kernel_location()):

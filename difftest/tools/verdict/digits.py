@@ -1,0 +1,270 @@
+"""Limit the digits that a kernel may lose, by its task and not by its own instructions.
+
+The error bound of an exact run follows from a kernel's instructions. A kernel that adds a large
+number and subtracts it again has a bound that allows any digits. So the judge also measures the
+errors, in units that the kernel cannot change:
+
+- an element may err by a unit of its own value, plus the change of the reference when its inputs
+  change by that unit. A unit is the unit roundoff of the coarsest dtype of the contract;
+- the typical error, the root of the mean square over all elements, is limited by the number of
+  terms that the reference adds;
+- the largest error is limited by a multiple of that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.simulator.dtypes import NKI_NAMES
+from difftest.support.rounding import Array, Float64, is_float_dtype, ulp, unit_roundoff
+from difftest.testing.backends.base import Backend, Completed, KernelCall
+from difftest.testing.contract.reference import as_float64
+from difftest.testing.harness.compare import around, check_values
+from difftest.testing.harness.differential import (
+    ARITHMETIC,
+    FLOAT32_UNIT,
+    ReferenceResult,
+)
+from difftest.testing.harness.runner import Runner, Trial
+from difftest.testing.harness.verdict import Mismatch
+
+SAFETY = 3.0
+"""The limits, as multiples of the errors of the honest kernels in ``test_digits``."""
+BASE = 1.0
+"""The typical error of a value that a kernel rounds a few times, in units of the accumulation."""
+NARROW = 0.16
+"""The typical error beyond the last rounding, in units of a narrower dtype of the contract."""
+SUM_GROWTH = 0.25
+"""The typical error of a sum in order of n terms, divided by the square root of n.
+
+A rounding of a partial sum errs by 0.41 units (uniform in half a unit in the last place). The
+partial sums of equal terms are k/n of the whole, so n roundings err by 0.41 * sqrt(n / 3)."""
+LARGEST = 16.0
+"""The largest error of an element, as a multiple of the typical error of a value.
+
+A kernel may cancel between its instructions, as in ``1 - tanh(x)``."""
+DEVIATIONS = 4.0
+"""The largest error by sums and narrow roundings, as a multiple of the typical one."""
+_SAMPLES = 4
+"""The elements of each input that :func:`sums_of` changes."""
+
+
+class StrictRunner(Runner):
+    """A runner that also rejects outputs with larger errors than their task excuses."""
+
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
+    ) -> Mismatch | None:
+        """Return the inherited mismatch, else the first output that has lost too many digits."""
+        wrong = super().suspected(trial, backend, call, ran)
+        reference = trial.reference
+        exact = ran.exact
+        if (
+            wrong is not None
+            or not isinstance(reference, ReferenceResult)
+            or exact is None
+            or not exact.has_meaning
+        ):
+            return wrong
+        values = (
+            reference.precise
+            if exact.doubts
+            else [output.value for output in exact.outputs]
+        )
+        for index, (got, value, _) in enumerate(
+            zip(ran.outputs, values, reference.forms, strict=False)
+        ):
+            wrong = lost_digits(reference, index, got, value.astype(np.float64))
+            if wrong is not None:
+                return wrong
+        return None
+
+
+def lost_digits(
+    reference: ReferenceResult, index: int, got: Array, value: Float64
+) -> Mismatch | None:
+    """Return a mismatch if an output's errors exceed the errors that its task excuses; else None.
+
+    Parameters
+    ----------
+    got, value : the kernel's output ``index``, and its exact values.
+    """
+    _, dtype = reference.forms[index]
+    if not is_float_dtype(dtype) or got.shape != value.shape or not got.size:
+        return None
+    mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
+    exact = np.where(mask, value, 0.0)
+    distance = np.abs(np.where(mask, got.astype(np.float64), 0.0) - exact)
+    last = ulp(np.abs(exact), dtype) / 2 + np.finfo(np.float32).tiny
+    distance = np.maximum(distance - last, 0.0)
+    size = np.abs(exact)
+    if np.all(distance <= SAFETY * BASE * FLOAT32_UNIT * size):
+        return None  # most kernels need no further call of the reference
+    allowance = allowance_of(reference, index, exact)
+    typical = _root_mean_square(
+        _ratio(distance, np.maximum(size, allowance.typical_size))
+    )
+    largest = allowance.largest * np.maximum(size, allowance.largest_size)
+    if typical <= allowance.typical and np.all(distance <= largest):
+        return None
+    value = np.where(mask, value, got)
+    of_typical = allowance.typical * np.maximum(size, allowance.typical_size)
+    for allowed in (largest, of_typical):
+        expected = around(value, dtype, allowed + last, ARITHMETIC)
+        wrong = check_values(index, expected, got)
+        if isinstance(wrong, Mismatch):
+            return wrong
+    return None
+
+
+def _ratio(distance: Float64, size: Float64) -> Float64:
+    """Return the quotients; infinite for a distance from a size of 0."""
+    result = np.where(distance > 0, np.inf, 0.0)
+    return np.divide(distance, size, out=result, where=size > 0)
+
+
+def _root_mean_square(values: Float64) -> float:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0 or math.isinf(largest):
+        return largest
+    return largest * math.sqrt(np.mean(np.square(values / largest)))
+
+
+class Allowance(NamedTuple):
+    """The errors that an output may have, relative to the size of an element.
+
+    Attributes
+    ----------
+    typical, largest : the limits of the typical and of the largest error.
+    typical_size, largest_size : the least sizes that count for these.
+    """
+
+    typical: float
+    largest: float
+    typical_size: float
+    largest_size: float
+
+
+def allowance_of(reference: ReferenceResult, index: int, exact: Float64) -> Allowance:
+    """Return the errors that an output of a task may have; ``exact`` has its values."""
+    size = _root_mean_square(exact)
+    changes = reference.input_changes
+    typical_size = largest_size = size
+    if changes is None:
+        largest_size = float(np.abs(exact).max())
+    else:
+        typical_size = max(size, _root_mean_square(changes[index]) / FLOAT32_UNIT)
+        largest_size = max(size, float(changes[index].max()) / FLOAT32_UNIT)
+    sums = sums_of(reference, index)
+    unit, coarsest = _units(reference, index)
+    value = SAFETY * BASE * unit
+    more = SAFETY * _growth(reference, sums.terms) * unit
+    if coarsest > unit:
+        more += SAFETY * NARROW * coarsest
+    # Few errors are not typical: the limit of a single one is that of the largest.
+    rarity = 1 / math.sqrt(min(sums.number, np.unique(exact).size))
+    return Allowance(
+        value * (1 + (LARGEST - 1) * rarity) + more * (1 + (DEVIATIONS - 1) * rarity),
+        value * LARGEST + more * DEVIATIONS,
+        typical_size,
+        largest_size,
+    )
+
+
+def _units(reference: ReferenceResult, index: int) -> tuple[float, float]:
+    """Return the unit roundoff of the sums, and of the coarsest dtype of the contract."""
+    spec = reference.spec
+    inputs = [reference.case.dtype_of(name) for name in spec.inputs]
+    dtypes = [NKI_NAMES[name] for name in (spec.accumulation, *inputs)]
+    dtypes.append(reference.forms[index][1])
+    units = [unit_roundoff(dtype) for dtype in dtypes if is_float_dtype(dtype)]
+    return units[0], max(units)
+
+
+def _growth(reference: ReferenceResult, terms: float) -> float:
+    """Return the typical error of sums of so many terms in their order, in units of the sum.
+
+    Roundings of equal terms err in one direction: n terms by up to n/4 units.
+    """
+    if terms <= 1:
+        return 0.0
+    return SUM_GROWTH * (
+        terms if _errs_in_one_direction(reference) else math.sqrt(terms)
+    )
+
+
+def _errs_in_one_direction(reference: ReferenceResult) -> bool:
+    """Return whether sums of the inputs, or of their distances from a mean, have equal terms.
+
+    One element in 16 of an input has the value of another one, or most elements are negligible.
+    """
+    for array in reference.inputs.values():
+        if is_float_dtype(array.dtype) and array.size:
+            values = array.astype(np.float64)
+            has_equal = np.unique(values).size <= values.size * 15 / 16
+            if has_equal or np.median(np.abs(values)) < _root_mean_square(values) / 8:
+                return True
+    return False
+
+
+class Sums(NamedTuple):
+    """The sums of an output, as far as calls of the reference show them.
+
+    Attributes
+    ----------
+    terms : the number of terms of a sum: the elements of an input that an element needs.
+    number : the number of sums that have no common error.
+    """
+
+    terms: float
+    number: float
+
+
+def sums_of(reference: ReferenceResult, index: int) -> Sums:
+    """Return the sums of an output.
+
+    The reference is called with a few single elements changed, and the changed elements of the
+    output are counted. A kernel adds along an axis, so the longest axis of an input is the limit
+    of the number of terms. It is their number if the reference rejects such inputs.
+    """
+    arrays = {
+        name: array
+        for name, array in reference.inputs.items()
+        if is_float_dtype(array.dtype) and array.size
+    }
+    longest = max((max(array.shape, default=1) for array in arrays.values()), default=0)
+    original = reference.in_float64
+    if original is None:
+        return Sums(longest, 1.0)
+    before = as_float64(original)[index]
+    random = np.random.default_rng(0)
+    terms = 0.0
+    shared = float(before.size)
+    for changed, array in arrays.items():
+        counts = [
+            _count_changed(reference, index, before, changed, place)
+            for place in random.integers(array.size, size=_SAMPLES)
+        ]
+        mean = float(np.mean(counts))
+        terms = max(terms, mean * array.size / before.size)
+        shared = min(shared, max(mean, 1.0))
+    return Sums(min(terms, longest), before.size / shared)
+
+
+def _count_changed(
+    reference: ReferenceResult, index: int, before: Float64, changed: str, place: int
+) -> int:
+    """Return the number of elements of an output that one element of an input changes."""
+
+    def change(name: str, array: Float64) -> Float64:
+        if name == changed:
+            array.flat[place] = 1.5 * array.flat[place] + 2.0**-10
+        return array
+
+    outputs = reference.evaluate(change)
+    if outputs is None:
+        return 0
+    return int(np.count_nonzero(as_float64(outputs)[index] != before))
