@@ -15,6 +15,8 @@ import pytest
 from difftest.simulator import TRN1, TRN2, launch
 from difftest.simulator.entry.install import embedded
 from difftest.timing import predict
+from difftest.timing.advice import advise
+from difftest.timing.report import Report
 
 PAIRS = 3
 AIM = 1.0
@@ -90,3 +92,32 @@ def test_memory_grows_with_the_instructions(name, capsys):
     with capsys.disabled():
         print(f"\n{name}: {each:,.0f} bytes for each of {len(trace)} instructions")
     assert each <= BYTES
+
+
+@pytest.mark.parametrize("dialect", ["classic", "today's"])
+def test_a_whole_profile_grows_straight(dialect, capsys):
+    """Print the cost of everything that ``difftest profile`` does after the simulation."""
+    kernel, arrays, keywords = kernels()[f"additions, {dialect}"]
+    each = {}
+    for count in (20_000, 100_000):
+        simulating, launched = seconds(
+            lambda count=count: launch(kernel, arrays, {**keywords, "count": count})
+        )
+        profiling, _ = seconds(partial(profiled, launched.trace))
+        events = len(launched.trace)
+        each[count] = 1e6 * profiling / events
+        with capsys.disabled():
+            print(
+                f"\nadditions, {dialect}: {events} instructions; a profile takes "
+                f"{profiling / simulating:.2f} of a simulation, {each[count]:.0f} us each"
+            )
+    with capsys.disabled():
+        print(f"  growth: {each[100_000] / each[20_000]:.2f} times the cost of each")
+
+
+def profiled(trace):
+    """Return a prediction with all that a profile asks of it."""
+    prediction = predict(trace, TRN2, dge=True)
+    advise(prediction.schedule)
+    _ = prediction.latency_interval
+    return Report(prediction)

@@ -479,7 +479,9 @@ class Core:
         self.trace.allocations.append(allocation)
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
-        return Storage(allocation, data, blank=space.is_hbm)
+        storage = Storage(allocation, data)
+        storage.blank = storage.in_hbm
+        return storage
 
     def _hold_in_hbm(
         self, allocation: Allocation, address: tuple[int, ...] | None
@@ -546,7 +548,9 @@ class Core:
         self.subnormals.arrays.append(array)
         data = array.view()
         data.flags.writeable = False
-        return Storage(allocation, data, written=written, mutable=mutable, lent=True)
+        storage = Storage(allocation, data, written=written, mutable=mutable)
+        storage.lent = True
+        return storage
 
     def count(self, touched: InstructionAccesses) -> None:
         """Count an instruction, and notify followers of its accesses."""

@@ -135,8 +135,6 @@ class Storage:
         *,
         written: bool = False,
         mutable: bool = True,
-        lent: bool = False,
-        blank: bool = False,
     ) -> None:
         self.allocation = allocation
         self.data = data
@@ -148,9 +146,9 @@ class Storage:
         self.validity = None if written else UNTOUCHED
         """None while all elements are defined."""
         self.mutable = mutable
-        self.lent = lent
+        self.lent = False
         """Whether the data are the caller's array; :meth:`own_data` precedes the first write."""
-        self.blank = blank
+        self.blank = False
         """Whether unwritten elements have arbitrary values; :meth:`poison` precedes a read."""
         self.producer: object = None
         """The frontend's note on how the tensor was made."""
@@ -498,7 +496,8 @@ class PlacedStorage(Storage):
     def __init__(
         self, memory: PlacedMemory, allocation: Allocation, data: Array
     ) -> None:
-        super().__init__(allocation, data, blank=allocation.space.is_hbm)
+        super().__init__(allocation, data)
+        self.blank = allocation.space.is_hbm
         assert allocation.area is not None
         self.area: Area = allocation.area
         self.start = (self.area.first, self.area.low)
