@@ -112,6 +112,12 @@ class Guarded(ast.NodeTransformer):
             return self._refused(node, f"the name {node.id}")
         return self._hidden_target(node)
 
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        """Refuse ``__name__ := value``: only a plain name may stand there."""
+        if is_special(node.target.id):
+            return self._refused(node, f"the name {node.target.id}")
+        return self.generic_visit(node)
+
     def _hidden_target(self, node: ast.Name) -> ast.expr:
         """Return a target that refuses the assignment."""
         owner = _call("hidden", node, _text(node.id, node))

@@ -277,6 +277,10 @@ CLASSES = {
         "P._is_runtime_protocol = True",
         "_is_runtime_protocol",
     ),
+    "a special name in an expression": (
+        "(__import__ := 3)",
+        "the name __import__",
+    ),
     "an own function of annotations": (
         "class C:\n    def __annotate__(self, format=0):\n        return {'x': open}\n---\nC()",
         "the name __annotate__",
