@@ -24,10 +24,10 @@ from conformance.code_blocks import blocks_of
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.launchable import function_in
 from difftest.tools.verdict.sources import CandidateFiles
+from difftest.tools.verdict.world.held import Module
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import STATE, Absent, OutsideLanguageError
 from difftest.tools.verdict.world.texts import is_own_function
-from difftest.tools.verdict.world.values import Module
 
 WANTED = 0.97
 """The share that the language has to hold."""

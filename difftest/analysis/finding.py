@@ -26,9 +26,9 @@ class Severity(Enum):
     """The severity of a finding."""
 
     ERROR = "error"
-    """The kernel breaks a rule: it can give a wrong result, or it runs on no device."""
+    """The kernel is proven to give a wrong result, or to run on no device."""
     WARNING = "warning"
-    """The result is safe, but the kernel does something that it should avoid."""
+    """The kernel may be wrong on some generation or in some release."""
     NOTE = "note"
     """No action is necessary."""
 

@@ -189,6 +189,20 @@ def _idle_lines(ran: Collection[str]) -> Iterator[str]:
             yield f"not run: {name} ({option} was not given)"
 
 
+def _tally_lines(tally: Tally, verbose: bool) -> list[str]:
+    """Return the lines on the kernel tests that ran."""
+    lines = table_text(tally, verbose) if tally.rows else []
+    lines += tally.inferred_lines()
+    if not verbose:
+        lines += aimed_lines(tally)
+    lines += _agreement_lines(tally)
+    lines += _inconclusive_lines(tally, verbose)
+    lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
+    lines += sorted(tally.broken)
+    lines += all_coverage_lines(tally) if verbose else coverage_lines(tally)
+    return lines
+
+
 def summary_lines(
     tally: Tally | None,
     ran: Collection[str],
@@ -209,18 +223,9 @@ def summary_lines(
     """
     lines = []
     if tally is not None:
-        if tally.rows:
-            lines += table_text(tally, verbose)
-        elif not launched:
+        if not tally.rows and not launched:
             lines.append("no kernel test ran")
-        lines += tally.inferred_lines()
-        if not verbose:
-            lines += aimed_lines(tally)
-        lines += _agreement_lines(tally)
-        lines += _inconclusive_lines(tally, verbose)
-        lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
-        lines += sorted(tally.broken)
-        lines += all_coverage_lines(tally) if verbose else coverage_lines(tally)
+        lines += _tally_lines(tally, verbose)
         if verbose:
             lines += _idle_lines(ran)
     if left:

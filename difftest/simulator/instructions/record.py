@@ -9,6 +9,7 @@ once is not checked again (see :mod:`difftest.simulator.instructions.gate`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
@@ -374,7 +375,7 @@ class Instruction:
     @property
     def summary(self) -> str:
         """The first line of the meaning's docstring."""
-        return (self.meaning.__doc__ or "").strip().splitlines()[0]
+        return inspect.cleandoc(str(self.meaning.__doc__)).splitlines()[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -449,6 +450,8 @@ def instruction(
         name = meaning.__name__
         if name in table:
             raise ValueError(f"instruction {name} is registered twice")
+        if not meaning.__doc__:
+            raise ValueError(f"instruction {name} needs a docstring: pages quote it")
         settings = {"pages": (f"{ISA}{name}",), **fields}
         settings["reach"] = (
             (lambda call: reach) if isinstance(reach, DependenceClass) else reach

@@ -133,7 +133,7 @@ class BranchCondition(NamedTuple):
 
 
 def _place_of(text: str) -> tuple[str, int, int, int]:
-    """Return the place in the author's code at which a condition is evaluated."""
+    """Return the place in the author's code where a condition is evaluated."""
     frame = frame_at(1)
     is_key = False
     while frame.f_code.co_filename in (__file__, stubs.__file__) and frame.f_back:
@@ -554,7 +554,7 @@ class _ConcolicNumber:
         return format(self, "")
 
     def __format__(self, form: str) -> str:
-        """Return a text in which a comparing collection finds the number."""
+        """Return a text that a comparing collection recognises as the number."""
         text = _ConcolicText(format(self.plain, form))
         text.number = self.run.formatted[text[:]] = self
         return text

@@ -1,4 +1,4 @@
-"""Find sizes at which the conditions in a kernel change, and aim drawn cases at them.
+"""Find sizes where the conditions in a kernel change, and aim drawn cases at them.
 
 The kernel's Python runs on sizes that record their computations. A condition such as
 ``rows == 217`` changes for few values of its names. The kernel then runs once more with one of
@@ -41,7 +41,7 @@ from difftest.testing.contract.spec import (
 )
 
 _LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
-"""The instruction by which Python 3.14 loads an integer up to 255, in place of a constant."""
+"""The instruction by which Python 3.14 loads an integer up to 255, instead of a constant."""
 _PART = "·"
 """The sign between a name of the domain and the number of one of the choices for its value."""
 
@@ -49,9 +49,9 @@ Ranges = Mapping[str, Sequence[int]]
 Points = Mapping[str, Array]
 Values = Mapping[str, Any]
 Place = dict[str, int]
-"""Values of names of the domain at which a condition changes."""
+"""Values of names of the domain where a condition changes."""
 Condition = tuple[str, int, list[Place]]
-"""The file and the line of a condition, and the places at which it changes."""
+"""The file and the line of a condition, and the places where it changes."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class SearchLimits:
     few : values of a name that cases meet without an aim, because each value is drawn.
     least : the first size that is worth an aim. Smaller sizes are drawn without one.
     names : names of conditions that must hold together. More names have too many points.
-    together : the share of points at which they hold. Cases meet a larger share without an aim.
+    together : the share of points where they hold. Cases meet a larger share without an aim.
     whole : the share of aims at all names of a place. The other aims show which name matters.
     beside : the share of aims at a size next to a place, where an off-by-one error shows.
-    values : values of one name at which a condition is evaluated.
+    values : values of one name where a condition is evaluated.
     points : points of several names, for a condition that NumPy evaluates at all of them at once.
     single_points : points of several names, for a condition that is evaluated point by point.
-    sampled : points at which the earlier conditions are evaluated.
+    sampled : points where the earlier conditions are evaluated.
     kept : places that are kept of a condition.
     floats : floats of the kernels' code that become data. More would leave no other data.
     largest_float : the largest of these floats. A larger one means infinity.
@@ -211,7 +211,7 @@ class DrawnValues(NamedTuple):
 
     Attributes
     ----------
-    run : the run in which the values record their computations.
+    run : the run where the values record their computations.
     values : by name of the domain. They end before a name whose source fails.
     chosen : the choices. A name whose values are sizes has one choice, under its own name.
     ranges : the possible values of each choice.
@@ -232,7 +232,7 @@ class _SearchState(NamedTuple):
     dtype : the dtype of the arrays.
     led : names whose values led to this state.
     expected : the condition that the run is to meet, with the wanted outcome.
-    aims : places at which the outcome is expected.
+    aims : places where the outcome is expected.
     chain : conditions that were changed on the way to this state.
     """
 
@@ -264,7 +264,7 @@ class _Step(NamedTuple):
 
 
 class BranchSearch:
-    """The search for the places at which the conditions of a spec's kernels change.
+    """The search for the places where the conditions of a spec's kernels change.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class BranchSearch:
         self._rare = dict[str, bool]()
         """The text of a condition -> its outcome for few points."""
         self._values = defaultdict[str, set[int]](set)
-        """The name of a choice -> values at which a condition has changed."""
+        """The name of a choice -> values where a condition has changed."""
 
     def conditions(self) -> list[Condition]:
         """Return the conditions that the kernels meet in limited time."""
@@ -312,7 +312,7 @@ class BranchSearch:
 
     @np.errstate(all="ignore")
     def _search(self) -> None:
-        """Add the places at which conditions change, by the place of each condition."""
+        """Add the places where conditions change, by the place of each condition."""
         bases = self._bases()
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
         # The limit in conditions() is wall time, for a run that never ends.
@@ -541,7 +541,7 @@ class BranchSearch:
         points: Points,
         values: Values,
     ) -> tuple[list[Place], bool]:
-        """Return points at which the last condition changes, and whether they are few.
+        """Return points where the last condition changes, and whether they are few.
 
         The earlier conditions have the same outcomes at these points, if any point allows it.
         """
@@ -569,7 +569,7 @@ class BranchSearch:
     def _places(
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
-        """Return those of some points at which conditions have the same outcomes as before."""
+        """Return the points where conditions have the same outcomes as before."""
         few = len(at) <= LIMITS.sampled
         chance = self._chance
         at = chance.permutation(at) if few else chance.choice(at, LIMITS.sampled)

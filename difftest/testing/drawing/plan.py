@@ -57,23 +57,27 @@ class DrawingPlan:
 
     def __init__(self, spec: KernelSpec, conditions: Sequence[Condition]) -> None:
         self.spec = spec
-        names = list(spec.domain)
         tokens = {size for array in spec.arrays for size in spec.dimensions(array)}
-        self.sizes = [name for name in names if name in tokens]
+        self.sizes = [name for name in spec.domain if name in tokens]
         self.sources = {
             name: source_of(spec, name, {})
-            for name in names
-            if not is_function_of_domain(spec.domain[name])
+            for name, own in spec.domain.items()
+            if not is_function_of_domain(own)
         }
         values = {name: values_in(source) for name, source in self.sources.items()}
         ranges = {name: own for name, own in values.items() if own}
-        last = max(map(names.index, self.sizes), default=-1) + 1
-        room = math.prod(len(ranges[name]) for name in names[:last] if name in ranges)
-        self.point = names[:last] if room >= _ROOM else []
+        self.point = self._names_of_point(ranges)
         self.groups = targets_in_domain(conditions, ranges)
         self.dependent = dict(self._dependent_edges(ranges))
         self.met: Counter[int] = Counter()
         self._decks: dict[object, list[int]] = {}
+
+    def _names_of_point(self, ranges: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return the names up to the last size; empty if their values have few combinations."""
+        names = list(self.spec.domain)
+        names = names[: max(map(names.index, self.sizes), default=-1) + 1]
+        room = math.prod(len(ranges[name]) for name in names if name in ranges)
+        return names if room >= _ROOM else []
 
     def _dependent_edges(
         self, ranges: Mapping[str, Sequence[Any]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Engine, Purpose, Region, Space
@@ -39,29 +39,36 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans
         )
         called = "transposes" if turns else "transposes or products with the same tile"
-        seen: set[Hashable] = set()
+        repeated = _repeated(spans, tiles)
+        different = len(spans) - len(repeated)
+        if len(repeated) < different:
+            continue
         removed = RemovedWork()
-        repeated = 0
-        for span in spans:
-            origin = tiles[span.instruction.index]
-            if origin not in seen:
-                seen.add(origin)
-                continue
-            repeated += 1
+        for span in repeated:
             removed.add(span)
             for helper in helpers.get(span.instruction.index, ()):
                 removed.add(helper)
-        if repeated < len(seen):
-            continue
         yield advice_on(
             spans,
             "transposed-again",
             units.without(removed),
-            happened=f"{len(spans):,} {called} of {len(seen):,} different tiles",
+            happened=f"{len(spans):,} {called} of {different:,} different tiles",
             rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
+
+
+def _repeated(spans: Sequence[Span], tiles: Mapping[int, Hashable]) -> list[Span]:
+    """Return the transposes of operands that an earlier one has transposed."""
+    seen: set[Hashable] = set()
+    repeated: list[Span] = []
+    for span in spans:
+        origin = tiles[span.instruction.index]
+        if origin in seen:
+            repeated.append(span)
+        seen.add(origin)
+    return repeated
 
 
 def _origins_of_operands(

@@ -281,12 +281,6 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
     if module is None or file is None:
         return []
     source = Source(Path(file), inspect.getsource(module))
-    own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    language = _names_of_the_language(source.tree)
-    roots = [
-        node for node in own if node.decorator_list or node.name == function.__name__
-    ]
-    unused = set(own) - source.reached(roots)
     return [
         Finding(
             id="unused-helper",
@@ -296,9 +290,17 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
             rule="a kernel's module holds what its kernels use",
             remedy="call it where the kernel does the same by hand, or remove it",
         )
-        for node in own
-        if node in unused and language & names_in(node)
+        for node in _unused_functions(source, function.__name__)
     ]
+
+
+def _unused_functions(source: Source, kernel: str) -> list[ast.FunctionDef]:
+    """Return the functions of a module that use NKI, and that no kernel of the module reaches."""
+    own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
+    language = _names_of_the_language(source.tree)
+    kernels = [node for node in own if node.decorator_list or node.name == kernel]
+    unused = set(own) - source.reached(kernels)
+    return [node for node in own if node in unused and language & names_in(node)]
 
 
 def _names_of_the_language(tree: ast.Module) -> set[str]:

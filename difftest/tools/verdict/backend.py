@@ -94,6 +94,14 @@ def _integers(array: Array, random: np.random.Generator) -> Array:
     return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 
+def _shares(arrays: tuple[Array, ...], shown: Disclosure) -> list[float]:
+    """Return the shares of integers to replace, the largest first."""
+    has_integers = any(array.dtype in (*INTEGERS, BOOL) for array in arrays)
+    if shown is not Disclosure.NOTHING or not has_integers:
+        return [1.0]
+    return [2.0**-attempt for attempt in range(_TRIES)]
+
+
 def reseeded(case: Case, seed: int) -> Case:
     """Return the case with new seeds for its random data, one seed for each input.
 
@@ -210,20 +218,14 @@ class CandidateBackend:
         of earlier calls. A kernel may reject integers that do not fit together. Then fewer and
         fewer integers are replaced.
         """
-        shares = [1.0]
-        if shown is Disclosure.NOTHING and any(
-            a.dtype in (*INTEGERS, BOOL) for a in call.inputs
-        ):
-            shares = [2.0**-attempt for attempt in range(_TRIES)]
-        for share in shares:
+        for share in _shares(call.inputs, shown):
             first = decoys(call.inputs, shown, share)
             second = decoys(call.inputs, shown, share)
             text = self.ask(call, first, anew=True)
             again = self.ask(call, second, anew=False)
             if isinstance(text, str) and isinstance(again, str):
-                is_blind = shown is Disclosure.NOTHING and not all(
-                    map(np.array_equal, first, call.inputs)
-                )
+                are_equal = all(map(np.array_equal, first, call.inputs))
+                is_blind = shown is Disclosure.NOTHING and not are_equal
                 tape = self._compared(text, again, is_blind=is_blind)
                 self._check_turns(call, first, tape)
                 return tape

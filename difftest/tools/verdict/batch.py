@@ -210,50 +210,81 @@ def judge_batch(
 ) -> list[dict[str, Any]]:
     """Judge the kernels without a verdict, print a summary, and return the verdict of each."""
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
-    journal = Journal(
-        results
-    )  # opened after candidates(), so that an error there leaves no file
-    seeds = [settings.seed] if settings.seed is not None else []
-    seeds += [int(row["seed"]) for row in journal.known.values()]
-    seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
+    # Opened after candidates(), so that an error there leaves no file.
+    journal = Journal(results)
     folder = "" if batch.endswith(".jsonl") else batch.rpartition(":")[0]
-    settings = replace(settings, seed=seed, shrink=False)
+    settings = replace(settings, seed=_seed(settings, journal), shrink=False)
     orders = BatchOrders(test, settings, kernels, folder)
     lines = lines_of(orders, _test_files(orders))
-    settled = {
-        key: row
-        for key, row in journal.known.items()
-        if (row["outcome"], row["stage"]) != OURS
-    }
-
-    def add(digest: str, verdict: Mapping[str, Any]) -> None:
-        for line in lines[digest]:
-            if line.key not in settled:
-                journal.add(line.key, _with_file(verdict, line.kernel))
-
-    left = []
-    for digest, equal in lines.items():
-        known = [settled[line.key] for line in equal if line.key in settled]
-        if known:
-            add(digest, known[0])
-        else:
-            left.append((digest, equal[0].kernel))
+    batch_results = BatchResults(journal, lines)
+    left = batch_results.reuse()
     try:
         with progress("judged", len(lines), len(lines) - len(left)) as advance:
             for (digest, _), verdict in _verdicts(left, orders, processes):
-                add(digest, verdict)
+                batch_results.add(digest, verdict)
                 advance()
     except KeyboardInterrupt:
-        every = [line for equal in lines.values() for line in equal]
-        count = sum(line.key in journal.known for line in every)
-        text = f"stopped: {count} of {len(every)} are in {results}; the same command goes on"
+        text = f"stopped: {batch_results.progress()} are in {results}; the same command goes on"
         raise KeyboardInterrupt(text) from None
-    by_kernel = {
-        line.kernel: journal.known[line.key] for row in lines.values() for line in row
-    }
-    documents = [_with_file(by_kernel[kernel], kernel) for kernel in kernels]
+    documents = [batch_results.document(kernel) for kernel in kernels]
     click.echo("\n".join(batch_summary(documents)))
     return documents
+
+
+def _seed(settings: JudgeSettings, journal: Journal) -> int:
+    """Return the seed of the command, else of the journal's first line, else a random one."""
+    if settings.seed is not None:
+        return settings.seed
+    seeds = (int(row["seed"]) for row in journal.known.values())
+    return next(seeds, random.SystemRandom().randrange(2**32))
+
+
+class BatchResults:
+    """The lines of the results: which candidates have a verdict, and which are left."""
+
+    def __init__(
+        self, journal: Journal, lines: Mapping[str, Sequence[BatchLine]]
+    ) -> None:
+        self._journal = journal
+        self._lines = lines
+        self._keys = {
+            line.kernel: line.key for equal in lines.values() for line in equal
+        }
+        self._settled = {
+            key: row
+            for key, row in journal.known.items()
+            if (row["outcome"], row["stage"]) != OURS
+        }
+
+    def add(self, digest: str, verdict: Mapping[str, Any]) -> None:
+        """Write the lines of all candidates with a digest."""
+        for line in self._lines[digest]:
+            if line.key not in self._settled:
+                self._journal.add(line.key, _with_file(verdict, line.kernel))
+
+    def reuse(self) -> list[tuple[str, str]]:
+        """Write known verdicts for equal candidates; return the digests and kernels left."""
+        left = []
+        for digest, equal in self._lines.items():
+            known = [
+                self._settled[line.key] for line in equal if line.key in self._settled
+            ]
+            if known:
+                self.add(digest, known[0])
+            else:
+                left.append((digest, equal[0].kernel))
+        return left
+
+    def progress(self) -> str:
+        """Return the number of candidates with a verdict, of all."""
+        keys = [line.key for equal in self._lines.values() for line in equal]
+        count = sum(key in self._journal.known for key in keys)
+        return f"{count} of {len(keys)}"
+
+    def document(self, kernel: str) -> dict[str, Any]:
+        """Return the verdict of a kernel, FILE.py:KERNEL."""
+        key = self._keys[kernel]
+        return _with_file(self._journal.known[key], kernel)
 
 
 def _test_files(orders: BatchOrders) -> dict[str, str]:

@@ -244,13 +244,18 @@ def _unpredicted(
     for one, two, call in zip_longest(first[1], second[1], turn[1]):
         if one is None or two is None or call is None:
             return Difference(one and one[0], call and call[0])
-        texts = [_ARRAYS.sub("", str(item[1])) for item in (one, two, call)]
-        if len({_NUMERAL.sub("", text) for text in texts}) > 1:
+        if not _is_affine([one[1], two[1], call[1]], distance / step):
             return Difference(one[0], call[0])
-        numerals = [
-            [float(found) for found in _NUMERAL.findall(text)] for text in texts
-        ]
-        for begin, after, now in zip(*numerals, strict=True):
-            if now != begin + (after - begin) / step * distance:
-                return Difference(one[0], call[0])
     return None
+
+
+def _is_affine(calls: Sequence[object], steps: float) -> bool:
+    """Return whether the third call is ``steps`` times as far from the first as the second is."""
+    texts = [_ARRAYS.sub("", str(call)) for call in calls]
+    if len({_NUMERAL.sub("", text) for text in texts}) > 1:
+        return False
+    numerals = [[float(found) for found in _NUMERAL.findall(text)] for text in texts]
+    return all(
+        now == begin + (after - begin) * steps
+        for begin, after, now in zip(*numerals, strict=True)
+    )

@@ -131,10 +131,17 @@ class Judge:
             self._check(self.only)
             return
         corners = list(explicit_cases(replace(self.spec, examples=self._end_sizes())))
+        self._check_drawn(max(1, self.cases - len(corners)))
+        for case in corners:
+            self._check(reseeded(case, self.judgement.seed))
+        self._check_examples()
+
+    def _check_drawn(self, count: int) -> None:
+        """Check so many drawn cases; a failing one ends as a minimal one."""
 
         @hypothesis.seed(self.judgement.seed)
         @hypothesis.settings(
-            max_examples=max(1, self.cases - len(corners)),
+            max_examples=count,
             database=None,
             deadline=None,
             phases=[Phase.generate, Phase.shrink],
@@ -155,8 +162,9 @@ class Judge:
         except CaseFailure:
             self._minimize()
             raise
-        for case in corners:
-            self._check(reseeded(case, self.judgement.seed))
+
+    def _check_examples(self) -> None:
+        """Check the examples of the spec; note the branches that only they take."""
         before = self._coverage()
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))

@@ -51,13 +51,14 @@ from difftest.tools.verdict.wire import (
     receive,
     send,
 )
-from difftest.tools.verdict.world.guard import MARK, is_special
+from difftest.tools.verdict.world.guard import MARK
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
     Absent,
     OutsideLanguageError,
+    is_special,
 )
 
 

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from difftest.simulator.frontend.nki.constants import NKIObject
+from difftest.tools.verdict.world.attributes import ENUM_CLASS
+from difftest.tools.verdict.world.held import CLASSES, HELD, READERS, Facade, kept
+from difftest.tools.verdict.world.instances import TEXT
 from difftest.tools.verdict.world.kinds import BASES, VALUE_BASES
 from difftest.tools.verdict.world.refusal import (
     STATE,
@@ -29,15 +32,6 @@ from difftest.tools.verdict.world.texts import (
     SHARED_ENUMERATIONS,
     SHOWS,
     is_own_class,
-)
-from difftest.tools.verdict.world.values import (
-    _ENUM_CLASS,
-    CLASSES,
-    HELD,
-    READERS,
-    TEXT,
-    Facade,
-    kept,
 )
 
 
@@ -129,11 +123,17 @@ def _is_base(base: Any, *, has_enumeration: bool) -> bool:
         return True
     if not isinstance(base, type):
         return False
+    if has_enumeration and base in VALUE_BASES:
+        return True
+    return is_own_class(base) or _is_listed_base(base)
+
+
+def _is_listed_base(base: type) -> bool:
+    """Return whether every class of a candidate may derive from a class of others."""
     is_abstract = base.__module__ in ("collections.abc", "typing", "abc")
     is_error = issubclass(base, Exception) and base in CLASSES
-    is_value = has_enumeration and base in VALUE_BASES
-    is_listed = base in BASES or base is NKIObject or _is_enumeration(base)
-    return is_own_class(base) or is_abstract or is_error or is_value or is_listed
+    is_listed = base in (*BASES, NKIObject) or _is_enumeration(base)
+    return is_abstract or is_error or is_listed
 
 
 _ALIASES = (
@@ -283,7 +283,7 @@ def typed_tuple(name: str, pairs: Any = ()) -> Any:
     return made(typing.NamedTuple(name, pairs))
 
 
-_ENUM_CLASS |= {
+ENUM_CLASS |= {
     kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
     for kind in ENUMERATIONS.values()
 }

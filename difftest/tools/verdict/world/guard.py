@@ -11,11 +11,17 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from difftest.tools.verdict.world import classes, texts, values
+from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world.attributes import call_method, read, writable
+from difftest.tools.verdict.world.blocks import Context, caught, enter
+from difftest.tools.verdict.world.calls import call
+from difftest.tools.verdict.world.held import kept
+from difftest.tools.verdict.world.instances import plain_kinds
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     Absent,
     UnavailableError,
+    is_special,
     need,
     refusal,
     unavailable,
@@ -48,11 +54,6 @@ _SETTABLE = frozenset(
 """Special names that a file may bind."""
 MARK = "which way?"
 """The function that records the truth of a condition: its calls are not guarded."""
-
-
-def is_special(name: str) -> bool:
-    """Return whether a name is special in Python: two underscores on both sides."""
-    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
 
 
 def _name(name: str, at: ast.AST) -> ast.Name:
@@ -363,24 +364,9 @@ class Guarded(ast.NodeTransformer):
         holder = f"{INTERNAL}match{self._matches}"
         found: list[ast.keyword] = []
         for pattern in _patterns(node):
-            bound = getattr(pattern, "name", None) or getattr(pattern, "rest", None)
-            if is_special(bound or ""):
+            if any(map(is_special, _names_of(pattern))):
                 return self._refused(node, "a special name in a pattern")
-            if isinstance(pattern, ast.MatchValue):
-                pattern.value = self._held(
-                    pattern.value, holder, found, "pattern_value"
-                )
-            elif isinstance(pattern, ast.MatchClass):
-                has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
-                names = [
-                    _text(has_names, pattern),
-                    _text(bool(pattern.patterns), pattern),
-                ]
-                pattern.cls = self._held(
-                    pattern.cls, holder, found, "pattern_class", *names
-                )
-                if any(map(is_special, pattern.kwd_attrs)):
-                    return self._refused(node, "a special name in a pattern")
+            self._guard_pattern(pattern, holder, found)
         node.subject = _call("subject", node.subject, self.visit(node.subject))
         for case in node.cases:
             case.guard = None if case.guard is None else self.visit(case.guard)
@@ -388,6 +374,19 @@ class Guarded(ast.NodeTransformer):
         values_of = _call("holder", node, keywords=found)
         target = ast.copy_location(ast.Name(holder, ast.Store()), node)
         return [ast.copy_location(ast.Assign([target], values_of), node), node]
+
+    def _guard_pattern(
+        self, pattern: ast.AST, holder: str, found: list[ast.keyword]
+    ) -> None:
+        """Let a pattern name an attribute of the holder in place of a value or a class."""
+        if isinstance(pattern, ast.MatchValue):
+            pattern.value = self._held(pattern.value, holder, found, "pattern_value")
+        elif isinstance(pattern, ast.MatchClass):
+            has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
+            names = [_text(has_names, pattern), _text(bool(pattern.patterns), pattern)]
+            pattern.cls = self._held(
+                pattern.cls, holder, found, "pattern_class", *names
+            )
 
     def _held(
         self,
@@ -467,6 +466,12 @@ def _loaded(arg: ast.arg, at: ast.AST) -> ast.Name:
     return ast.copy_location(ast.Name(arg.arg, ast.Load()), at)
 
 
+def _names_of(pattern: ast.AST) -> list[str]:
+    """Return the names that a pattern binds, and the attributes that it reads."""
+    bound = [getattr(pattern, "name", None), getattr(pattern, "rest", None)]
+    return [*filter(None, bound), *getattr(pattern, "kwd_attrs", ())]
+
+
 def _patterns(node: ast.Match) -> Iterator[ast.AST]:
     for case in node.cases:
         yield from ast.walk(case.pattern)
@@ -529,7 +534,7 @@ def hidden(name: str) -> NoReturn:
 
 def decorator(function: Any) -> Callable[[Any], Any]:
     """Return a decorator whose call is guarded."""
-    return lambda decorated: values.call(function, decorated)
+    return lambda decorated: call(function, decorated)
 
 
 def named(options: dict[str, Any]) -> list[Any]:
@@ -542,8 +547,8 @@ def raised(error: Any) -> Any:
     if type(error) is Absent:
         raise refusal(f"{error!r} is raised")
     if isinstance(error, type):
-        return values.call(error)
-    return values.kept(error)
+        return call(error)
+    return kept(error)
 
 
 def error_types(kinds: Any) -> Any:
@@ -572,12 +577,12 @@ def _has_opaque(value: Any, depth: int) -> bool:
 
 def pattern_value(value: Any) -> Any:
     """Return the value that a pattern compares."""
-    return values.kept(value)
+    return kept(value)
 
 
 def pattern_class(kind: Any, has_names: bool, has_patterns: bool) -> Any:
     """Return the class of a pattern; attributes are of own classes only."""
-    plain = values.plain_kinds(kind)
+    plain = plain_kinds(kind)
     is_own = isinstance(plain, type) and texts.is_own_class(plain)
     if has_names and not is_own:
         raise refusal(
@@ -594,13 +599,13 @@ def holder(**found: Any) -> Any:
 GUARDS: dict[str, Any] = {
     f"{INTERNAL}{name}": guard
     for name, guard in {
-        "read": values.read,
-        "writable": values.writable,
-        "call": values.call,
-        "call_method": values.call_method,
-        "enter": values.enter,
-        "caught": values.caught,
-        "context": values.Context,
+        "read": read,
+        "writable": writable,
+        "call": call,
+        "call_method": call_method,
+        "enter": enter,
+        "caught": caught,
+        "context": Context,
         "joined": texts.joined,
         "formatted": texts.formatted,
         "percent": texts.percent,

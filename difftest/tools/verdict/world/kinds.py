@@ -46,10 +46,12 @@ _DICT = "clear copy get items keys pop popitem setdefault update values"
 _ARRAY = (
     "T all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy "
     "cumprod cumsum diagonal dot dtype fill flags flat flatten imag item itemsize max mean min "
-    "nbytes ndim nonzero partition prod put ravel real repeat reshape resize round searchsorted "
+    "nbytes ndim nonzero partition prod put ravel real repeat reshape round searchsorted "
     "shape size sort squeeze std strides sum swapaxes take tobytes tolist trace transpose var view"
 )
-"""Attributes of arrays and scalars: no files, pointers or owners of memory."""
+"""Attributes of arrays and scalars: no files, pointers or owners of memory.
+
+``resize`` is missing: with ``refcheck=False`` it frees memory that a view still has."""
 _DTYPE = (
     "alignment byteorder char itemsize kind name names num shape str type newbyteorder"
 )

@@ -22,24 +22,25 @@ from typing import Any
 
 import numpy as np
 
-from difftest.tools.verdict.world import classes, texts, values
-from difftest.tools.verdict.world.kinds import SCALARS
-from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
-from difftest.tools.verdict.world.texts import is_own_class, is_own_function
-from difftest.tools.verdict.world.values import (
+from difftest.tools.verdict.world import classes, texts
+from difftest.tools.verdict.world.attributes import read
+from difftest.tools.verdict.world.blocks import caught
+from difftest.tools.verdict.world.calls import HIGHER, call, guarded
+from difftest.tools.verdict.world.held import (
     CALLABLE,
     CLASSES,
     HELD,
     READERS,
     SETTERS,
+    SHARED_CLASSES,
     Facade,
     Table,
-    call,
-    caught,
     kept,
     list_function,
-    read,
 )
+from difftest.tools.verdict.world.kinds import SCALARS
+from difftest.tools.verdict.world.refusal import STATE, is_special, refusal, unavailable
+from difftest.tools.verdict.world.texts import is_own_class, is_own_function
 
 _FILE = resources.files("difftest.tools.verdict").joinpath("data/world.json")
 _MODULES: dict[str, str] = json.loads(_FILE.read_text("utf-8"))["modules"]
@@ -96,7 +97,7 @@ def _cached(make: Callable[..., Any], function: Any = None, **options: Any) -> A
         size = {"maxsize": function} if function is not None else {}
         options |= size
         return Facade("lru_cache", lambda own: _cached(make, own, **options))
-    return make(**options)(values.guarded([function])[0])
+    return make(**options)(guarded([function])[0])
 
 
 def _wraps(wrapped: Any, **options: Any) -> Facade:
@@ -227,25 +228,27 @@ def _os_name(name: str) -> Any:
 def _copied(value: Any, *, deep: bool) -> Any:
     """Return a copy of containers and own objects; tensors and functions are shared."""
     kind = type(value)
+    copied: Callable[[Any], Any] = (
+        functools.partial(_copied, deep=True) if deep else lambda item: item
+    )
     if kind in (list, tuple, set, frozenset):
-        return kind(_copied(item, deep=True) if deep else item for item in value)
+        return kind(map(copied, value))
     if kind in (dict, collections.defaultdict, collections.OrderedDict):
-        pairs = value.items()
         fresh = copy.copy(value)
-        fresh.update(
-            {key: _copied(item, deep=deep) if deep else item for key, item in pairs}
-        )
+        fresh.update({key: copied(item) for key, item in value.items()})
         return fresh
     if kind is np.ndarray:
         return value.copy()
-    if is_own_class(kind) and not issubclass(
-        kind, (int, str, float, tuple, dict, list)
-    ):
+    if is_own_class(kind) and not issubclass(kind, _PLAIN_BASES):
         fresh = object.__new__(kind)
         for name, item in vars(value).items():
-            object.__setattr__(fresh, name, _copied(item, deep=True) if deep else item)
+            object.__setattr__(fresh, name, copied(item))
         return fresh
     return value
+
+
+_PLAIN_BASES = (int, str, float, tuple, dict, list)
+"""Bases of own classes whose objects are shared by a copy."""
 
 
 def _json_text(value: Any, **options: Any) -> Any:
@@ -294,14 +297,14 @@ def _typing() -> dict[str, Any]:
     table["Type"] = table["List"]  # in annotations only; Type[int] could be called
     table.pop("ForwardRef", None)
     table["Any"] = typing.Any
-    _list(
-        {name: table[name] for name in ("cast", "final", "overload") if name in table}
-    )
-    for name in ("override", "NewType", "TypeVar", "ParamSpec"):
+    _list({name: table[name] for name in ("cast", "overload") if name in table})
+    for name in ("NewType", "TypeVar", "ParamSpec"):
         if name in table:
             _list({name: table[name]})
     _list({name: value for name, value in table.items() if isinstance(value, type)})
     list_function(typing.TypedDict)
+    # Python's own mark their argument, which may be an object of NKI.
+    table |= {name: Facade(name, lambda own: own) for name in ("final", "override")}
     return table
 
 
@@ -336,9 +339,9 @@ def _list_higher() -> None:
     for module, names in _HIGHER.items():
         for name in names.split():
             function = getattr(importlib.import_module(module), name)
-            values.HIGHER[id(function)] = function
+            HIGHER[id(function)] = function
     for function in (map, filter, sorted, min, max, iter):
-        values.HIGHER[id(function)] = function
+        HIGHER[id(function)] = function
 
 
 def _standard_modules() -> dict[str, dict[str, Any]]:
@@ -405,10 +408,15 @@ class Namespace:
     """``types.SimpleNamespace`` of a candidate."""
 
     def __init__(self, **names: Any) -> None:
+        # NumPy reads special attributes of an object, such as an address of memory.
+        for name in names:
+            if is_special(name):
+                raise refusal(f"the attribute {name} is set")
         vars(self).update(names)
 
 
 type.__setattr__(Namespace, texts.OWN, True)
+SHARED_CLASSES.add(Namespace)
 CLASSES.add(Namespace)
 HELD |= {random.Random, uuid.UUID, re.RegexFlag, *SCALARS}
 READERS[random.Random] = lambda value, name: (

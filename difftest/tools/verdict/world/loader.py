@@ -14,7 +14,9 @@ from typing import Any
 
 from difftest.simulator.errors import pass_through
 from difftest.tools.verdict.sources import SourceFile, decoded_text
+from difftest.tools.verdict.world.attributes import read
 from difftest.tools.verdict.world.guard import Guarded
+from difftest.tools.verdict.world.held import Libraries, Module, OwnModule
 from difftest.tools.verdict.world.libraries import standard_tables
 from difftest.tools.verdict.world.nki_modules import loaded_modules, nki_tables
 from difftest.tools.verdict.world.python_names import builtin_names
@@ -24,7 +26,6 @@ from difftest.tools.verdict.world.refusal import (
     Absent,
     unavailable,
 )
-from difftest.tools.verdict.world.values import Libraries, Module, OwnModule, read
 
 pass_through(os.path.dirname(__file__))
 

@@ -35,9 +35,8 @@ from difftest.simulator.frontend.nki import virtual_registers as registers
 from difftest.simulator.frontend.nki.language.creation import TileSizes
 from difftest.simulator.trace import Iteration
 from difftest.tools.api.documented import CLASSIC, TODAY, documented_names
-from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES
-from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
-from difftest.tools.verdict.world.values import (
+from difftest.tools.verdict.world.calls import check_arguments
+from difftest.tools.verdict.world.held import (
     CALLABLE,
     CLASSES,
     HELD,
@@ -46,12 +45,14 @@ from difftest.tools.verdict.world.values import (
     Facade,
     Module,
     Table,
-    check_arguments,
     kept,
     kind_of,
     list_function,
-    type_of,
 )
+from difftest.tools.verdict.world.instances import type_of
+from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES
+from difftest.tools.verdict.world.refusal import STATE, refusal, unavailable
+from difftest.tools.verdict.world.texts import Opaque
 
 _TABLE: dict[str, Any] = json.loads(
     resources.files("difftest.tools.verdict")
@@ -127,7 +128,9 @@ def _read_member(value: Any, name: str) -> Any:
     """Return a member of an object of NKI that AWS documents."""
     kind = type(value)
     if name in _MEMBERS.get(kind, ()):
-        return _shared(getattr(value, name))
+        found = _shared(getattr(value, name))
+        # The name of a tensor may be an opaque text, or the simulator's own.
+        return Opaque(found) if name == "name" and type(found) is str else found
     if name == "__class__":
         return type_of(value)
     is_private = name.startswith("_")

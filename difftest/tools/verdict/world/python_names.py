@@ -9,21 +9,26 @@ from types import ModuleType
 from typing import Any
 
 from difftest.simulator.errors import NkiError
-from difftest.tools.verdict.world import texts, values
+from difftest.tools.verdict.world import texts
+from difftest.tools.verdict.world.attributes import read, writable
 from difftest.tools.verdict.world.guard import GUARDS
+from difftest.tools.verdict.world.held import (
+    CLASSES,
+    Facade,
+    TypeFunction,
+    list_function,
+)
+from difftest.tools.verdict.world.instances import (
+    TEXT,
+    is_instance,
+    plain_kinds,
+    type_of,
+)
 from difftest.tools.verdict.world.refusal import (
     Absent,
     need,
     refusal,
     unavailable,
-)
-from difftest.tools.verdict.world.values import (
-    CLASSES,
-    TEXT,
-    Facade,
-    TypeFunction,
-    list_function,
-    read,
 )
 
 CLASS_NAMES = (
@@ -74,23 +79,23 @@ def _hasattr(value: Any, name: Any) -> bool:
 def _setattr(value: Any, name: Any, item: Any) -> None:
     if type(name) is not str or name.startswith("__"):
         raise refusal(f"the attribute {name!r:.40} is set")
-    setattr(values.writable(value, name), name, item)
+    setattr(writable(value, name), name, item)
 
 
 def _delattr(value: Any, name: Any) -> None:
     if type(name) is not str or name.startswith("__"):
         raise refusal(f"the attribute {name!r:.40} is deleted")
-    delattr(values.writable(value, name), name)
+    delattr(writable(value, name), name)
 
 
 def _type(*args: Any) -> Any:
     if len(args) != 1:
         return unavailable("type() of a new class", "write a class statement")
-    return values.type_of(args[0])
+    return type_of(args[0])
 
 
 def _is_subclass(kind: Any, kinds: Any) -> bool:
-    return issubclass(values.plain_kinds(kind), values.plain_kinds(kinds))
+    return issubclass(plain_kinds(kind), plain_kinds(kinds))
 
 
 def _repr(value: Any) -> Any:
@@ -128,7 +133,7 @@ _OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hasattr": _hasattr,
     "setattr": _setattr,
     "delattr": _delattr,
-    "isinstance": values.is_instance,
+    "isinstance": is_instance,
     "issubclass": _is_subclass,
     "repr": _repr,
     "ascii": lambda value: texts.text_of(value, ascii),

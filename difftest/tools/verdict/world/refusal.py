@@ -146,3 +146,8 @@ class Absent:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Absent:
         return unavailable(f"{self._name}()")
+
+
+def is_special(name: str) -> bool:
+    """Return whether a name is special in Python: two underscores on both sides."""
+    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""

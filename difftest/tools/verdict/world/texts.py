@@ -190,14 +190,18 @@ def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
         raise opaque_refusal()
     if type(value) is Opaque or not spec:
         return text_of(value)
-    is_own = is_own_function(getattr(type(value), "__format__", None))
-    is_member = isinstance(value, Enum) and is_own_class(type(value))
-    if is_own or is_member or is_transparent(value):
+    if _has_own_format(value) or is_transparent(value):
         return format(value, spec)
     text = text_of(value)
     if type(text) is Opaque:
         return Opaque(format(text.shown, spec) if _is_padding(spec) else text.shown)
     return format(text, spec)
+
+
+def _has_own_format(value: Any) -> bool:
+    """Return whether the candidate's own class formats a value."""
+    is_member = isinstance(value, Enum) and is_own_class(type(value))
+    return is_member or is_own_function(getattr(type(value), "__format__", None))
 
 
 def _is_padding(spec: str) -> bool:

@@ -134,6 +134,19 @@ def test_a_name_is_registered_once():
             """Another."""
 
 
+def test_an_instruction_without_a_docstring_is_refused():
+    with pytest.raises(ValueError, match="instruction move needs a docstring"):
+
+        @instruction(
+            Engine.TENSOR,
+            operands=(Role("data"),),
+            result=result_like("data"),
+            table={},
+        )
+        def move(call, data):
+            return data
+
+
 @every(
     "named, runs_on", [(Engine.UNKNOWN, Engine.TENSOR), (Engine.VECTOR, Engine.VECTOR)]
 )

@@ -1,6 +1,7 @@
 """The failing case is minimal wherever one is kept: sweeps, mutants, campaigns."""
 
 import atexit
+import contextlib
 import json
 
 import hypofuzz.provider
@@ -64,15 +65,17 @@ def test_the_case_of_a_killed_mutant_is_minimal():
 
 def test_the_finding_of_a_campaign_is_minimal(tmp_path, monkeypatch):
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
-    monkeypatch.setattr(atexit, "register", lambda action: None)
+    at_exit = contextlib.ExitStack()
+    monkeypatch.setattr(atexit, "register", at_exit.callback)
     monkeypatch.setattr(campaign, "is_observed", lambda: True)
     monkeypatch.setattr(FindingStore, "database", None)
     runner = campaign.CampaignRunner(
         Runner((PlainBackend(),)), FindingStore(tmp_path), tmp_path, "plain", ()
     )
-    for _ in range(2):  # before and after HypoFuzz's shrinking
-        with pytest.raises(DifferentialFailure):
-            runner.check(SPEC, LARGE)
+    with at_exit:
+        for _ in range(2):  # before and after HypoFuzz's shrinking
+            with pytest.raises(DifferentialFailure):
+                runner.check(SPEC, LARGE)
     (found,) = runner.findings
     assert found.case["values"] == {"n": 23}
     assert Zeros().to_json() == found.case["data"]["x"]

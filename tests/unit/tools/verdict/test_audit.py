@@ -1,4 +1,4 @@
-"""Impostors against specs: strong specs, weak specs, and a spec that proves nothing."""
+"""Fake outputs against specs: strong specs, weak specs, and a spec that proves nothing."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ def spec_of(factor, **options):
         (1.0, ("the first input", "the last input"), "the first input"),
     ],
 )
-def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
+def test_a_spec_that_a_fake_output_passes_is_weak(factor, weak, passed):
     audit = audit_spec(spec_of(factor), 6)
     assert audit.decided > 2
     assert tuple(one.partition(" in the place")[0] for one in audit.weaknesses) == weak
@@ -53,7 +53,7 @@ def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
     assert all(f"weak: {one}" in str(audit) for one in audit.weaknesses)
 
 
-def test_of_data_that_only_move_an_input_is_no_impostor():
+def test_of_data_that_only_move_an_input_is_no_fake_output():
     assert audit_spec(spec_of(1.0, reduction=0), 4).weaknesses == ()
     passed = Counter({"zeros": 4, "the first input": 4})
     (weak,) = Audit(moves=True, cases=4, decided=4, passed=passed).weaknesses

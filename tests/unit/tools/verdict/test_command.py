@@ -87,7 +87,7 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, fork_server
 
 
 class Less(Sandbox):
-    """A worker of a system that lacks two walls."""
+    """A worker of a system that lacks two restrictions."""
 
     def __init__(self, *given):
         super().__init__(*given)

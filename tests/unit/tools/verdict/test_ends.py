@@ -46,7 +46,7 @@ def test_a_judge_that_is_killed_leaves_nothing(number):
     assert ends([fork_server, worker], folder)
 
 
-def test_a_nursery_that_is_killed_is_made_anew():
+def test_a_fork_server_that_is_killed_is_started_again():
     with ForkServer() as fork_server:
         with Sandbox(Limits(30.0), fork_server):
             worker = fork_server._process.pid

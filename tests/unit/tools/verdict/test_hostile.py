@@ -331,7 +331,7 @@ def test_bubblewrap_is_used_where_it_is_there_and_works(tmp_path, monkeypatch):
     assert (tmp_path / "marker").exists()
 
 
-def test_a_worker_alone_answers_as_one_of_a_nursery(tmp_path):
+def test_a_worker_alone_answers_as_one_of_a_fork_server(tmp_path):
     with Sandbox(Limits(seconds=30.0)) as worker:
         assert judged(worker, tmp_path, RIGHT, 2).outcome is Outcome.AGREES
         worker.close()

@@ -14,21 +14,21 @@ from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.arguments import Members
 from difftest.tools.verdict.sources import SourceFile
+from difftest.tools.verdict.world.attributes import read
+from difftest.tools.verdict.world.calls import call
+from difftest.tools.verdict.world.held import (
+    CLASSES,
+    FUNCTIONS,
+    HELD,
+    Facade,
+    Kind,
+    Module,
+)
+from difftest.tools.verdict.world.instances import TEXT
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.nki_modules import _MEMBERS
 from difftest.tools.verdict.world.refusal import STATE, Absent, OutsideLanguageError
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, is_own_function
-from difftest.tools.verdict.world.values import (
-    CLASSES,
-    FUNCTIONS,
-    HELD,
-    TEXT,
-    Facade,
-    Kind,
-    Module,
-    call,
-    read,
-)
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)

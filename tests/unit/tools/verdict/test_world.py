@@ -8,6 +8,7 @@ import pytest
 from difftest.simulator import launch
 from difftest.simulator.entry.install import embedded
 from difftest.tools.verdict.sources import SourceFile
+from difftest.tools.verdict.world.blocks import enter
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import STATE, OutsideLanguageError
 from tests.every import every
@@ -70,3 +71,23 @@ def test_a_skipped_statement_leaves_no_earlier_value():
     happened = run(source("assert IS_HERE\nreturn store(total(a, b))", before))
     assert "IS_HERE, which needs torch.cuda" in happened
     assert "torch.cuda" in STATE.asked
+
+
+def test_marks_of_typing_change_no_object_of_nki():
+    before = "import typing\n"
+    assert run(source("typing.final(nl.add)\nreturn store(total(a, b))", before)) == ""
+    with embedded():
+        import nki.language as nl
+    assert not hasattr(nl.add, "__final__")
+
+
+def test_a_class_that_c_code_passes_is_refused():
+    with pytest.raises(OutsideLanguageError, match="as an argument"):
+        enter(type)
+    enter(int, 1, "x")
+
+
+def test_objects_of_nki_are_asked_for_classes_that_have_no_protocol():
+    body = "assert not isinstance(a, (int, dict, collections.abc.Sequence))\n"
+    before = "import collections.abc\n"
+    assert run(source(f"{body}return store(total(a, b))", before)) == ""

@@ -598,5 +598,173 @@ ERRORS = {
     ),
 }
 
-ESCAPES = FRAMES | STORAGE | CLASSES | FUNCTIONS | SYSTEM | TEXTS | ERRORS
+INTERFACE = (
+    "import numpy as np\nI = {'data': (id(5), False), 'shape': (4,), 'typestr': '|u1', "
+    "'version': 3}\n"
+)
+"""A description of memory at an address, which NumPy reads from an object's attribute."""
+OBJECTS = {
+    "an interface in a namespace": (
+        INTERFACE
+        + "import types\n---\nnp.array(types.SimpleNamespace(**{'__array_interface__': I}))",
+        "__array_interface__ is set",
+    ),
+    "an array function in a namespace": (
+        INTERFACE
+        + "import types\n---\nnp.array(types.SimpleNamespace(**{'__array__': lambda: 0}))",
+        "__array__ is set",
+    ),
+    "an interface in a dataclass": (
+        INTERFACE
+        + "import dataclasses\n@dataclasses.dataclass\nclass C:\n    __array_interface__: dict\n"
+        "---\nnp.array(C(I))",
+        "positional argument",
+    ),
+    "an interface in an object's dictionary": (
+        INTERFACE
+        + "class C: ...\n---\nc = C()\nc.__dict__.update(__array_interface__=I)\n"
+        "np.array(c)",
+        "an array of objects",
+    ),
+    "a dictionary by __match_args__": (
+        INTERFACE
+        + "class C:\n    __match_args__ = ('__dict__',)\n---\nmatch C():\n    case C(x):\n"
+        "        x['__array_interface__'] = I",
+        "",
+    ),
+    "a dictionary by a text of __match_args__": (
+        INTERFACE
+        + "class C:\n    __match_args__ = tuple(['__dict' + '__'])\n---\nmatch C():\n"
+        "    case C(x):\n        x['__array_interface__'] = I",
+        "",
+    ),
+    "a traceback by __match_args__": (
+        "class E(Exception):\n    __match_args__ = ('__traceback__',)\n---\ntry:\n"
+        "    raise E()\nexcept E as e:\n    match e:\n        case E(t):\n            t.tb_frame",
+        "",
+    ),
+    "an alias of a member": (
+        "from enum import Enum\nclass E(Enum):\n    A = 1\n---\n"
+        "E.A._add_alias_('__array_interface__')",
+        "",
+    ),
+    "an array's memory freed under a view": (
+        NUMPY + "x = np.zeros(9999)\ny = x[:]\nx.resize((1,), refcheck=False)",
+        "the attribute resize",
+    ),
+    "an array's memory freed by a function": (
+        NUMPY + "np.ndarray.resize(np.zeros(9), (1,), refcheck=False)",
+        "resize",
+    ),
+    "strides beyond an array": (
+        NUMPY + "np.ndarray((4,), np.float64, np.zeros(4), 0, (4096,))",
+        "strides",
+    ),
+    "strides set": (NUMPY + "x = np.zeros(4)\nx.strides = (4096,)", "strides"),
+    "a dtype set": (NUMPY + "x = np.zeros(1, np.int64)\nx.dtype = object", "dtype"),
+    "bytes that can be written": (
+        NUMPY
+        + "x = np.ndarray((8,), np.uint8, b'abcdefgh')\nx.flags['WRITEABLE'] = True",
+        "WRITEABLE",
+    ),
+    "a dtype's subclass": (NUMPY + "class D(np.dtype): ...", "a class D of"),
+    "a scalar's subclass": (NUMPY + "class D(np.float32): ...", "a class D of"),
+    "a record with objects": (
+        NUMPY + "np.zeros(1, np.dtype([('a', 'O')]))",
+        "an array of objects",
+    ),
+    "a record's methods": (
+        NUMPY + "np.zeros(1, np.dtype([('a', 'i4')]))[0].setfield",
+        "setfield",
+    ),
+    "a matrix": (NUMPY + "np.r_['r', 1, 2].A", "matrix"),
+    "a dtype's metadata": (
+        NUMPY + "np.dtype('i4', metadata={'x': 1}).metadata",
+        "metadata",
+    ),
+    "the shared class of namespaces": (
+        "import types\n---\ntypes.SimpleNamespace.calls = 1",
+        "the attribute calls",
+    ),
+    "a partial's slot": ("import functools\n---\nfunctools.partial.func", "func"),
+    "a manager's method": (
+        "import contextlib\n---\ncontextlib.suppress.__init__",
+        "__init__",
+    ),
+    "an injected field": (
+        "import dataclasses\n---\n@dataclasses.dataclass\nclass C:\n"
+        "    __annotations__ = {'y=print(1)': int}",
+        "__annotations__",
+    ),
+    "a finalizer": ("class C:\n    def __del__(self): ...\n---\nC()", "__del__"),
+    "a descriptor": ("class C:\n    def __get__(self, o, k): ...\n---\nC()", "__get__"),
+    "a buffer": ("class C:\n    def __buffer__(self, f): ...\n---\nC()", "__buffer__"),
+    "other bases": (
+        "class C:\n    def __mro_entries__(self, b): ...\n---\nC()",
+        "__mro_entries__",
+    ),
+    "a special name of a class by a loop": (
+        "class C:\n    for __reduce__ in [1]: ...\n---\nC()",
+        "__reduce__",
+    ),
+    "an error's notes": ("class E(Exception): ...\n---\nE().__notes__", "__notes__"),
+    "an error's method": ("class E(Exception): ...\n---\nE().with_traceback", ""),
+    "a native error's object": (
+        "try:\n    [].foo\nexcept AttributeError as e:\n    e.obj",
+        "obj",
+    ),
+    "the traceback of a thrown error": (
+        "def g():\n    try:\n        yield 1\n    except ValueError as e:\n        yield e\n---\n"
+        "x = g()\nnext(x)\nx.throw(ValueError).__traceback__",
+        "__traceback__",
+    ),
+    "a sort's key": (
+        "class L(list): ...\n---\nL([a, b]).sort(key=nl.NkiTensor)",
+        "",
+    ),
+    "a random number's generator": (
+        "import random\n---\nrandom.choice.__self__",
+        "__self__",
+    ),
+    "a key's object": (
+        "import functools\n---\nfunctools.cmp_to_key(lambda p, q: 0)(a).obj",
+        "obj",
+    ),
+    "a cached property's function": (
+        "import functools\nclass C:\n    @functools.cached_property\n"
+        "    def f(self): ...\n---\nC.f.func",
+        "func",
+    ),
+    "another's class cell": (
+        "class C:\n    def f(self):\n        nonlocal __class__\n        __class__ = int\n---\n"
+        "C().f()",
+        "a special name",
+    ),
+    "a tensor's protocol": (
+        "import collections.abc\n---\nisinstance(a, collections.abc.Sized)",
+        "whether an object of NKI is",
+    ),
+    "a tensor's protocols": (
+        "import collections.abc\n---\nisinstance(a, (int, collections.abc.Hashable))",
+        "whether an object of NKI is",
+    ),
+}
+_NAMED = {
+    "dict(name={})['name']": "",
+    "dict.fromkeys([1], {})[1]": "",
+    "nl.ndarray((1, 1), dtype=a.dtype, buffer=nl.sbuf, name={}).name": "",
+    "functools.partial(dict, name={})()['name']": "import functools\n---\n",
+    "list(collections.Counter(name={}).values())[0]": "import collections\n---\n",
+    "collections.OrderedDict(name={})['name']": "import collections\n---\n",
+}
+"""Ways of a text through ``name=``, and the lines before each."""
+OBJECTS |= {
+    f"a text through {way}": (
+        f"{before}len({way.format('str(nl.add)')})",
+        "the text of an object",
+    )
+    for way, before in _NAMED.items()
+}
+
+ESCAPES = FRAMES | STORAGE | CLASSES | FUNCTIONS | SYSTEM | TEXTS | OBJECTS | ERRORS
 """All ways, by their names."""

@@ -1,0 +1,376 @@
+"""The guards of a candidate's attributes and methods: what may be read and set."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from difftest.tools.verdict.world.calls import (
+    call,
+    check_arguments,
+    guarded,
+    guarded_options,
+)
+from difftest.tools.verdict.world.held import (
+    BOUND,
+    CLASSES,
+    OWN_SPECIAL,
+    READERS,
+    SETTERS,
+    SHARED_CLASSES,
+    Facade,
+    Kind,
+    Module,
+    OwnModule,
+    TypeFunction,
+    kept,
+)
+from difftest.tools.verdict.world.instances import TEXT, type_of
+from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
+from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
+    STATE,
+    Absent,
+    is_special,
+    need,
+    refusal,
+    unavailable,
+)
+from difftest.tools.verdict.world.texts import (
+    Opaque,
+    format_text,
+    is_own_class,
+    is_own_error,
+    is_own_function,
+    joined,
+    opaque_refusal,
+    text_of,
+)
+
+
+def read(value: Any, name: str) -> Any:
+    """Return an attribute of a value: the guard of ``value.name``."""
+    kind = type(value)
+    names = NAMES.get(kind)
+    if names is not None and name in names:
+        if kind is str:
+            return Facade(name, functools.partial(call_method, value, name))
+        return kept(getattr(value, name))
+    if name[:1] == INTERNAL:
+        return _hidden(value, name)
+    return _reader_of(value, kind)(value, name)
+
+
+def _reader_of(value: Any, kind: type) -> Callable[[Any, str], Any]:
+    """Return the function that reads an attribute which no table of a type lists."""
+    reader = READERS.get(kind)
+    if reader is not None:
+        return reader
+    if is_own_class(kind):
+        return _read_own
+    if isinstance(value, type):
+        return _read_class
+    if kind in (FunctionType, MethodType, *BOUND):
+        return _read_function
+    if isinstance(value, BaseException):
+        return _read_error
+    return _read_other
+
+
+def _read_other(value: Any, name: str) -> Any:
+    """Return the class of a value of a listed type, or raise Python's own error."""
+    is_listed = type(value) in NAMES
+    if name == "__class__":
+        return type_of(value)
+    if STATE.is_open and not is_listed and not is_special(name):
+        return kept(getattr(value, name))
+    if not is_listed or name.startswith("_") or hasattr(value, name):
+        return _hidden(value, name)
+    return getattr(value, name)  # raises an AttributeError
+
+
+def _hidden(value: Any, name: str) -> Absent:
+    return unavailable(f"the attribute {name} of a {type(value).__name__}")
+
+
+def _read_own(value: Any, name: str) -> Any:
+    if name == "__class__":
+        return type_of(value)
+    if name == "__dict__":
+        return dict(vars(value))
+    if name in _TUPLE_NAMES and isinstance(value, tuple):
+        return _of_tuple(value, name)
+    if is_special(name) and name not in OWN_SPECIAL:
+        return _hidden(value, name)
+    return kept(getattr(value, name))
+
+
+_TUPLE_NAMES = ("_asdict", "_replace", "_make", "_fields", "_field_defaults")
+"""The public names of named tuples that begin with an underscore."""
+
+
+def _of_tuple(value: Any, name: str) -> Any:
+    found = getattr(value, name)
+    return Facade(name, found) if callable(found) else found
+
+
+def _read_class(value: type, name: str) -> Any:
+    is_own = is_own_class(value)
+    is_held = is_own or value in CLASSES
+    if STATE.is_open and not is_held:
+        return kept(getattr(value, name))
+    if name in ("__name__", "__qualname__"):
+        return value.__name__ if is_held else text_of(value)
+    if is_own:
+        return _read_own_class(value, name)
+    if value is object and name == "__setattr__":
+        return Facade(name, put)
+    return _inherited(value, name)
+
+
+def _read_own_class(value: Any, name: str) -> Any:
+    if name in _TUPLE_NAMES and issubclass(value, tuple):
+        return _of_tuple(value, name)
+    if name == "__members__":
+        return dict(value.__members__)
+    if is_special(name) and name not in OWN_SPECIAL:
+        return _hidden(value, name)
+    if name in vars(value):
+        return kept(getattr(value, name))
+    return _inherited(value, name)
+
+
+def _inherited(value: type, name: str) -> Any:
+    """Return an attribute of a class that a listed base has; an own base has any."""
+    for base in value.__mro__:
+        found = _of_base(value, base, name)
+        if found is not _NOTHING:
+            return found
+    if is_own_class(value) and not hasattr(value, name):
+        return getattr(value, name)  # raises an AttributeError
+    return _hidden(value, name)
+
+
+_NOTHING = object()
+"""The answer for a base that does not have an attribute."""
+
+
+def _of_base(value: type, base: type, name: str) -> Any:
+    """Return an attribute of a class from one of its bases."""
+    is_own = is_own_class(base) and name in vars(base)
+    listed = CLASS_ATTRIBUTES.get(base, frozenset()) | ENUM_CLASS.get(base, frozenset())
+    if is_own or name in listed:
+        return kept(getattr(value, name))
+    if name in NAMES.get(base, ()):
+        return Facade(name, functools.partial(_call_unbound, base, name))
+    if name == "__new__" and base in _NEW:
+        return Facade(name, functools.partial(make_new, base.__new__))
+    if base in _SPECIAL_BASES and name in OWN_SPECIAL and is_own_class(value):
+        return Facade(name, functools.partial(_call_special, base, name))
+    return _NOTHING
+
+
+ENUM_CLASS: dict[type, frozenset[str]] = {}
+_SPECIAL_BASES = (object, Exception, BaseException, dict, list)
+"""Bases whose special methods a candidate may call for its own objects."""
+_NEW = (object, int, str, float, tuple)
+"""The classes whose ``__new__`` makes the values of own classes."""
+
+
+def make_new(make: Any, kind: Any, /, *args: Any) -> Any:
+    """Return ``Base.__new__(kind, *args)`` for an own class."""
+    if not (isinstance(kind, type) and is_own_class(kind)):
+        raise refusal("__new__ of a class that is not the candidate's own")
+    return make(kind, *args)
+
+
+def _call_unbound(
+    kind: type, name: str, value: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call ``kind.name(value, ...)``, such as ``str.upper(text)``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__}.{name} of a {type(value).__name__}")
+    if kind is str and name == "format":
+        return format_text(read, str.__str__(value), args, kwargs)
+    if is_own_class(type(value)):
+        check_arguments(None, args, kwargs)
+        return kept(getattr(kind, name)(value, *args, **kwargs))
+    return call_method(value, name, *args, **kwargs)
+
+
+def _call_special(
+    base: type, name: str, value: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a special method of a base for an own object: ``Base.__init__(self)``."""
+    if not is_own_class(type(value)) or not isinstance(value, base):
+        raise refusal(f"{base.__name__}.{name} of what is not an own object")
+    return kept(getattr(base, name)(value, *args, **kwargs))
+
+
+def _read_function(value: Any, name: str) -> Any:
+    if STATE.is_open and not is_own_function(value) and not is_special(name):
+        return kept(getattr(value, name))
+    function = value.__func__ if type(value) is MethodType else value
+    if is_own_function(function):
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return getattr(function, name)
+        if not is_special(name):
+            return kept(getattr(function, name))
+    elif name == "__name__":
+        return Opaque(str(getattr(value, name, "")))
+    return _hidden(value, name)
+
+
+def _read_error(value: BaseException, name: str) -> Any:
+    if name == "__class__":
+        return type_of(value)
+    if name == "args" and is_own_error(value):
+        return tuple(map(kept, value.args))
+    if name == "args":
+        return tuple(Opaque(str(item)) for item in value.args)
+    return _hidden(value, name)
+
+
+def put(value: Any, name: str, item: Any) -> None:
+    """Set an attribute of an own object: ``object.__setattr__(self, "name", item)``."""
+    is_hidden = type(name) is not str or name.startswith(("__", INTERNAL))
+    if is_hidden or not is_own_class(type(value)):
+        raise refusal(f"the attribute {name} is set")
+    object.__setattr__(value, name, item)
+
+
+def writable(value: Any, name: str) -> Any:
+    """Return a value whose attribute may be set: the guard of ``value.name = item``."""
+    kind = type(value)
+    if name[:1] == INTERNAL:
+        raise refusal(f"the attribute {name} is set")
+    if name in ("_is_protocol", "_is_runtime_protocol"):
+        raise refusal(f"the attribute {name} is set")
+    setter = SETTERS.get(kind)
+    if setter is not None:
+        return setter(value, name)
+    if _has_attributes(value) and not is_special(name):
+        return value
+    if kind is Absent:
+        need(value)
+    raise refusal(
+        f"the attribute {name} of a {kind.__name__} is set", "use an object of your own"
+    )
+
+
+def _has_attributes(value: Any) -> bool:
+    """Return whether a candidate may set attributes of a value: of its own, or of a module."""
+    kind = type(value)
+    if isinstance(value, type) and is_own_class(value):
+        return value not in SHARED_CLASSES
+    return kind in (Module, OwnModule) or is_own_class(kind) or is_own_function(value)
+
+
+_CALLING_METHODS = ("sort", "sub", "subn")
+"""Methods of listed types that call an argument."""
+
+
+def call_method(value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Return ``value.name(*args, **kwargs)``: the guard of a call of a method."""
+    kind = type(value)
+    names = NAMES.get(kind)
+    if names is not None and name in names:
+        if kind is str and name == "join":
+            return joined_by(value, *args)
+        check_arguments(None, args, kwargs)
+        if name in _CALLING_METHODS:
+            return kept(getattr(value, name)(*guarded(args), **guarded_options(kwargs)))
+        return kept(getattr(value, name)(*args, **kwargs))
+    if kind is str and name == "format":
+        return format_text(read, value, args, kwargs)
+    return call(read(value, name), *args, **kwargs)
+
+
+def joined_by(separator: str, parts: Any) -> Any:
+    """Return ``separator.join(parts)``."""
+    items = list(parts)
+    if not any(type(item) is Opaque for item in items):
+        return separator.join(items)
+    texts = [joined(item) for item in items]
+    between = [separator] * (2 * len(texts) - 1)
+    between[::2] = texts
+    return joined(*between)
+
+
+def _read_text_class(value: Any, name: str) -> Any:
+    if name == "__name__":
+        return "str"
+    if name in CLASS_ATTRIBUTES[str]:
+        return getattr(str, name)
+    if name in NAMES[str] or name == "format":
+        return Facade(name, functools.partial(_call_unbound, str, name))
+    return _hidden(value, name)
+
+
+def _read_kind(value: Kind, name: str) -> Any:
+    if name == "__name__":
+        return Opaque(value._type.__name__)
+    return _hidden(value, name)
+
+
+def _read_facade(value: Facade, name: str) -> Any:
+    return value.__name__ if name == "__name__" else _hidden(value, name)
+
+
+def _read_absent(value: Absent, name: str) -> Absent:
+    return unavailable(f"{value._name}.{name}")
+
+
+_MODULE_SPECIAL = ("__name__", "__version__", "__doc__")
+
+
+def _read_module(value: Module, name: str) -> Any:
+    names = vars(value)
+    if name in names and (not name.startswith("_") or name in _MODULE_SPECIAL):
+        return names[name]
+    return kept(value.find(name))
+
+
+def _read_own_module(value: OwnModule, name: str) -> Any:
+    names = vars(value)
+    if (name in names and name in _MODULE_SPECIAL) or not is_special(name):
+        if name in names:
+            return names[name]
+        text = f"module {value.__name__!r} has no attribute {name!r}"
+        raise AttributeError(text)
+    return _hidden(value, name)
+
+
+def _read_opaque(value: Opaque, name: str) -> Any:
+    if name == "format":
+        return Facade(name, lambda *args, **kwargs: value)
+    if name not in NAMES[str] and not is_special(name):
+        raise AttributeError(f"'str' object has no attribute {name!r}")
+    raise opaque_refusal()
+
+
+def _read_super(value: Any, name: str) -> Any:
+    owner = value.__self__
+    is_own = is_own_class(owner if isinstance(owner, type) else type(owner))
+    if not is_own:
+        return _hidden(value, name)
+    if name == "__new__":
+        return Facade(name, functools.partial(make_new, value.__new__))
+    if is_special(name) and name not in (*OWN_SPECIAL, "__setattr__"):
+        return _hidden(value, name)
+    return kept(getattr(value, name))
+
+
+READERS |= {
+    type(TEXT): _read_text_class,
+    Kind: _read_kind,
+    Facade: _read_facade,
+    Absent: _read_absent,
+    Module: _read_module,
+    OwnModule: _read_own_module,
+    TypeFunction: _read_facade,
+    Opaque: _read_opaque,
+    super: _read_super,
+}

@@ -1,0 +1,124 @@
+"""The guards of a candidate's calls: the functions, and the arguments that they get."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Mapping
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from difftest.tools.verdict.world.held import CALLABLE, CLASSES, Facade, Kind, kept
+from difftest.tools.verdict.world.kinds import NARROW
+from difftest.tools.verdict.world.refusal import STATE, Absent, need, unavailable
+from difftest.tools.verdict.world.texts import (
+    OWN,
+    Opaque,
+    is_own_class,
+    is_own_function,
+    opaque_refusal,
+)
+
+
+def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Return ``function(*args, **kwargs)``: the guard of a call."""
+    kind = type(function)
+    if kind is FunctionType and function.__builtins__ is STATE.builtins:
+        return function(*args, **kwargs)
+    if kind is Facade:
+        return function._call(*args, **kwargs)
+    if id(function) in HIGHER:
+        return kept(function(*guarded(args), **guarded_options(kwargs)))
+    if kind is FunctionType or kind in CALLABLE:
+        check_arguments(function, args, kwargs)
+        return kept(function(*args, **kwargs))
+    return _call_other(function, kind, args, kwargs)
+
+
+def _call_other(
+    function: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if kind is Absent:
+        return function(*args, **kwargs)
+    if isinstance(function, type):
+        return _make(function, args, kwargs)
+    if is_own_class(kind):
+        return kept(function(*args, **kwargs))
+    if kind is MethodType and is_own_function(function.__func__):
+        return function(*args, **kwargs)
+    kept(function)
+    if kind is Kind:
+        return unavailable(f"{function!r}()")
+    check_arguments(function, args, kwargs)
+    return kept(function(*args, **kwargs))
+
+
+def _make(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return a new object of a class that a candidate holds."""
+    if is_own_class(kind):
+        return kind(*args, **kwargs)
+    if issubclass(kind, BaseException) and kind in CLASSES:
+        error = kind(*args, **kwargs)
+        error.__notes__ = [OWN]
+        return error
+    if (kind not in CLASSES and not STATE.is_open) or issubclass(kind, type):
+        return unavailable(f"{kind.__name__}()")
+    check_arguments(kind, args, kwargs)
+    if kind in NARROW and not _is_one_number(args, kwargs):
+        raise TypeError(f"{kind.__name__} takes one number")
+    return kept(kind(*args, **kwargs))
+
+
+def _is_one_number(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether the arguments are one number: ml_dtypes crashes on some others."""
+    if kwargs or len(args) != 1:
+        return False
+    return isinstance(args[0], (bool, int, float, np.generic))
+
+
+HIGHER: dict[int, Any] = {}
+"""Functions of C and of Python's libraries that call their arguments, by their ids."""
+
+
+def guarded(values: Iterable[Any]) -> list[Any]:
+    """Return arguments of a function that calls some of them; their calls are guarded."""
+    return list(map(_guarded, values))
+
+
+def guarded_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments as :func:`guarded` does."""
+    return {name: _guarded(value) for name, value in options.items()}
+
+
+def _guarded(value: Any) -> Any:
+    kind = type(value)
+    if kind is Absent:
+        need(value)
+    if not callable(value) or kind is Facade or is_own_function(value):
+        return value
+    if is_own_class(kind) or (isinstance(value, type) and is_own_class(value)):
+        return value
+    return Facade(str(getattr(value, "__name__", "")), functools.partial(call, value))
+
+
+def check_arguments(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Make the opaque text of ``name=`` plain for NKI; refuse absent and other opaque values."""
+    names = [kwargs.get("name")] if is_nki(function) else []
+    for value in itertools.chain(args, kwargs.values()):
+        kind = type(value)
+        if kind is Absent:
+            need(value)
+        elif kind is Opaque and not any(value is name for name in names):
+            raise opaque_refusal()
+    if type(kwargs.get("name")) is Opaque:
+        kwargs["name"] = kwargs["name"].shown
+
+
+def is_nki(value: Any) -> bool:
+    """Return whether a function, class or object is of NKI."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return str(module).startswith("difftest.simulator.")
