@@ -1,4 +1,5 @@
 import atexit
+import contextlib
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,14 +23,16 @@ from tests.unit.tools.scale.test_found import AGAIN, CASE, HAZARD, SPEC, WRONG, 
 def runner(tmp_path, monkeypatch):
     """A campaign's, which listens as HypoFuzz does before and after shrinking."""
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
-    monkeypatch.setattr(atexit, "register", lambda action: None)
+    at_exit = contextlib.ExitStack()
+    monkeypatch.setattr(atexit, "register", at_exit.callback)
     monkeypatch.setattr(campaign, "is_observed", lambda: True)
     monkeypatch.setattr(
         FindingStore, "database", None
     )  # the database of these tests has the findings of others
-    return campaign.CampaignRunner(
-        Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ()
-    )
+    with at_exit:
+        yield campaign.CampaignRunner(
+            Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ()
+        )
 
 
 def test_the_case_that_a_failure_shrinks_to_takes_the_place_of_the_first(
