@@ -99,7 +99,30 @@ UNTOUCHED = ValidityMap(None, 1, ())
 """The validity map of every tensor that is entirely unwritten."""
 
 
-class Storage:
+class TensorData:
+    """The data of a tensor, and what has to precede their use.
+
+    Attributes
+    ----------
+    data : the array that holds the elements.
+    lent : whether it is the caller's array; :meth:`own_data` precedes the first write.
+    blank : whether unwritten elements have arbitrary values; :meth:`Storage.poison` precedes a
+        read.
+    """
+
+    __slots__ = ("blank", "data", "lent")
+
+    data: Array
+    lent: bool
+    blank: bool
+
+    def own_data(self) -> None:
+        """Replace the caller's array by a copy of it, which a kernel may write to."""
+        self.data = self.data.copy()
+        self.lent = False
+
+
+class Storage(TensorData):
     """A tensor: its data, its dtype and its validity.
 
     In HBM, data are held in the tensor's own dtype. On chip, every float is held as float32 until
@@ -108,13 +131,10 @@ class Storage:
 
     __slots__ = (
         "allocation",
-        "blank",
-        "data",
         "dtype",
         "exact",
         "holds_bits",
         "in_hbm",
-        "lent",
         "mutable",
         "producer",
         "products",
@@ -147,9 +167,7 @@ class Storage:
         """None while all elements are defined."""
         self.mutable = mutable
         self.lent = False
-        """Whether the data are the caller's array; :meth:`own_data` precedes the first write."""
         self.blank = False
-        """Whether unwritten elements have arbitrary values; :meth:`poison` precedes a read."""
         self.producer: object = None
         """The frontend's note on how the tensor was made."""
         self.exact: ExactValues | None = None
@@ -202,11 +220,6 @@ class Storage:
         self.data = values
         self.products = self.validity = None
         return True
-
-    def own_data(self) -> None:
-        """Replace the caller's array by a copy of it, which a kernel may write to."""
-        self.data = self.data.copy()
-        self.lent = False
 
     def hold_bits(self) -> None:
         """Hold the dtype's own bits from now on.
