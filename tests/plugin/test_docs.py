@@ -313,6 +313,8 @@ def test_commands_print_as_on_their_page(tmp_path, monkeypatch, block):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "104")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    # Of some seeds a case is inconclusive, and its kernel has a row of its own.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--hypothesis-seed=0")
     files_of(block[0].page, tmp_path)
     for one in block:
         said = printed(one, tmp_path)
