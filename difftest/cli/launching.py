@@ -165,7 +165,7 @@ def parse_dtypes(
         raise click.BadParameter(str(error)) from None
 
 
-MOST_ELEMENTS = 2**24
+_LARGEST_CASE = 2**24
 """The most elements of all arrays of a case that nobody chose."""
 
 
@@ -208,13 +208,12 @@ def use_case(
 
 def _largest_values(spec: KernelSpec) -> dict[str, Any]:
     """Return the largest sizes of a domain; raise a UsageError if there are none, or too large."""
-    from difftest.testing.contract.spec import count_elements
-    from difftest.tools.verdict.judge import corner
+    from difftest.testing.harness.edges import picked_values
 
-    values = corner(spec, max)
-    if values is None or count_elements(spec, values) > MOST_ELEMENTS:
+    values = picked_values(spec, max, _LARGEST_CASE)
+    if values is None:
         raise click.UsageError(
-            f"the test of {spec.name} has no largest case of at most {MOST_ELEMENTS:,} elements: "
+            f"the test of {spec.name} has no largest case of at most {_LARGEST_CASE:,} elements: "
             "give a --case"
         )
     return values

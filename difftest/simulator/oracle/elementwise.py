@@ -31,22 +31,8 @@ from difftest.simulator.oracle.use import (
 from difftest.simulator.trace import Engine
 
 _WRAPPING = ("add", "subtract", "multiply")
-_EXACT_OF_TODAY = (
-    *_WRAPPING,
-    "maximum",
-    "minimum",
-    "abs_max",
-    "abs_min",
-    "equal",
-    "not_equal",
-    "greater_equal",
-    "greater",
-    "less_equal",
-    "less",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-)
+_IN_FLOAT32 = ("divide", "fmod", "mod", "power")
+"""Operators that compute in float32 for integers too, in the current dialect."""
 
 
 def _kept_bits(op: str | None, values: Array, use: LiteralUse) -> Array:
@@ -68,11 +54,14 @@ def tensor_tensor(use: LiteralUse) -> LiteralResult:
     if x.shape != y.shape and x.size == y.size:
         y = y.reshape(x.shape)
     dtypes = (use.dtype_of("data1"), use.dtype_of("data2"), use.dtype)
-    exact = _EXACT_OF_TODAY if use.call.into_existing else _WRAPPING
     wide = use.call.engine is Engine.GPSIMD and all(
         dtype in WIDE_INTEGERS for dtype in dtypes
     )
-    if wide and op in exact:
+    if use.call.into_existing:
+        is_exact = op not in BITVEC and op not in _IN_FLOAT32
+    else:
+        is_exact = op in _WRAPPING
+    if wide and is_exact:
         return LiteralResult(wrapped(apply_exactly(op, x, y), use.dtype))
     return LiteralResult(_kept_bits(op, apply_literal(op, x, y), use))
 

@@ -148,6 +148,30 @@ def minimal_values(
         raise
 
 
+def picked_values(
+    spec: KernelSpec, pick: Callable[..., int], most_elements: int
+) -> dict[str, Any] | None:
+    """Return values whose sizes ``pick`` chooses, such as ``min``.
+
+    None if no case has them, or only one whose arrays have more than ``most_elements`` elements.
+    """
+    values: dict[str, Any] = {}
+    try:
+        for name in spec.domain:
+            source = source_of(spec, name, values)
+            choices = (
+                source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            )
+            if choices and all(type(value) is int for value in choices):
+                values[name] = pick(choices)
+            elif (plain := minimal_values(spec, values)) is not None:
+                values[name] = plain[name]
+        fits = count_elements(spec, values) <= most_elements
+        return values if fits and minimal_case(spec, values) else None
+    except (SpecError, LookupError):
+        return None
+
+
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:
     """Return the defaults of the kernel's parameters that are names of the domain."""
     known = getattr(signature_of(spec.kernel), "parameters", {})

@@ -23,12 +23,12 @@ from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.cases import MOST_ELEMENTS, cases
-from difftest.testing.drawing.explicit import explicit_cases, minimal_case
+from difftest.testing.drawing.explicit import explicit_cases
 from difftest.testing.drawing.minimal import OutOfTimeError
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.coverage import Coverage, coverage_from_list
-from difftest.testing.harness.edges import minimal_values
+from difftest.testing.harness.edges import picked_values
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -186,7 +186,7 @@ class Judge:
 
         picks: list[Callable[..., int]] = [min, max]
         picks += [near] * int(self.cases * NEAR_SHARE)
-        ends = (corner(self.spec, pick) for pick in picks)
+        ends = (picked_values(self.spec, pick, MOST_ELEMENTS) for pick in picks)
         return tuple({repr(end): end for end in ends if end}.values())
 
     def _check(self, case: Case) -> None:
@@ -370,22 +370,3 @@ def count_sizes(spec: KernelSpec) -> int | None:
         if all(type(value) is int for value in choices):
             count *= len(choices)
     return count
-
-
-def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
-    """Return values whose sizes ``pick`` chooses, such as ``min``; None if no case has them."""
-    values: dict[str, Any] = {}
-    try:
-        for name in spec.domain:
-            source = source_of(spec, name, values)
-            choices = (
-                source if isinstance(source, Sequence) else getattr(source, RANGE, ())
-            )
-            if choices and all(type(value) is int for value in choices):
-                values[name] = pick(choices)
-            elif (plain := minimal_values(spec, values)) is not None:
-                values[name] = plain[name]
-        fits = count_elements(spec, values) <= MOST_ELEMENTS
-        return values if fits and minimal_case(spec, values) else None
-    except (SpecError, LookupError):
-        return None
