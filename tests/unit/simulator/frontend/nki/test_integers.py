@@ -61,6 +61,29 @@ def test_otherwise_integers_go_through_float32(why):
     assert on_nki_tiles(compute, BIG, OTHER)[0, :2].tolist() == [1, 1]
 
 
+@every("plain", [False, True])
+@every(
+    "name, other, expected",
+    [
+        ("divide", 1, 2**24),
+        ("fmod", 2**25, 2**24),
+        ("mod", 2**25, 2**24),
+        ("power", 1, 2**24),
+    ],
+)
+def test_other_operators_go_through_float32(name, other, expected, plain):
+    """The exact result of each is 2**24 + 1, which float32 does not have."""
+
+    def compute(x, y):
+        out = nl.ndarray(x.shape, nl.int32)
+        nisa.tensor_tensor(out, x, y, getattr(nl, name))
+        return out
+
+    x = np.array([[2**24 + 1]], np.int32)
+    result = on_nki_tiles(compute, x, np.full_like(x, other), plain=plain)
+    assert result.tolist() == [[expected]]
+
+
 def test_a_column_beside_a_tile_of_abs_max_and_abs_min():
     data = np.array([[-5.0, 1, -1], [0, 3, -2]], np.float32)
     column = np.array([[1.0], [-2]], np.float32)
