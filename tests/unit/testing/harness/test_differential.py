@@ -360,6 +360,21 @@ def test_data_that_overflow_the_reference_are_reported():
     assert "the data do it" not in text
 
 
+def test_nan_that_the_spec_does_not_name_is_reported_with_the_remedy():
+    spread = made_of(lambda x: nl.multiply(x, 0))
+    data = Fill(1.0, ((50, np.nan),))
+    said = "x holds NaN or infinities, which are drawn if a reference only moves data"
+    zero = wide(np.zeros_like)
+    wrong, text = failure(spread, zero, data)
+    assert wrong.how[0].startswith(said)
+    assert "pass data= of finite numbers for x" in text
+    named, _ = failure(spread, zero, data, nonfinite=True)
+    assert not any(said in line for line in named.how)
+    finite, _ = failure(made_of(lambda x: nl.add(x, np.nan)), zero, Fill(1.0))
+    assert finite.kind == "nan"
+    assert not any(said in line for line in finite.how)
+
+
 def test_nan_against_nan_decides_no_case():
     """Wrong by a factor of 3, and NaN everywhere; with and without an exact run."""
     tripled = made_of(lambda x: nl.multiply(nl.multiply(x, 3), float("nan")))
