@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import click
 
+from difftest.simulator.errors import frame_at
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.support.time_limit import TimeLimitError, time_limit
 from difftest.support.tracebacks import is_user_file
@@ -388,7 +389,7 @@ class StubFunction(Candidate):
 
 def _is_asked_by_test() -> bool:
     """Return whether code outside of this package asks for a signature."""
-    frame = sys._getframe(2)
+    frame = frame_at(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") == "inspect":
         frame = frame.f_back
     return str(frame.f_globals.get("__name__")).partition(".")[0] != "difftest"
