@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from difflib import get_close_matches
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from difftest.support.output import STANDARD, read_standard_input
+from difftest.support.wording import did_you_mean
 from difftest.testing.backends.codes import CODES, Explanation, full_code
 from difftest.testing.backends.codes import explain_log as explained_in
 
@@ -136,12 +136,12 @@ def _unknown(what: str) -> str:
     from difftest.cli.signatures import signatures
 
     names = [name.rpartition(".")[2] for name in signatures()]
-    near = get_close_matches(what.rpartition(".")[2], [*names, *detectors()], 1, 0.8)
     message = (
         f"no explanation of {what!r}: it is not a file, a function of NKI, a lint rule, a detector "
         "or a known code"
     )
-    return f"{message}; did you mean {near[0]}?" if near else message
+    nearest = did_you_mean(what.rpartition(".")[2], [*names, *detectors()], 0.8)
+    return f"{message}; {nearest}" if nearest else message
 
 
 def _nothing_in(log: str, path: Path) -> str:
