@@ -151,8 +151,8 @@ def write_session_report(
 
 def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
     """Add the backends and versions to the JUnit report, if there is one."""
-    from difftest.plugin.pytest_internals import add_suite_properties
     from difftest.support.versions import versions
+    from difftest.testing.session.pytest_internals import add_suite_properties
 
     texts = {
         f"difftest_backend_{backend.name}": backend.description for backend in backends

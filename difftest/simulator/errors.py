@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from difftest.support.wording import did_you_mean
+
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PASSED: tuple[str, ...] = (
@@ -416,17 +418,15 @@ def missing_name(
     ``names`` are the existing names. ``ended`` says why a former name is gone. ``kind`` is the kind
     of the owner, such as a class or an enumeration.
     """
-    alike = []
+    nearest = ""
     # pytest, for example, tries each name of a test's module
     if not (ended or name.startswith("_")):
-        from difflib import get_close_matches
-
-        alike = get_close_matches(name, names, 1, 0.7)
+        nearest = did_you_mean(name, names, 0.7)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",
         received=f"{owner}.{name}",
-        remedy=f"did you mean {alike[0]}?" if alike else None,
+        remedy=nearest or None,
     )
 
 

@@ -38,7 +38,7 @@ for _name in (
     "testing.host.installation",
     "plugin.dialects",
     "plugin.profiles",
-    "plugin.pytest_internals",
+    "testing.session.pytest_internals",
     "plugin.failure_output",
     "plugin.kernel_call",
     "plugin.summary",

@@ -41,7 +41,7 @@ from difftest.simulator.instructions.rules import (
     no_gpsimd_in_psum,
     not_both_in_psum,
     one_dtype,
-    same_elements,
+    same_partitions_and_free_size,
     same_shape,
 )
 from difftest.simulator.instructions.values import as_float
@@ -158,7 +158,7 @@ def constant(value: Any, dtype: DType) -> Array:
     ),
     options=("reverse_pred",),
     rules=(
-        same_elements("dst", "predicate", "src"),
+        same_partitions_and_free_size("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
         one_dtype("src", "dst"),
     ),

@@ -9,6 +9,12 @@ folder. It ends when the judge closes the pipe. It answers each request with one
 
 The kernel can import its own files, NKI, and a list of further names. The worker runs the files'
 text that the judge has read and checked, and reads no file itself.
+
+The branches of statements come from the tracer that all tools share
+(:mod:`difftest.testing.harness.tracer`). Conditions in expressions need :func:`instrument`, because
+a tracer does not see them all. ``sys.monitoring`` reports a branch only where the bytecode jumps:
+it misses ``start=(k == 0)``, whose value a kernel passes on. Before Python 3.12 there are no branch
+events, and neither version reports the value that a comparison gave.
 """
 
 from __future__ import annotations

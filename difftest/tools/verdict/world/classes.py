@@ -19,7 +19,7 @@ from difftest.tools.verdict.world import texts
 from difftest.tools.verdict.world.attributes import ENUM_CLASS
 from difftest.tools.verdict.world.held import CLASSES, HELD, READERS, Facade, kept
 from difftest.tools.verdict.world.instances import TEXT
-from difftest.tools.verdict.world.kinds import BASES, VALUE_BASES
+from difftest.tools.verdict.world.kinds import BASES, LRU_CACHE, VALUE_BASES
 from difftest.tools.verdict.world.refusal import (
     STATE,
     Absent,
@@ -208,7 +208,7 @@ def made_with(*names: str) -> Callable[[Any], Any]:
 
 def _is_guarded(value: Any) -> bool:
     """Return whether the call of a value is guarded, whoever calls it."""
-    return type(value) in (Facade, functools._lru_cache_wrapper)
+    return type(value) in (Facade, LRU_CACHE)
 
 
 def _own(kind: Any, what: str) -> type:

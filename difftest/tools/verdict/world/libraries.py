@@ -38,7 +38,7 @@ from difftest.tools.verdict.world.held import (
     kept,
     list_function,
 )
-from difftest.tools.verdict.world.kinds import SCALARS
+from difftest.tools.verdict.world.kinds import LRU_CACHE, SCALARS
 from difftest.tools.verdict.world.refusal import (
     STATE,
     exact_text,
@@ -181,7 +181,7 @@ _GENERATOR_CONTEXT = type(contextlib.contextmanager(lambda: iter(()))())
 CLASSES |= {Suppress, contextlib.nullcontext}
 HELD |= {Suppress, contextlib.nullcontext, _GENERATOR_CONTEXT}
 HELD |= {operator.itemgetter, type(operator.itemgetter(0))}
-CALLABLE |= {type(operator.itemgetter(0)), functools._lru_cache_wrapper}
+CALLABLE |= {type(operator.itemgetter(0)), LRU_CACHE}
 CALLABLE |= {types.MethodType, typing.NewType, type(functools.cmp_to_key(lambda *_: 0))}
 
 

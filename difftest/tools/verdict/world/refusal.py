@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
+
+from difftest.simulator.errors import frame_at
 
 INTERNAL = "\N{MIDDLE DOT}"
 """The first character of names that no source can spell."""
@@ -76,7 +77,7 @@ def refusal(
     if STATE.loading and not is_question:
         STATE.asked.add(what)
         return UnavailableError(what)
-    frame = sys._getframe(1)
+    frame = frame_at(1)
     while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
         frame = frame.f_back
     error = OutsideLanguageError(what, remedy, frame.f_code.co_filename, frame.f_lineno)
