@@ -153,7 +153,9 @@ _NO_CACHE = CallCache(EventKind("", Engine.UNKNOWN), None, False, False, (), ())
 class CheckedCall:
     """A use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    The fields from ``engine`` on are results of the check. ``cache`` is the gate's own.
+    The fields before ``engine`` are the kernel's request, the fields from there on are results of
+    the check. They are one object, because meanings and effects read both. ``cache`` is the gate's
+    own.
     """
 
     instruction: Instruction

@@ -208,7 +208,7 @@ def test_integer_to_float_goes_through_float32():
 
 
 @every("name", NAMES)
-def test_names(name):
+def test_each_dtype_has_one_name_and_its_properties(name):
     dtype = as_dtype(name)
     assert as_dtype(dtype) is dtype
     assert dtype_name(dtype) == name

@@ -150,7 +150,7 @@ part that is written""",
 
 
 @every("kernel", TEXTS)
-def test_a_complete_text(kernel):
+def test_the_whole_text_of_an_error_is_as_expected(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)
     lines, first = inspect.getsourcelines(kernel)

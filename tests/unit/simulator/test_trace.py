@@ -30,7 +30,7 @@ def trace():
     return launch(kernel, [DATA]).trace
 
 
-def test_regions(trace):
+def test_regions_are_in_elements_of_their_allocation(trace):
     """Offsets and strides are in elements of the allocation."""
     load, scale, store = trace.events[3:6]
     x = load.reads[0].allocation

@@ -434,7 +434,7 @@ def test_more_data_is_never_faster(width, more, dge):
     assert ends[0] <= ends[1]
 
 
-def test_progress_is_told():
+def test_progress_is_reported_every_2000_instructions():
     told = []
     build = Builder()
     tile = build.load((128, 1))

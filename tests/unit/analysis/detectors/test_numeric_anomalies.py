@@ -133,7 +133,7 @@ def test_a_nan_that_a_comparison_hides(decide, found):
     assert found_in(kernel, [rows]) == found
 
 
-def test_exp_of_a_large_number():
+def test_exp_of_a_large_number_is_a_note():
     assert found_in(by(nl.exp), [np.full((4, 8), 100, F32)]) == [
         ("infinity-made", "note")
     ]
@@ -150,7 +150,7 @@ def test_an_infinity_on_the_way_to_a_finite_result():
     [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)],
 )
 @every("way", ["copy", "store"])
-def test_a_cast_that_overflows(dtype, value, way):
+def test_a_cast_that_overflows_is_a_warning(dtype, value, way):
     compute = (
         (lambda tile: nl.copy(tile, dtype=dtype))
         if way == "copy"
@@ -479,7 +479,7 @@ def test_the_remedy_for_nan_in_a_search():
     assert found_in(kernel, [data]) == []
 
 
-def test_a_search_among_nan():
+def test_a_search_among_nan_is_a_warning():
     data = normal(4, 16)
     table = normal(16, 8)
     assert found_in(largest(gathers=False), [data, table]) == []

@@ -67,7 +67,7 @@ def test_the_documented_pairs(a, b, result):
         (np.prod((2, 3)), "int32"),
     ],
 )
-def test_scalars(scalar, dtype):
+def test_a_scalar_has_its_documented_dtype(scalar, dtype):
     assert scalar_dtype(scalar) == as_dtype(dtype)
 
 

@@ -93,7 +93,7 @@ def test_the_reference_gets_the_parameters_that_it_has():
     assert expect_one(spec).value.tolist() == [5] * 4
 
 
-def test_several_outputs():
+def test_each_output_has_bounds_of_its_own():
     spec = add_spec(reference=lambda a, b: (a + b, a - b))
     case = Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
     first, second = evaluate_reference(spec, case).bounds

@@ -132,7 +132,7 @@ def test_a_generator_that_goes_on_is_the_same_call(watch):
     ]
 
 
-def test_iterations_of_loops(watch):
+def test_loops_without_an_iteration_never_ran(watch):
     assert said(loops, coverage_of(watch, loops, 0)) == [
         (1, "it never ran"),
         (2, "it never ran"),

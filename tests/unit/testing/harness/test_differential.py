@@ -78,7 +78,7 @@ def wide(function):
 third = made_of(lambda x: nl.multiply(x, 1 / 3))
 
 
-def test_a_correct_kernel():
+def test_a_correct_kernel_matches_in_all_elements():
     verdict, _ = checked(third, wide(lambda x: x / 3))
     assert verdict == Match(elements=64 * 96, exact=False)
 

@@ -112,7 +112,7 @@ def test_each_page_is_of_a_rule() -> None:
 
 
 @every("rule", rules().values())
-def test_ids_and_sources(rule: Rule) -> None:
+def test_each_rules_page_has_its_fields(rule: Rule) -> None:
     assert re.fullmatch(r"NK[A-Z]\d{3}", rule.id)
     assert rule.page.startswith(f"# {rule.id}: {rule.title}\n\n- Rule: {rule.rule}\n")
     assert set(rule.words) >= {"Rule", "Remedy", "Known", "Sources"}

@@ -177,7 +177,7 @@ def test_a_weak_spec_lets_mutants_live(tmp_path):
     )
 
 
-def test_a_classic_kernel(tmp_path):
+def test_mutants_of_a_classic_kernel_are_found(tmp_path):
     made, _ = campaign_of(tmp_path, {"twice": sample.CLASSIC}, cases=20)
     found = {mutant.operator for mutant, one in made.results.items() if one.death}
     assert {"last tile missing", "another operation", "instruction left out"} <= found

@@ -83,7 +83,7 @@ REFUSED = {
     "rule, received, use",
     [(r, *one) for r, uses in REFUSED.items() for one in uses.items()],
 )
-def test_what_is_refused(rule, received, use):
+def test_misuse_of_a_tensor_is_rejected(rule, received, use):
     def kernel(t):
         use(nl.load(t), t)
 

@@ -49,7 +49,7 @@ def summed(*flags, before=None):
         ((False, None), 2),
     ],
 )
-def test_accumulation(flags, times):
+def test_matmuls_accumulate_by_their_flags(flags, times):
     np.testing.assert_allclose(summed(*flags), PRODUCT * times, rtol=1e-5, atol=1e-5)
 
 

@@ -284,7 +284,7 @@ FLAGSHIPS = {
 
 
 @every("headline", FLAGSHIPS)
-def test_a_headline(headline):
+def test_the_first_line_of_an_error_says_what_happened(headline):
     with pytest.raises(NkiError) as caught:
         simulate(lambda x: FLAGSHIPS[headline]())(np.ones((2, 2), np.float32))
     assert str(caught.value).splitlines()[0] == headline
