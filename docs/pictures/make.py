@@ -31,7 +31,7 @@ from rich.text import Text
 from difftest.testing.contract.case import Case
 from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.provider import BACKEND
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
