@@ -23,10 +23,8 @@ from difftest.support.wording import did_you_mean
 
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PASSED: tuple[str, ...] = (
-    _PACKAGE,
-    os.path.dirname(np.__file__) + os.sep,
-)  # a kernel calls them
+# A kernel calls both.
+_PASSED: tuple[str, ...] = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)
 _LAUNCH: tuple[str, ...] = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 

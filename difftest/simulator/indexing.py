@@ -74,9 +74,8 @@ class Patterned:
         return self.dtype.itemsize
 
 
-_make = (
-    tuple.__new__
-)  # a NamedTuple's own __new__ takes twice the time, for each access
+# a NamedTuple's own __new__ takes twice the time, for each access
+_make = tuple.__new__
 
 Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
 """The result of indexing a tile: the pattern, its partition axis, and the walks of the tile's

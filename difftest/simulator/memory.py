@@ -257,9 +257,8 @@ class Storage(TensorData):
                 return None
             gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype)
-        if region.ndim > len(
-            pattern.shape
-        ):  # max(axis=-1) of so few takes fifty times as long
+        # max(axis=-1) of so few takes fifty times as long
+        if region.ndim > len(pattern.shape):
             if region.any():
                 return np.moveaxis(region, -1, 0).copy().max(axis=0)
             return None

@@ -134,9 +134,8 @@ class ProgramScheduler:
             for number, program in enumerate(programs)
         ]
         try:
-            for thread in (
-                threads
-            ):  # an interrupt of this loop may leave a thread that never starts
+            # an interrupt of this loop may leave a thread that never starts
+            for thread in threads:
                 thread.start()
             with self._changed:
                 self._turn = self._first
@@ -232,9 +231,8 @@ class ProgramScheduler:
                 self._await_turn(me)
             returned[me] = program()
         except ProgramStopped as stopped:
-            self._fail(
-                stopped
-            )  # from an enclosing launch, unless this launch has failed itself
+            # from an enclosing launch, unless this launch has failed itself
+            self._fail(stopped)
             return
         except BaseException as error:
             self._fail(error)

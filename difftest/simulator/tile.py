@@ -189,9 +189,8 @@ class Tile(Elements, Patterned):
                 ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             )
             raise TILE_AS_ARRAY(f"np.{name} of {self!r}")
-        return operator(
-            given[1], given[0][()]
-        )  # NumPy has converted the number to a 0-d array
+        # NumPy has converted the number to a 0-d array
+        return operator(given[1], given[0][()])
 
     # -- data --------------------------------------------------------------------------------
 
@@ -235,9 +234,8 @@ class Tile(Elements, Patterned):
         if not self._strided:
             array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
-            array = np.not_equal(
-                array.view(np.uint8), 0
-            )  # memory may hold any byte for a bool
+            # memory may hold any byte for a bool
+            array = np.not_equal(array.view(np.uint8), 0)
         return array
 
     def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:

@@ -206,9 +206,8 @@ class Allocation:
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
-        dtype = (self.dtype.names or (self.dtype,))[
-            0
-        ]  # a packed dtype is named by its field
+        # a packed dtype is named by its field
+        dtype = (self.dtype.names or (self.dtype,))[0]
         return f"{label} {list(self.shape)} {dtype} in {self.space.value}"
 
 

@@ -115,9 +115,8 @@ class CostModel:
                 tensor.shape,
                 tensor.partition_axis,
             )
-            key.append(
-                id(tensor.dtype)
-            )  # the dtype lives as long as the trace; its hash is slow
+            # the dtype lives as long as the trace; its hash is slow
+            key.append(id(tensor.dtype))
         if kind.engine is Engine.DMA:
             source = dma_source(event)
             on_chip = source if writes[0].allocation.space.is_hbm else writes[0]

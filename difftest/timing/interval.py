@@ -240,11 +240,12 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
         if segment.next is not None and waited_for_place(segment.next):
             add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
+        # equal costs share them
         key = (
             id(step.times),
             id(step.transfer or step.matmul),
             engine,
-        )  # equal costs share them
+        )
         if key not in costs:
             costs[key] = _cost_of(segment.span, schedule)
         source, within = costs[key]

@@ -168,9 +168,8 @@ def number(value: Any) -> Bounded:
     wide = np.asarray(exact)
     near = float(np.float32(exact))
     given = int(value) if isinstance(value, np.integer) else value
-    if (
-        near == given or math.isnan(exact) or math.isinf(near)
-    ):  # Python compares integers exactly
+    # Python compares integers exactly
+    if near == given or math.isnan(exact) or math.isinf(near):
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
@@ -566,9 +565,8 @@ def exponential(x: Bounded) -> Bounded:
     if x.error is not None:
         error = np.expm1(element_bounds(x))
         error *= value
-        if (
-            x.error.max(initial=0.0) > 1.0
-        ):  # far below 0 the power stays 0 whatever the error
+        # far below 0 the power stays 0 whatever the error
+        if x.error.max(initial=0.0) > 1.0:
             error = np.where(x.error > 1.0, np.exp(x.value + x.error) - value, error)
     return round_bounded(value, error, times=FUNCTION_ROUNDINGS)
 

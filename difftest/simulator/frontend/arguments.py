@@ -95,9 +95,8 @@ def as_argument(value: Any) -> Any:
 class Members(EnumMeta):
     """An enumeration that suggests a member for a misspelt one."""
 
-    def __getattr__(
-        cls, name: str
-    ) -> Any:  # before Python 3.12, members are looked up here, too
+    # before Python 3.12, members are looked up here, too
+    def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in cls.__members__:

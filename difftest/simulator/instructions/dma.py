@@ -402,9 +402,8 @@ def _turned(call: CheckedCall) -> Result:
 
 def turned(call: CheckedCall, plane: Array) -> Array:
     """Return elements of the source, or properties of them, in the order of the result."""
-    shape: Shape = call[
-        "src"
-    ].shape  # for a row or an element of a tile it has two dimensions
+    # for a row or an element of a tile it has two dimensions
+    shape: Shape = call["src"].shape
     return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
 
 

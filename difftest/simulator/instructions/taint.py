@@ -248,9 +248,8 @@ class TaintedArray(Lifted):
         lost = (plane[:, 0] & UNWRITTEN_BITS) != 0
         if lost.all():
             return self._made(np.zeros(vals.shape, np.int64), plane)
-        rows = np.where(
-            lost, np.argmin(lost), np.arange(len(lost))
-        )  # another row in its place
+        # another row in its place
+        rows = np.where(lost, np.argmin(lost), np.arange(len(lost)))
         places = STEPS["matches"](data.values[rows], vals.values[rows], *how, **options)
         return self._made(places, plane)
 

@@ -28,9 +28,10 @@ def examples(
     """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
+    # Hypothesis reads this text each time: it is short
     def collect(
         example: Example,
-    ) -> None:  # Hypothesis reads this text each time: it is short
+    ) -> None:
         drawn.append(example)
 
     asked = settings(

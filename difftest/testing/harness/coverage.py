@@ -150,9 +150,10 @@ class UncoveredBranch(NamedTuple):
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """Return the outcomes that no case took, by file and line; for a loop only the first."""
+    # a run without a backend needs no NumPy
     from difftest.simulator.errors import (
         relative_path,
-    )  # a run without a backend needs no NumPy
+    )
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()

@@ -111,9 +111,8 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Costs")
     for line in rows[:TOP]:
-        path, separator, rest = line.group.partition(
-            ":"
-        )  # a source line without its folder
+        # a source line without its folder
+        path, separator, rest = line.group.partition(":")
         table.add_row(
             Text(f"{Path(path).name}{separator}{rest}"),  # brackets in it are no markup
             f"{line.instructions:,}",

@@ -90,9 +90,8 @@ def test_json_has_the_findings_even_if_the_pipe_is_closed(
     kernel, tmp_path, monkeypatch
 ):
     file = tmp_path / "found.json"
-    closed = type(
-        "", (), {"echo": lambda *_, **__: 1 / 0}
-    )  # a pipe, after the first line
+    # a pipe, after the first line
+    closed = type("", (), {"echo": lambda *_, **__: 1 / 0})
     with monkeypatch.context() as patch:
         patch.setattr("difftest.cli.check.click", closed)
         run(*kernel("check_json", CARRIED), "--json", str(file))

@@ -24,9 +24,8 @@ def test_the_generations_differ_in_their_documented_sizes():
     assert (TRN1.nc_version, TRN2.nc_version, TRN3.nc_version) == (2, 3, 4)
     assert TRN1.sbuf_partition_bytes * 128 == 24 * 2**20
     assert TRN2.sbuf_partition_bytes * 128 == 28 * 2**20
-    assert (
-        TRN3.sbuf_partition_bytes * 128 == 32 * 2**20
-    )  # trainium3_arch.rst at v2.32.0
+    # trainium3_arch.rst at v2.32.0
+    assert TRN3.sbuf_partition_bytes * 128 == 32 * 2**20
     assert TRN1.sbuf_usable_bytes == 176 * 1024
 
 

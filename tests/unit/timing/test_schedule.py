@@ -167,10 +167,11 @@ def test_a_function_table_is_loaded_before_its_first_function():
 @every(
     "names, loads",
     [
+        # traced: one load, copies before the first function
         (
             ["copy", "exp", "copy", "exp"],
             1,
-        ),  # traced: one load, copies before the first function
+        ),
         (["square", "rsqrt", "square", "rsqrt"], 1),
         (["exp", "rsqrt"] * 4, 8),  # traced: 8 in four blocks of a decoder's attention
     ],

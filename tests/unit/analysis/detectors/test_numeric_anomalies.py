@@ -367,11 +367,12 @@ LOST = [("integer-rounded", "warning")]
         (summed(1), counted(2**17 + 1), LOST),
         (summed(1), counted(2**16), []),  # below 2**24
         (summed(1), np.full((128, 8), 2**17, np.int32), []),  # which float32 has
+        # each product is below 2**24, and their sum is not
         (
             summed(3),
             counted(2**16),
             LOST,
-        ),  # each product is below 2**24, and their sum is not
+        ),
         (summed(1, nl32.float32), counted(2**17 + 1), []),  # floats by chance whole
         (summed(1), (counted(2**17 + 1) * 1.0001).astype(F32), []),  # no counts
         (summed_in_classic(2), counted(2**16), []),  # twice an odd sum is even

@@ -60,10 +60,11 @@ def test_the_documented_pairs(a, b, result):
         (ml_dtypes.bfloat16(2), "bfloat16"),
         (np.float32(2), "float32"),
         (np.bool_(True), "bool"),
+        # NumPy's 64-bit scalars are weak: a host computes with them
         (
             np.sqrt(2.0),
             "float32",
-        ),  # NumPy's 64-bit scalars are weak: a host computes with them
+        ),
         (np.prod((2, 3)), "int32"),
     ],
 )

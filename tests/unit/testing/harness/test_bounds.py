@@ -53,9 +53,8 @@ def test_the_magnitude_is_the_reference_over_absolute_values():
 def test_the_magnitude_is_never_below_the_value():
     """A difference of absolute values would claim that a - b with a = -b is free of error."""
     expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
-    assert error_of(expected) == pytest.approx(
-        [7] * 4, abs=1
-    )  # a unit of 7 is 8 roundoffs
+    # a unit of 7 is 8 roundoffs
+    assert error_of(expected) == pytest.approx([7] * 4, abs=1)
 
 
 def test_the_spec_may_give_the_magnitude():

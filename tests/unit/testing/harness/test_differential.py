@@ -261,9 +261,8 @@ def test_a_rounding_that_no_input_or_output_has():
     assert isinstance(
         checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match
     )
-    small = made_of(
-        lambda x: nl.copy(x, dtype=nl.float16)
-    )  # finer than bfloat16, and ends at 6e-8
+    # finer than bfloat16, and ends at 6e-8
+    small = made_of(lambda x: nl.copy(x, dtype=nl.float16))
     _, text = failure(small, wide(lambda x: x), Fill(1e-9), dtype="bfloat16")
     assert "is rounded into float16" in text
 

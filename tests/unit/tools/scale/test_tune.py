@@ -203,9 +203,8 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
     )
     assert said == "Error: --storage: disk is full; the same command goes on\n"
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ResourceWarning
-        )  # Optuna's connections end with a process
+        # Optuna's connections end with a process
+        warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 

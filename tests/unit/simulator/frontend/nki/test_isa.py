@@ -147,9 +147,8 @@ def test_instructions_return_handles_that_depend_on_each_other():
         )
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
-        second.depends_on(
-            *[nisa.memset(x, 2.0) for _ in nl.affine_range(1)]
-        )  # is unrolled
+        # is unrolled
+        second.depends_on(*[nisa.memset(x, 2.0) for _ in nl.affine_range(1)])
 
         def body(i):
             inner.extend(
