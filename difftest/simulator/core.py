@@ -121,7 +121,7 @@ class DeviceLoopBodies(Follower):
 
 
 SINGLE_TURN: ContextVar[bool] = ContextVar("difftest_single_turn", default=False)
-"""Whether launches run loops on the device for one turn at most, as AWS's compiler traces them.
+"""True if launches run loops on the device for one turn at most, as AWS's compiler traces them.
 
 Tensors count as written then: the turns that are left out would write them.
 """
@@ -274,7 +274,7 @@ class Core:
     machine, grid : the launch's machine and SPMD grid.
     level : the NKI level of the kernel; None for all levels.
     tile : the class of instruction results: the tensor class of the kernel's dialect.
-    seat : the running program, and the programs beside it.
+    seat : the running program, and the other programs of the grid.
     trace : the record of the launch; it has events only if recording is on.
     instructions : how many were issued so far; the number of the next event.
     issued : the request of the instruction that is being issued, for its errors.

@@ -431,7 +431,7 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
 def call_error(
     caller: str, rule: str, did: str, received: str, **more: Any
 ) -> NkiError:
-    """Return the error of a call: its name with the rule, and with what it did.
+    """Return the error of a call: its name with the rule, and with its behaviour.
 
     The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """

@@ -195,7 +195,7 @@ def launch(
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
-    plain : whether to run the oracle beside the launch, which is slow. The oracle computes the
+    plain : whether to run the oracle with the launch, which is slow. The oracle computes the
         literal meaning of each instruction, and its outputs are returned. If it differs from the
         simulator, it raises :class:`OracleError`.
     level : for the current dialect, "0.3" to "0.7": names, arguments and methods that the level
@@ -262,7 +262,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
 
 
 class Launch(NamedTuple):
-    """A run of a kernel: the parameters of :func:`launch`, and those of runs beside others."""
+    """A run of a kernel: the parameters of :func:`launch`, and more for communicating runs."""
 
     kernel: Any
     args: Sequence[Any]

@@ -100,7 +100,7 @@ UNTOUCHED = ValidityMap(None, 1, ())
 
 
 class TensorData:
-    """The data of a tensor, and what has to precede their use.
+    """The data of a tensor, and the steps that must precede their use.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Storage(TensorData):
     )
 
     shared = False
-    """Whether other tensors have the same bytes."""
+    """True if other tensors have the same bytes."""
     start = (0, 0)
     """The first partition, and the first byte in each, of a tensor with an address."""
 

@@ -303,7 +303,7 @@ class ProgramContext:
     program : its index in the grid.
     scheduler : the scheduler of programs that run side by side; None if a program runs alone.
     number : the program's number in the scheduler.
-    steps : the number of instructions it has issued, if it runs beside others.
+    steps : the number of instructions it has issued, if it runs together with others.
     rank : its place among several ranks; None for a single launch.
     """
 

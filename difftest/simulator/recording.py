@@ -210,7 +210,7 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     """
     fused: list[Event] = []
     joined = False
-    """Whether the last fused event has been joined with its move."""
+    """True if the last fused event has been joined with its move."""
     seen: tuple[Anomaly, ...] = ()
     """The anomalies of products that are left out. The accumulating matmul takes them over."""
     for event in events:

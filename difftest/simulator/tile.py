@@ -95,7 +95,7 @@ class Tile(Elements, Patterned):
     )
 
     _may_collide = False
-    """Whether a destination may get different values for one element.
+    """True if a destination may get different values for one element.
 
     AWS does not document which value stays, so the element then counts as unwritten.
     """
@@ -140,7 +140,7 @@ class Tile(Elements, Patterned):
         return self._pattern.size
 
     _in_place: ClassVar[bool] = False
-    """Whether kernels of the tile's dialect write to their arguments."""
+    """True if kernels of the tile's dialect write to their arguments."""
 
     def _is_whole(self) -> bool:
         """Return whether the tile is its whole tensor in order, in any shape or dtype.

@@ -220,7 +220,7 @@ TENSOR = (
     "throttle_window",
     "throttle_slowdown",
 )
-"""The fields of the Tensor Engine, besides its clock."""
+"""The fields of the Tensor Engine other than its clock."""
 
 
 def _figures(times: TimingParameters, names: Iterable[str]) -> Iterator[Figure]:

@@ -430,7 +430,7 @@ def need_two(tile: Tile, where: str) -> None:
 
 
 def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
-    """Return the error of a call for an argument: what it accepts, and what it received."""
+    """Return the error of a call for an argument, with the accepted and the received value."""
     return call_error(where, f"takes {takes}", f"got {got}", received, **more)
 
 

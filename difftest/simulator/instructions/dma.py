@@ -110,7 +110,7 @@ def _hardware_descriptors(call: CheckedCall) -> None:
     if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
-            happened=f"dge_mode.hwdge was asked for on {call.machine.name}",
+            happened=f"dge_mode.hwdge was requested on {call.machine.name}",
             received=f"dge_mode.hwdge on {call.machine.name}",
         )
 

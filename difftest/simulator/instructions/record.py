@@ -366,13 +366,13 @@ class Instruction:
     carries: bool = True
     """True if unwritten elements propagate to the results; otherwise reading them is an error."""
     fit: DestinationFit = DestinationFit.ELEMENTS
-    """How an existing ``dst`` must fit the result."""
+    """The rule for an existing ``dst`` and the result."""
     pages: tuple[str, ...] = ()
     """The public pages that document it."""
     classic: bool = True
     """True if the classic dialect can issue it; otherwise only the current dialect can."""
     exchange: Any = None
-    """How an effect meets others: see :mod:`difftest.simulator.instructions.effects`."""
+    """The meeting of an effect with others: see :mod:`difftest.simulator.instructions.effects`."""
 
     @property
     def summary(self) -> str:

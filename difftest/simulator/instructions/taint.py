@@ -33,7 +33,7 @@ _DECISIVE: dict[Any, Callable[[Any], Any]] = {
     np.bitwise_and: lambda side: side == 0,
     np.bitwise_or: lambda side: np.invert(side) == 0,
 }
-"""The values of one side that decide the result, whatever the other side."""
+"""The values of one side that decide the result, for any values of the other side."""
 
 
 class TaintSink(Protocol):

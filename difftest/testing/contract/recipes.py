@@ -52,7 +52,7 @@ class Recipe:
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
-    """Whether rounding errors on this data count as independent (see ``compare``)."""
+    """True if rounding errors on this data count as independent (see ``compare``)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -65,7 +65,7 @@ def examples_or_none(strategy: SearchStrategy[Example], count: int) -> list[Exam
 
     Raises
     ------
-    SpecError : the strategy makes what the spec does not accept.
+    SpecError : the strategy makes a value that the spec does not accept.
     """
     try:
         return examples(strategy, count)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
 EXPRESSION = "its condition never changes"
-"""The text for a conditional expression that came out alike in all cases."""
+"""The text for a conditional expression whose condition had one value in all cases."""
 SAYINGS = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 
@@ -175,7 +175,7 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
 
 
 def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
-    """Yield the conditional expressions that came out alike in all cases."""
+    """Yield the conditional expressions whose condition had one value in all cases."""
     from difftest.simulator.errors import relative_path
 
     by_line = defaultdict[tuple[str, int], dict[str, str]](dict)

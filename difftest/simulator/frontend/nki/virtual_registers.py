@@ -52,10 +52,10 @@ class DeviceValue(NKIObject):
         self._value = value
         self._label = label
         self.origin = origin
-        """How the device computes the value: ``=5`` for an integer of the kernel's Python,
+        """The computation of the value on the device: ``=5`` for an integer of the kernel's Python,
         ``loaded`` from memory, the ``turn`` of a loop, and sums and products of these."""
         self.frozen = frozen
-        """Whether it is read-only, as a loop's variable is."""
+        """True if it is read-only, as a loop's variable is."""
 
     def device_value(self) -> int:
         """Return the value on the device.
@@ -96,7 +96,7 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str, *others: object) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
-            happened=f"a register's value was asked for: {use}",
+            happened=f"a register's value was used: {use}",
             received=f"{use} of {self!r}",
             remedy="loop with nl.fori_loop or nl.while_loop, index with ap(scalar_offset=...), and "
             "calculate in SBUF",

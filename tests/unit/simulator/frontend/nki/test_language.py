@@ -105,7 +105,7 @@ def test_tensors_of_overlapping_addresses_share_their_bytes():
     [
         (nl.psum, (0, 4), KernelError, "the first of a bank"),
         (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
-        (nl.sbuf, (128, 0), LimitError, "lies in sbuf"),
+        (nl.sbuf, (128, 0), LimitError, "fits sbuf"),
         (nl.hbm, (0, 0), KernelError, "an address in HBM is (byte,)"),
         (nl.shared_hbm, (-4,), KernelError, "an address in HBM is (byte,)"),
     ],
