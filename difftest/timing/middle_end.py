@@ -299,7 +299,7 @@ class _Distribution:
     def _fitting(self, turns: list[list[Item]]) -> int:
         """Return how many iterations have room at once for the tiles that only they use.
 
-        PSUM has to hold what is live in one statement, SBUF all tiles.
+        PSUM has to hold the live tiles of one statement, SBUF all tiles.
         """
         places = list(_places(turns[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
