@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from difflib import get_close_matches
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 import click
 
 from difftest.support.output import STANDARD, read_standard_input
+from difftest.support.wording import did_you_mean
 from difftest.testing.backends.codes import CODES, Explanation, full_code
 from difftest.testing.backends.codes import explain_log as explained_in
+
+if TYPE_CHECKING:
+    from difftest.analysis.finding import Detector
 
 _LAST = 3
 """Number of a log's last lines that are shown if it holds no known code."""
 
 
 @click.command()
-@click.argument("what", metavar="CODE|LOGFILE|NAME|RULE")
+@click.argument("what", metavar="CODE|LOGFILE|NAME|RULE|DETECTOR")
 @click.pass_context
 def explain(context: click.Context, what: str) -> None:
-    """Explain a code, a log file, a name of NKI or a lint rule.
+    """Explain a code, a log, a name of NKI, a rule or a detector.
 
     A code comes from the compiler (NCC_EVRF007) or from the runtime (NRT_TIMEOUT). For a log file,
     the command explains each code and counts unknown codes; - is standard input. The explanations
     come from public tables and threads, which each answer names. For a name of NKI
-    (nisa.activation) the command prints its signatures, and for a rule (NKL101) its page. The exit
-    code is 1 if no explanation is found.
+    (nisa.activation) the command prints its signatures, and for a rule (NKL101) its page. For a
+    detector of hazards (program-race) it prints the fault, the severity and the page. The exit code
+    is 1 if no explanation is found.
     """
     path = Path(what)
     is_log = path == STANDARD or path.is_file()
@@ -53,15 +58,19 @@ def _explain_log(path: Path) -> bool:
 
 
 def _explain_word(word: str) -> bool:
-    """Explain codes, a rule or a name; return whether there is an explanation."""
+    """Explain codes, a rule, a detector or a name; return whether there is an explanation."""
     answers = list(explained_in(word))
     if answers:
         _say("\n".join(map(_text, answers)))
         return any(answer.cause for answer in answers)
+    from difftest.analysis.detectors.table import detectors
     from difftest.tools.lint.check import rules
 
     if rule := rules().get(word):
         click.echo(rule.page, nl=False)
+        return True
+    if detector := detectors().get(word):
+        _say(_detector_text(detector))
         return True
     from difftest.cli.signatures import explained_name  # and the simulator
 
@@ -97,6 +106,18 @@ def _text(answer: Explanation) -> str:
     return "\n".join([f"{answer.said}{also}{number}: {cause.meaning}", *lines])
 
 
+def _detector_text(detector: Detector) -> str:
+    """Return the fault, severity and page of a detector, and the comment that allows it."""
+    rows = {
+        "group": detector.group,
+        "severity": f"{detector.severity.value} at most",
+        "page": detector.page,
+        "to allow": f"write `# difftest: allow[{detector.id}] REASON` at the kernel's line",
+    }
+    lines = [f"  {name + ':':<10}{text}" for name, text in rows.items()]
+    return "\n".join([f"{detector.id}: {detector.title}", *lines])
+
+
 def _log(path: Path) -> str:
     """Return the text of a log."""
     if path == STANDARD:
@@ -110,13 +131,17 @@ def _name(path: Path) -> str:
 
 
 def _unknown(what: str) -> str:
-    """Return the message for a word that is neither a file nor a name, a rule or a code."""
+    """Return the message for a word that none of the tables has."""
+    from difftest.analysis.detectors.table import detectors
     from difftest.cli.signatures import signatures
 
     names = [name.rpartition(".")[2] for name in signatures()]
-    near = get_close_matches(what.rpartition(".")[2], names, 1, 0.8)
-    message = f"{what!r} is no file, no function of NKI, no rule of lint, no code that is known"
-    return f"{message}; did you mean {near[0]}?" if near else message
+    message = (
+        f"no explanation of {what!r}: it is not a file, a function of NKI, a lint rule, a detector "
+        "or a known code"
+    )
+    nearest = did_you_mean(what.rpartition(".")[2], [*names, *detectors()], 0.8)
+    return f"{message}; {nearest}" if nearest else message
 
 
 def _nothing_in(log: str, path: Path) -> str:

@@ -28,6 +28,7 @@ from difftest.simulator.entry.nki_kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
+from difftest.testing.backends.base import is_among
 from difftest.testing.backends.embedded import forget_caller, is_defect
 from difftest.testing.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.testing.contract.limits import CaseLimitError, too_large, within_limits
@@ -202,7 +203,7 @@ def use_case(
     try:
         return with_spec(name, of_spec)
     finally:
-        for note in notes:  # what is printed while pytest collects is hidden
+        for note in notes:  # output is hidden while pytest collects
             click.echo(note, err=True)
 
 
@@ -314,9 +315,7 @@ def _results(
 ) -> Iterator[KernelResult]:
     """Yield the returned arrays in order, then the arguments that were only written to."""
     named = _named_arrays(kernel, arguments)
-    updated = [
-        name for name, array in named.items() if _is_among(array, result.written)
-    ]
+    updated = [name for name, array in named.items() if is_among(array, result.written)]
     for output, origin in zip(result.outputs, result.origins, strict=True):
         found = [name for name, array in named.items() if array is origin]
         argument = found[0] if found else None
@@ -324,7 +323,7 @@ def _results(
         yield KernelResult(output.shape, dtype, argument, True, argument in updated)
     for name in updated:
         array = named[name]
-        if not _is_among(array, result.returned):
+        if not is_among(array, result.returned):
             yield KernelResult(array.shape, array.dtype.name, name, False, True)
 
 
@@ -345,20 +344,16 @@ def _tested_misuse(array: Any, result: LaunchResult, is_output: bool) -> str | N
     """Return the wrong use of an array whose test names the arrays written in place."""
     if is_output:
         return None
-    if _is_among(array, result.written):
+    if is_among(array, result.written):
         return "writes to its input {}, which its test does not name in outputs="
-    return _UNWRITTEN if _is_among(array, result.returned) else None
+    return _UNWRITTEN if is_among(array, result.returned) else None
 
 
 def _untested_misuse(array: Any, result: LaunchResult) -> str | None:
     """Return the wrong use of an array without a test: the kernel may write to it."""
-    is_written = _is_among(array, result.written)
-    is_returned = _is_among(array, result.returned)
+    is_written = is_among(array, result.written)
+    is_returned = is_among(array, result.returned)
     return _UNWRITTEN if is_returned and not is_written else None
-
-
-def _is_among(array: Any, arrays: Iterable[Any]) -> bool:
-    return any(array is other for other in arrays)
 
 
 def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:

@@ -17,6 +17,7 @@ from difftest.support.output import (
     read_standard_input,
     write_file,
 )
+from difftest.support.wording import count_of
 from difftest.testing.host.options import InputFile, with_progress
 from difftest.tools.lint import files as reading
 from difftest.tools.lint.check import Diagnostic, rules
@@ -167,7 +168,7 @@ def _show_changes(
     for file, text, fixed in request.fixed_files(files, unsafe):
         click.echo(reading.diff(file, text, fixed), nl=False)
         count += 1
-    click.echo(f"{count} file{'s' * (count != 1)} would be fixed", err=True)
+    click.echo(f"{count_of(count, 'file')} would be fixed", err=True)
     return count > 0
 
 
@@ -188,5 +189,5 @@ def _fix(
     text = request.fixed_text(STANDARD, unsafe)
     if STANDARD in files:
         write_file(STANDARD, text)
-    click.echo(f"{count} file{'s' * (count != 1)} fixed", err=True)
+    click.echo(f"{count_of(count, 'file')} fixed", err=True)
     return replace(request, stdin=text)

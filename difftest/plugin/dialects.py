@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from difftest.support.wording import count_of
 from difftest.testing.session.collection import explicit_checks, holds_kernel_tests
 from difftest.testing.session.options import SESSION
 
@@ -225,19 +226,15 @@ def groups_of(rows: Collection[LeftOut]) -> list[MissingDialect]:
 def left_out_lines(rows: Collection[LeftOut], *, verbose: bool) -> Iterator[str]:
     """Yield the lines of the summary: for each backend and dialect the count and the reason."""
     for group in groups_of(rows):
-        text = f"{_counted(group.kernels, 'kernel')} of {group.dialect}"
+        text = f"{count_of(len(group.kernels), 'kernel')} of {group.dialect}"
         if group.tests:
             verb = "need" if len(group.tests) > 1 else "needs"
-            text += f", with {_counted(group.tests, 'test')} that {verb} them"
+            text += f", with {count_of(len(group.tests), 'test')} that {verb} them"
         yield f"left out on {group.backend}: {text}"
         yield from group.reason.splitlines()[1:]
         if verbose:
             for kernel in group.kernels:
                 yield f"  kernel: {kernel}"
-
-
-def _counted(things: Collection[str], noun: str) -> str:
-    return f"{len(things)} {noun}{'s' if len(things) > 1 else ''}"
 
 
 def as_plain(rows: Collection[LeftOut]) -> list[tuple[Any, ...]]:

@@ -20,12 +20,6 @@ from typing import Any
 
 import pytest
 
-from difftest.plugin.pytest_internals import (
-    ReportLines,
-    TerminalWriter,
-    set_failure_text,
-    untrimmed_messages,
-)
 from difftest.plugin.session import reproduction_of
 from difftest.simulator.errors import relative_path
 from difftest.support.github import in_github_actions, workflow_command
@@ -41,6 +35,12 @@ from difftest.testing.harness.runner import Runner
 from difftest.testing.report.document import BUG, also_wrong, bugs_of
 from difftest.testing.report.failure import failing_line
 from difftest.testing.session.options import SESSION
+from difftest.testing.session.pytest_internals import (
+    ReportLines,
+    TerminalWriter,
+    set_failure_text,
+    untrimmed_messages,
+)
 
 _AGAIN = re.compile("  (run again|replay):")
 _HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
@@ -221,9 +221,8 @@ def unique_warnings(warnings: list[Any]) -> list[Any]:
 def _ended_name(entry: Any) -> tuple[Any, str]:
     """Return the place of a warning, and the name that it says has ended."""
     name = entry.message.partition(" ended with NKI")[0].rpartition(": ")[2]
-    return entry.fslocation, name.replace(
-        "=", ""
-    )  # the linter writes an argument as nl.f(x=)
+    # the linter writes an argument as nl.f(x=)
+    return entry.fslocation, name.replace("=", "")
 
 
 def _hazard(kind: tuple[str, str]) -> str:

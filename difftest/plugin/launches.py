@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import Inspector, finding_text
+from difftest.plugin.summary import padded_table
 from difftest.simulator.entry.install import ROOTS
 from difftest.simulator.errors import relative_path, warn
 from difftest.simulator.launch_listeners import LaunchRecord, listening
@@ -241,14 +242,12 @@ def launch_lines(counts: LaunchCounts, *, verbose: bool) -> list[str]:
         shown = {label: row for label, row in rows.items() if row.hazards}
         total = sum(row.launches for row in quiet.values())
         shown[f"{len(quiet)} kernels without hazards (-v)"] = KernelLaunches(total)
-    return list(_table(shown))
-
-
-def _table(rows: Mapping[str, KernelLaunches]) -> Iterator[str]:
-    width = max(len("kernel"), *map(len, rows))
-    yield f"{'kernel':<{width}}  launches  hazards"
-    for label, row in rows.items():
-        yield f"{label:<{width}}  {row.launches:>8}  {len(row.hazards):>7}"
+    columns = {
+        "kernel": list(shown),
+        "launches": [str(row.launches) for row in shown.values()],
+        "hazards": [str(len(row.hazards)) for row in shown.values()],
+    }
+    return padded_table(columns)
 
 
 def _no_launch_lines(importers: Collection[str], *, verbose: bool) -> list[str]:

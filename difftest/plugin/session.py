@@ -151,8 +151,8 @@ def write_session_report(
 
 def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
     """Add the backends and versions to the JUnit report, if there is one."""
-    from difftest.plugin.pytest_internals import add_suite_properties
     from difftest.support.versions import versions
+    from difftest.testing.session.pytest_internals import add_suite_properties
 
     texts = {
         f"difftest_backend_{backend.name}": backend.description for backend in backends
@@ -163,7 +163,7 @@ def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
 
 
 def worker_state(session: Session) -> tuple[Any, ...]:
-    """Return the state that a pytest-xdist worker sends to its controller, beside reports."""
+    """Return the state, other than reports, that a pytest-xdist worker sends to its controller."""
     from difftest.plugin.dialects import as_plain
 
     texts = [

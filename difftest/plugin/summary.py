@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from difftest.support.wording import count_of
 from difftest.testing.harness.coverage import ITERATIONS, uncovered_branches
 
 if TYPE_CHECKING:
@@ -46,16 +47,18 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
         is_hidden = name == "nonfinite" and not verbose
         if any(counts) and not is_hidden:
             columns[title] = list(map(str, counts))
-    padded = [_padded_column(title, cells) for title, cells in columns.items()]
+    return padded_table(columns)
+
+
+def padded_table(columns: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the lines of a table by its titles: names on the left, numbers on the right."""
+    padded = []
+    for title, cells in columns.items():
+        lines = [title, *cells]
+        width = max(map(len, lines))
+        is_name = title in ("kernel", "backend")
+        padded.append([x.ljust(width) if is_name else x.rjust(width) for x in lines])
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
-
-
-def _padded_column(title: str, cells: Collection[str]) -> list[str]:
-    """Return a column below its title: names on the left, numbers on the right."""
-    lines = [title, *cells]
-    width = max(map(len, lines))
-    is_name = title in ("kernel", "backend")
-    return [line.ljust(width) if is_name else line.rjust(width) for line in lines]
 
 
 def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[str]]:
@@ -100,7 +103,7 @@ def _agreement_lines(tally: Tally) -> Iterator[str]:
     """Yield one line for the pairs of kernels that always agree, and one for each other pair."""
     agree = sum(row.exact == row.cases for row in tally.agreements.values())
     if agree:
-        pairs = f"{agree} pair{'s' if agree > 1 else ''}"
+        pairs = count_of(agree, "pair")
         yield f"identical kernels: all bits agree in all cases of {pairs}"
     for (one, other, on), row in sorted(tally.agreements.items()):
         if row.exact != row.cases:
@@ -122,7 +125,7 @@ def _inconclusive_lines(tally: Tally, verbose: bool) -> Iterator[str]:
         reasons[key][kernel] += cases
         examples.setdefault(key, reason)
     for key, kernels in reasons.items():
-        count = f"{kernels.total()} case{'s' if kernels.total() > 1 else ''}"
+        count = count_of(kernels.total(), "case")
         yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
 
 
@@ -229,10 +232,10 @@ def summary_lines(
         if verbose:
             lines += _idle_lines(ran)
     if left:
-        noun = "modules" if len(left) > 1 else "module"
         verb = "were" if len(left) > 1 else "was"
+        modules = count_of(len(left), "module")
         lines.append(
-            f"{len(left)} {noun} of kernel tests {verb} not collected, because no backend was "
-            "requested: run with --simulate (a simulator) or --device (a NeuronCore)"
+            f"{modules} of kernel tests {verb} not collected, because no backend was requested: "
+            "run with --simulate (a simulator) or --device (a NeuronCore)"
         )
     return lines

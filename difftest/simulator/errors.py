@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from difftest.support.wording import did_you_mean
+
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PASSED: tuple[str, ...] = (
-    _PACKAGE,
-    os.path.dirname(np.__file__) + os.sep,
-)  # a kernel calls them
+# A kernel calls both.
+_PASSED: tuple[str, ...] = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)
 _LAUNCH: tuple[str, ...] = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 
@@ -206,6 +206,16 @@ def _line(frame: FrameType, entry: _Code) -> Location:
     return line
 
 
+_RECORDED: ContextVar[list[NkiError] | None] = ContextVar("recorded", default=None)
+
+
+@contextlib.contextmanager
+def recording_errors() -> Iterator[list[NkiError]]:
+    """Yield a list of the errors that are made within the block, raised or not."""
+    with set_to(_RECORDED, list[NkiError]()) as errors:
+        yield errors
+
+
 class NkiError(Exception):
     """A kernel broke a rule of NKI or of the hardware.
 
@@ -235,6 +245,9 @@ class NkiError(Exception):
         self.limit = limit
         self.remedy = remedy
         self.location = location or innermost_location(kernel_stack())
+        recorded = _RECORDED.get()
+        if recorded is not None:
+            recorded.append(self)
         super().__init__(happened)
 
     def __str__(self) -> str:
@@ -403,17 +416,15 @@ def missing_name(
     ``names`` are the existing names. ``ended`` says why a former name is gone. ``kind`` is the kind
     of the owner, such as a class or an enumeration.
     """
-    alike = []
+    nearest = ""
     # pytest, for example, tries each name of a test's module
     if not (ended or name.startswith("_")):
-        from difflib import get_close_matches
-
-        alike = get_close_matches(name, names, 1, 0.7)
+        nearest = did_you_mean(name, names, 0.7)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",
         received=f"{owner}.{name}",
-        remedy=f"did you mean {alike[0]}?" if alike else None,
+        remedy=nearest or None,
     )
 
 
@@ -433,7 +444,7 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
 def call_error(
     caller: str, rule: str, did: str, received: str, **more: Any
 ) -> NkiError:
-    """Return the error of a call: its name with the rule, and with what it did.
+    """Return the error of a call: its name with the rule, and with its behaviour.
 
     The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """

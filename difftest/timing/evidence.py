@@ -28,11 +28,11 @@ docs/reference/timing-costs.md name their sources by these keys:
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from enum import Enum
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
+
+from difftest.support.csv_rows import csv_rows
 
 
 class UnknownCostError(ValueError):
@@ -55,9 +55,6 @@ class Figure(NamedTuple):
     source: str
 
 
-def rows_of(name: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of ``data/<name>.csv`` as mappings from heading to cell."""
-    text = (files("difftest.timing") / "data" / f"{name}.csv").read_text(
-        encoding="utf-8"
-    )
-    yield from csv.DictReader(text.splitlines())
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of ``data/<name>.csv`` as mappings from heading to cell."""
+    return csv_rows(Path(__file__).parent / "data" / f"{name}.csv")

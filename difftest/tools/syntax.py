@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -18,6 +19,15 @@ def bound_names(node: ast.AST) -> set[str]:
     """Return the names that a statement or a target binds."""
     parts = (part for part in ast.walk(node) if isinstance(part, ast.Name))
     return {part.id for part in parts if isinstance(part.ctx, ast.Store)}
+
+
+def annotation_nodes(annotation: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an annotation, and of the annotations that are texts inside it."""
+    for node in ast.walk(annotation):
+        yield node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with contextlib.suppress(SyntaxError):
+                yield from annotation_nodes(ast.parse(node.value, mode="eval"))
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:

@@ -26,6 +26,7 @@ SMALL = {"K": 128, "M": 128, "N": 512}
     dtypes=DTYPES,
     rejects=[
         Rejection({**SMALL, "K": 100}, match="multiples of 128, N of 512: got 100"),
+        Rejection({"K": 100, "M": 100, "N": 100}, match="N of 512: got 100, 100, 100"),
         Rejection({**SMALL, "N": 128}, match="N of 512: got 128, 128, 128"),
     ],
 )

@@ -99,6 +99,7 @@ TIMING = Rule(
         "difftest.simulator.trace",
         "difftest.simulator.machine",
         "difftest.support.choices",
+        "difftest.support.csv_rows",
     ),
 )
 # pytest loads the plugin in every run where it is installed, so it must load fast.

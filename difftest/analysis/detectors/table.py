@@ -80,6 +80,11 @@ _READERS = {detector.reader: f"the detector {detector.id}" for detector in DETEC
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
+def detectors() -> dict[str, Detector]:
+    """Return all detectors by id."""
+    return {detector.id: detector for detector in DETECTORS}
+
+
 class DetectionResult(NamedTuple):
     """The detectors' results on one trace.
 

@@ -41,7 +41,7 @@ from difftest.simulator.instructions.rules import (
     no_gpsimd_in_psum,
     not_both_in_psum,
     one_dtype,
-    same_elements,
+    same_partitions_and_free_size,
     same_shape,
 )
 from difftest.simulator.instructions.values import as_float
@@ -141,9 +141,8 @@ def constant(value: Any, dtype: DType) -> Array:
     An integer of more than 64 bits is clipped to 64 bits: it saturates anyway.
     """
     if dtype == FLOAT8_E8M0FNU or (dtype.names and value == 0):
-        return as_constant(value).astype(
-            dtype
-        )  # as a host casts: E8M0 lacks a zero, and gets NaN
+        # as a host casts: E8M0 lacks a zero, and gets NaN
+        return as_constant(value).astype(dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
         return as_constant(value)
@@ -158,7 +157,7 @@ def constant(value: Any, dtype: DType) -> Array:
     ),
     options=("reverse_pred",),
     rules=(
-        same_elements("dst", "predicate", "src"),
+        same_partitions_and_free_size("dst", "predicate", "src"),
         not_both_in_psum("src", "predicate"),
         one_dtype("src", "dst"),
     ),

@@ -32,11 +32,11 @@ from difftest.simulator.instructions.rules import (
     arithmetic,
     arithmetic_in_float32,
     binary,
+    no_broadcast,
     no_gpsimd_in_psum,
     not_both_in_psum,
     of_integers,
     one_kind,
-    one_size,
     same_partitions,
     same_rank,
     same_shape,
@@ -105,9 +105,8 @@ def _tensor_tensor_engine(call: CheckedCall, wanted: Engine) -> Engine:
     ):
         tiles = (*call.tiles.values(), *call.destinations.values())
         if any(tile.space is Space.PSUM for tile in tiles):
-            return (
-                Engine.VECTOR
-            )  # the GpSimd Engine, exact for integers, cannot access PSUM
+            # the GpSimd Engine, exact for integers, cannot access PSUM
+            return Engine.VECTOR
     if call["op"].engines == (Engine.GPSIMD,) or (
         _is_exact(call) and wanted is not Engine.VECTOR
     ):
@@ -157,7 +156,7 @@ def tensor_tensor_result(call: CheckedCall) -> Result:
         no_gpsimd_in_psum,
         of_integers("op"),
     ),
-    only={"nki": (one_size("data1", "data2"),)},
+    only={"nki": (no_broadcast("data1", "data2"),)},
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
     facts=lambda call: {"op": call["op"].name},
@@ -342,7 +341,7 @@ def _one_shape(call: CheckedCall) -> None:
         vector_ops("op0", "op1"),
         of_integers("op1"),
     ),
-    only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
+    only={"nki": (no_broadcast("data", "operand1"), arithmetic("op0", "op1"))},
     result=result_like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     purpose=Purpose.COMBINE,

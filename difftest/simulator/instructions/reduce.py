@@ -46,7 +46,7 @@ from difftest.simulator.instructions.rules import (
     of_integers,
     one_dtype,
     one_of,
-    same_elements,
+    same_partitions_and_free_size,
     vector_ops,
 )
 from difftest.simulator.instructions.values import (
@@ -302,7 +302,7 @@ def _scanned(call: CheckedCall) -> Result:
     options=("op0", "op1", "reverse0", "reverse1"),
     rules=(
         not_both_in_psum("data0", "data1"),
-        same_elements("data0", "data1"),
+        same_partitions_and_free_size("data0", "data1"),
         arithmetic("op0", "op1"),
         binary("op0", "op1"),
         vector_ops("op0", "op1"),

@@ -140,8 +140,8 @@ same_free_size = _equal_property(
 
 
 @rule_factory
-def same_elements(call: CheckedCall, *roles: str) -> None:
-    """Require the same partitions, and the same number of elements in each."""
+def same_partitions_and_free_size(call: CheckedCall, *roles: str) -> None:
+    """Require the same partitions, and the same number of elements in each; shapes may differ."""
     same_partitions(*roles)(call)
     same_free_size(*roles)(call)
 
@@ -162,8 +162,8 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
 
 
 @rule_factory
-def one_size(call: CheckedCall, *roles: str) -> None:
-    """Require tiles of the same partitions and elements a partition: they do not broadcast."""
+def no_broadcast(call: CheckedCall, *roles: str) -> None:
+    """Require two tiles of one size; the error says how to repeat the smaller one."""
     tiles = _tiles(call, roles)
     if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
         raise other_sizes(call.name, tiles)

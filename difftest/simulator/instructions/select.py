@@ -45,10 +45,10 @@ from difftest.simulator.instructions.registers import (
 )
 from difftest.simulator.instructions.rules import (
     needs_generation,
+    no_broadcast,
     not_both_in_psum,
     one_of,
-    one_size,
-    same_elements,
+    same_partitions_and_free_size,
     same_rank,
 )
 from difftest.simulator.instructions.values import (
@@ -114,7 +114,7 @@ def _mask(compute: Any, shape: Shape, start: int, steps: Shape) -> Array:
         _predicate_repeats,
         one_of("cmp_op", *COMPARISONS, says="takes a comparison", do="compare with"),
     ),
-    only={"nki": (one_size("dst", "on_true_tile"),)},
+    only={"nki": (no_broadcast("dst", "on_true_tile"),)},
     result=result_like("on_true_tile"),
     purpose=Purpose.FILL,
 )
@@ -239,7 +239,7 @@ def range_select(
     ),
     rules=(
         not_both_in_psum("on_true", "predicate"),
-        same_elements("dst", "predicate", "on_true"),
+        same_partitions_and_free_size("dst", "predicate", "on_true"),
         LOADS_NOTHING,
         read_if_used,
         _KEEPS_THE_LARGEST,

@@ -6,7 +6,7 @@ Each backend passes ``tests/unit/testing/backends/test_contract.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -24,6 +24,11 @@ _CANARY = 0xA5
 """Each byte of an integer output before a run."""
 _NAN_MARK = 0x25
 """The payload bits of the NaN in a floating-point output before a run."""
+
+
+def is_among(value: object, others: Iterable[object]) -> bool:
+    """Return whether a value is one of others: the same object, not an equal one."""
+    return any(value is other for other in others)
 
 
 class KernelCall(NamedTuple):
@@ -162,7 +167,7 @@ class Unsupported(Refused):
 
 @dataclass(frozen=True)
 class Crashed(Refused):
-    """An error that does not state a rule: a bug, whatever the reference returns.
+    """An error that does not state a rule: a bug, for any result of the reference.
 
     ``in_backend`` is True for a bug of the backend itself, not of the kernel.
     """

@@ -9,12 +9,13 @@ public threads and repositories.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
+
+from difftest.support.csv_rows import csv_rows
 
 
 class Blame(Enum):
@@ -43,19 +44,17 @@ class Cause(NamedTuple):
 
 def _rows(is_text: bool) -> dict[str, Cause]:
     """Return the causes by code, or those by the pattern of a text."""
-    table = Path(__file__).with_name("codes.csv")
     causes = {}
-    with table.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if bool(row["is_text"]) is is_text:
-                causes[row["said"]] = Cause(
-                    row["meaning"],
-                    row["remedy"],
-                    row["source"],
-                    tuple(row["rules"].split()),
-                    int(row["number"]) if row["number"] else None,
-                    Blame(row["blame"] or Blame.KERNEL.value),
-                )
+    for row in csv_rows(Path(__file__).with_name("codes.csv")):
+        if bool(row["is_text"]) is is_text:
+            causes[row["said"]] = Cause(
+                row["meaning"],
+                row["remedy"],
+                row["source"],
+                tuple(row["rules"].split()),
+                int(row["number"]) if row["number"] else None,
+                Blame(row["blame"] or Blame.KERNEL.value),
+            )
     return causes
 
 
@@ -118,7 +117,7 @@ def explain_log(log: str) -> Iterator[Explanation]:
 def codes_in(row: str) -> list[str]:
     """Return the codes in a line as written; a status by number only if no status has a name.
 
-    A code without ``NCC_`` counts if it is known or in brackets, because other words look alike.
+    A code without ``NCC_`` counts if it is known or in brackets: other words look like codes.
     """
     codes = []
     for match in _CODE.finditer(row):

@@ -35,6 +35,7 @@ from difftest.testing.backends.base import (
     Outcome,
     Rejected,
     Unsupported,
+    is_among,
 )
 from difftest.testing.backends.sdk import PACKAGES, dialect_of, function_of, is_of
 
@@ -122,13 +123,13 @@ def _completed(
     kept = [
         number
         for number, array in enumerate(result.origins)
-        if not _is_among(array, written)
+        if not is_among(array, written)
     ]
     unwritten = [result.unwritten[number] for number in kept]
     untouched = [
         name
         for name, array in zip(call.target_names, written, strict=False)
-        if not _is_among(array, result.written)
+        if not is_among(array, result.written)
     ]
     return Completed(
         (*(result.outputs[number] for number in kept), *written),
@@ -141,11 +142,6 @@ def _completed(
         unset=unset_arguments(call, result.trace),
         untouched=tuple(untouched),
     )
-
-
-def _is_among(array: Array | None, others: Sequence[Array]) -> bool:
-    """Return whether an array is one of others: the same object, not an equal one."""
-    return any(array is other for other in others)
 
 
 def unset_arguments(call: KernelCall, trace: Trace) -> tuple[str, ...]:

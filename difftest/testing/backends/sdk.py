@@ -356,13 +356,13 @@ def completed_run(
         and return what was written: then the returned array counts.
     """
     written = list(call.written)
-    others = [array for array in returned if not _is_among(array, written)]
+    others = [array for array in returned if not _is_view_of_one(array, written)]
     expected = 0 if call.results is None else call.results - len(written)
     copies = len(others) - max(0, expected)
     for place, target in enumerate(call.written):
         if copies <= 0:
             break
-        if _is_among(target, returned):
+        if _is_view_of_one(target, returned):
             continue
         number = _copy_of(target, before[place], others)
         if number is not None:
@@ -372,8 +372,8 @@ def completed_run(
     return Completed((*others, *written), unwritten)
 
 
-def _is_among(array: Array, others: Sequence[Array]) -> bool:
-    """Return whether an array is one of others."""
+def _is_view_of_one(array: Array, others: Sequence[Array]) -> bool:
+    """Return whether an array is one of others, or a view of all elements of one."""
     return any(is_same(array, other) for other in others)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from difftest.simulator.errors import frame_at
 from difftest.support.tracebacks import is_installed, is_raised_by
+from difftest.testing.backends.base import is_among
 from difftest.testing.backends.sdk import function_of
 from difftest.testing.concolic import stubs
 from difftest.testing.contract.limits import ExpiredError
@@ -142,11 +143,6 @@ def _place_of(text: str) -> tuple[str, int, int, int]:
     key = 1 + sum(text.encode()) % 15 if is_key else 0
     file = frame.f_code.co_filename.removeprefix(stubs.DRY)
     return file, frame.f_lineno, frame.f_lasti, key
-
-
-def _is_among(value: Any, others: Sequence[Any]) -> bool:
-    """Return whether a value is one of some objects, without a comparison by its class."""
-    return any(value is other for other in others)
 
 
 class StepLimitExceeded(BaseException):
@@ -335,10 +331,10 @@ class ConcolicRun:
         is_class = issubclass(type(value), type)
         home = getattr(function or value, "__module__", None) or type(value).__module__
         root = home.partition(".")[0]
-        if self._is_foreign(home) or _is_among(value, _REPLACED):
+        if self._is_foreign(home) or is_among(value, _REPLACED):
             return self._known_or_stub(value)
         is_of_numbers = root in _PREFIXES and callable(value) and not is_class
-        if is_of_numbers or _is_among(value, _CONVERSIONS):
+        if is_of_numbers or is_among(value, _CONVERSIONS):
             return _Function(self, value, _PREFIXES.get(root, ""))
         if root not in _CALLED:
             return self._copy_of_own(value, function)

@@ -1,4 +1,4 @@
-"""Strategies of whole cases: what a case is, and how it shrinks.
+"""Strategies of whole cases: their parts, and how they shrink.
 
 Which cases are tried is the matter of :mod:`difftest.testing.drawing.plan`.
 """
@@ -38,10 +38,10 @@ from difftest.testing.drawing.reference_properties import (
 )
 from difftest.testing.drawing.sizes import source_of
 
-__tracebackhide__ = True  # what it refuses is a line of its caller's
+__tracebackhide__ = True  # its errors are errors of its caller's line
 
-MOST_ELEMENTS = 2**28
-"""Of all arrays of a drawn case together: in float64, as references compute, 2 GiB."""
+MOST_CASE_ELEMENTS = 2**28
+"""The most elements of all arrays of a drawn case: in float64, as references compute, 2 GiB."""
 SAMPLES = 9
 """The number of cases on which a reference shows its properties."""
 _ORDINARY, _FAR, _SCALED = 7, 4, 3
@@ -156,12 +156,12 @@ def _cases(
 def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
     """Raise a SpecError for a case that is too large to be tried."""
     count = count_elements(spec, values)
-    if count > MOST_ELEMENTS:
+    if count > MOST_CASE_ELEMENTS:
         shown = ", ".join(f"{name}={value}" for name, value in values.items())
         shapes = ", ".join(f"{name} {spec.shape(name, values)}" for name in spec.inputs)
         raise SpecError(
             f"domain: drew {shown}, a case of {count:,} elements ({shapes}); accepted: at most "
-            f"{MOST_ELEMENTS:,} in all arrays of a case together"
+            f"{MOST_CASE_ELEMENTS:,} in all arrays of a case together"
         )
 
 

@@ -35,7 +35,7 @@ Filler = Callable[[np.random.Generator, Array], Array]
 """A function that returns values for an array, the same each time."""
 
 FLOATS = "fV"  # kinds of dtypes: those of ml_dtypes are V to NumPy
-MOST_ELEMENTS = 2**15
+MOST_SAMPLE_ELEMENTS = 2**15
 """The most elements of a sample for properties that need many calls, if a sample has so few."""
 MOST_TOGETHER = 2**22
 """The most elements of all samples for properties that each sample must show."""
@@ -100,7 +100,7 @@ def infer_properties(
     if not samples:
         return ReferenceProperties()
     sizes = [count_elements(spec, case.values) for case in samples]
-    small = samples[: max(1, bisect.bisect_right(sizes, MOST_ELEMENTS))]
+    small = samples[: max(1, bisect.bisect_right(sizes, MOST_SAMPLE_ELEMENTS))]
     floats = []
     if sum(sizes) <= MOST_TOGETHER:
         dtype = _first_float(spec.dtypes)

@@ -66,7 +66,7 @@ from difftest.testing.harness.verdict import Inconclusive, Verdict, is_failure
 
 _FOREIGN = ("int32", "float32")
 """Dtypes for kernels of floats, and for kernels of integers."""
-MOST_ELEMENTS = 2**23
+MOST_GROWN_ELEMENTS = 2**23
 """The most elements of all arrays of a grown case."""
 MOST_WORK = 2**27
 """The most elements that all instructions of a grown case may touch, by extrapolation."""
@@ -327,7 +327,7 @@ def _grown(
     most_work = min(MOST_WORK, WORK_OF_A_CASE * settings().max_examples)
     if values is None or expected_work > most_work:
         return None
-    if count_elements(spec, values) > MOST_ELEMENTS:
+    if count_elements(spec, values) > MOST_GROWN_ELEMENTS:
         return None
     for edge in _edge(values, spec, name):
         trace: Trace | None = getattr(run(spec, edge.case), "trace", None)
@@ -352,7 +352,7 @@ def _limit_of(
     over = None
     guesses = itertools.cycle((True, False, False))
     while over is None or over.count - under.count > 1:
-        most = MOST_ELEMENTS if over is None else over.count - 1
+        most = MOST_GROWN_ELEMENTS if over is None else over.count - 1
         count = min(max(_crossing(first, second), under.count + 1), most)
         if over is not None and not next(guesses):
             count = (under.count + over.count) // 2
@@ -372,7 +372,7 @@ def _limit_of(
 
 def _crossing(first: _FillAttempt, second: _FillAttempt) -> int:
     """Return the first count that is too large, by linear extrapolation of two footprints."""
-    counts = [1.0 * MOST_ELEMENTS]
+    counts = [1.0 * MOST_GROWN_ELEMENTS]
     for least, most, end in zip(
         first.footprint, second.footprint, _LIMITS, strict=True
     ):

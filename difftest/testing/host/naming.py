@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from difflib import get_close_matches
 from types import FunctionType, ModuleType
 from typing import Any
 
+from difftest.support.wording import did_you_mean
 from difftest.testing.backends.sdk import function_of
 
 _LISTED = 12
@@ -47,7 +47,6 @@ def suggest_names(name: str, names: Iterable[str]) -> str:
         text = f"; it has {', '.join(choices[:_LISTED])}"
     if len(choices) > _LISTED:
         text += f" and {len(choices) - _LISTED} more"
-    close = get_close_matches(name, choices, 1)
-    if close:
-        text += f"; did you mean {close[0]}?"
+    if nearest := did_you_mean(name, choices):
+        text += f"; {nearest}"
     return text

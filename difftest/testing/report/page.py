@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.errors import relative_path
+from difftest.support.markdown import cell, code, code_block, table_lines
 from difftest.testing.harness.error_map import legend, png
 
 TEMPLATE = "page.html.j2"
@@ -114,8 +115,8 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _launches(document["launches"])
     yield from _bugs([test for test in failed if "same_as" not in test])
     for group in document["left_out"]:
-        yield f"\nLeft out on {group['backend']}: {', '.join(map(_code, group['kernels']))}.\n"
-        yield from _fenced(group["reason"])
+        yield f"\nLeft out on {group['backend']}: {', '.join(map(code, group['kernels']))}.\n"
+        yield code_block(group["reason"])
     yield from _missed_places(document["not_reached"])
 
 
@@ -124,15 +125,16 @@ def _table(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not kernels:
         return
     yield ""
-    yield "| | kernel | backend | cases | elements | bit for bit | rejections |"
-    yield "|---|---|---|--:|--:|--:|--:|"
+    counts = ("cases", "elements", "exact", "rejections")
+    rows = []
     for kernel in kernels:
         mark = "❌" if kernel["failed"] else "✅"
         for row in kernel["counts"]:
-            yield (
-                f"| {mark} | {_cell(kernel['name'])} | {row['backend']} | {row['cases']:,} | "
-                f"{row['elements']:,} | {row['exact']:,} | {row['rejections']:,} |"
-            )
+            numbers = [f"{row[count]:,}" for count in counts]
+            rows.append((mark, cell(kernel["name"]), row["backend"], *numbers))
+    names = ("", "kernel", "backend")
+    titles = ("cases", "elements", "bit for bit", "rejections")
+    yield from table_lines((*names, *titles), rows, len(titles))
 
 
 def _launches(launches: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -140,13 +142,13 @@ def _launches(launches: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not launches:
         return
     yield "\nKernels that tests launched themselves, without a reference:\n"
-    yield "| kernel | launches | hazards |"
-    yield "|---|--:|--:|"
-    for row in launches:
-        hazards = len(row["hazards"])
-        yield f"| {_cell(row['kernel'])} | {row['launches']:,} | {hazards:,} |"
+    rows = [
+        (cell(row["kernel"]), f"{row['launches']:,}", f"{len(row['hazards']):,}")
+        for row in launches
+    ]
+    yield from table_lines(("kernel", "launches", "hazards"), rows, 2)
     for text in dict.fromkeys(text for row in launches for text in row["hazards"]):
-        yield from _fenced(text)
+        yield code_block(text)
 
 
 def _missed_places(missed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -171,24 +173,24 @@ def _bugs(bugs: Sequence[Document]) -> Iterator[str]:
 
 def _failure(test: Document) -> Iterator[str]:
     """Yield the report of a failed test, with its source lines and its command."""
-    yield f"\n### ❌ {_cell(test['message'])}\n"
+    yield f"\n### ❌ {cell(test['message'])}\n"
     if test["id"] != test["message"]:
-        yield f"{_code(test['id'])}\n"
+        yield f"{code(test['id'])}\n"
     failure = test.get("details", {}).get("failure")
     if failure is None:
-        yield from _fenced("\n".join(test["failure"].splitlines()[-LINES:]))
+        yield code_block("\n".join(test["failure"].splitlines()[-LINES:]))
         return
-    yield from _fenced("\n".join(_report_lines(test, failure)))
+    yield code_block("\n".join(_report_lines(test, failure)))
     for where in failure["where"]:
         yield f"{where['why']}: {_place(where)}\n"
         source = "\n".join(f"{number:>4} {text}" for number, text in where["lines"])
-        yield from _fenced(source, "python")
+        yield code_block(source, "python")
     if failure["nearest"]:
-        yield f"Nearest case that agrees: {_code(failure['nearest'])}\n"
+        yield f"Nearest case that agrees: {code(failure['nearest'])}\n"
     if failure["again"]:
-        yield from _fenced(failure["again"], "sh")
+        yield code_block(failure["again"], "sh")
     for text in failure["beside"]:
-        yield from _fenced(text)
+        yield code_block(text)
 
 
 def _report_lines(test: Document, failure: Mapping[str, Any]) -> list[str]:
@@ -204,17 +206,4 @@ def _report_lines(test: Document, failure: Mapping[str, Any]) -> list[str]:
 
 
 def _place(line: Mapping[str, Any]) -> str:
-    return _code(f"{relative_path(line['file'])}:{line['line']}")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("_", "\\_")
-
-
-def _code(text: str) -> str:
-    return f"`{text.replace('`', chr(39))}`"
-
-
-def _fenced(text: str, language: str = "") -> Iterator[str]:
-    fence = "~~~~"
-    yield f"{fence}{language}\n{text.replace(fence, '~~~')}\n{fence}\n"
+    return code(f"{relative_path(line['file'])}:{line['line']}")

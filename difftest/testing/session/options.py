@@ -26,6 +26,7 @@ from difftest.support.choices import (
     STRICTNESSES,
     install_hint,
 )
+from difftest.support.wording import did_you_mean
 
 if TYPE_CHECKING:
     from difftest.plugin.dialects import LeftOut
@@ -357,13 +358,10 @@ def _table(config: pytest.Config) -> dict[str, str]:
     accepted = [option.setting for option in OPTIONS]
     for name in table:
         if name not in accepted:
-            from difflib import get_close_matches
-
-            nearest = get_close_matches(name, accepted, 1, 0.4)
-            hint = f"did you mean {nearest[0]}? " if nearest else ""
+            hints = (did_you_mean(name, accepted, 0.4), "accepted are")
             raise pytest.UsageError(
                 f"{file}: {_TABLE} has no setting {name!r}\n"
-                f"  remedy: {hint}accepted are {', '.join(accepted)}"
+                f"  remedy: {' '.join(filter(None, hints))} {', '.join(accepted)}"
             )
     return {name: _ini_value(value) for name, value in table.items()}
 

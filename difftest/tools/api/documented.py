@@ -11,16 +11,16 @@ under ``nki/api``, and names found only in the stubs (``nki/*/__init__.py``).
 
 from __future__ import annotations
 
-import csv
 import sys
 from enum import Enum
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from difftest.simulator import NotModelledError
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.frontend.arguments import Unmodelled
+from difftest.support.csv_rows import csv_rows
 
 _SITE = "https://awsdocs-neuron.readthedocs-hosted.com/en/"
 
@@ -68,8 +68,7 @@ class DocumentedName(NamedTuple):
 @cache
 def documented_names(dialect: Dialect) -> tuple[DocumentedName, ...]:
     """Return the documented names of a dialect, in the order of its list."""
-    file = files("difftest.tools.api") / "data" / f"names-{dialect.tag}.csv"
-    rows = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    rows = csv_rows(Path(__file__).parent / "data" / f"names-{dialect.tag}.csv")
     return tuple(DocumentedName(**row, dialect=dialect) for row in rows)
 
 

@@ -17,6 +17,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
+from difftest.support.markdown import table_lines
 from difftest.timing.cost_model import cost_evidence
 from difftest.timing.evidence import Evidence
 from difftest.tools.api.documented import (
@@ -70,8 +71,7 @@ def every_instruction() -> dict[str, Instruction]:
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(f"{line}\n" for line in table_lines(head, rows))
 
 
 def _summary() -> str:

@@ -6,7 +6,6 @@ Source: the page of errors, ``general/nki/api/nki.errors.rst`` at v2.26.0.
 from __future__ import annotations
 
 import ast
-import contextlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeGuard
@@ -21,6 +20,7 @@ from difftest.tools.lint.type_inference import (
     targets_of,
 )
 from difftest.tools.syntax import (
+    annotation_nodes,
     arguments_of,
     base_of,
     bound_names,
@@ -338,19 +338,11 @@ def _reads(node: ast.AST) -> Iterator[ast.Name]:
 
 
 def _is_mutable(parameter: ast.arg, at: RuleContext) -> bool:
-    return parameter.annotation is not None and _names_mutable(parameter.annotation, at)
-
-
-def _names_mutable(annotation: ast.expr, at: RuleContext) -> bool:
-    """Return whether an annotation, or a string inside it, names a mutable NKI tensor."""
-    for node in ast.walk(annotation):
-        if at.name(node) in ("nt.mutable_tensor", "nt.mutable"):
-            return True
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            with contextlib.suppress(SyntaxError):
-                if _names_mutable(ast.parse(node.value, mode="eval").body, at):
-                    return True
-    return False
+    """Return whether a parameter's annotation names a mutable NKI tensor."""
+    if parameter.annotation is None:
+        return False
+    names = map(at.name, annotation_nodes(parameter.annotation))
+    return any(name in ("nt.mutable_tensor", "nt.mutable") for name in names)
 
 
 def _sizes(node: ast.expr, at: RuleContext) -> list[int | None]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from difftest.support.csv_rows import csv_rows
 from difftest.support.github import workflow_command
+from difftest.support.markdown import table_lines
+from difftest.support.wording import count_of
 from difftest.tools.lint.check import Diagnostic, rules
 from difftest.tools.lint.files import Level, Levels
 from difftest.tools.lint.rule import SDKS, Confidence, Rule
@@ -104,7 +106,7 @@ def format_summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
         return "nothing found"
     count = len(diagnostics)
     denied = len(levels.denied(diagnostics))
-    text = f"{count} finding{'s' * (count > 1)}, {denied} denied"
+    text = f"{count_of(count, 'finding')}, {denied} denied"
     fixes = Counter(
         diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix
     )
@@ -202,23 +204,18 @@ _COLUMNS = (
     "compiler",
     "sources",
 )
-_HEAD = f"""# The linter's rules
+_HEAD = """# The linter's rules
 
 `difftest lint --explain ID` shows one rule with a wrong and a right kernel, as below.
 
-| {" | ".join(_COLUMNS)} |
-|{"---|" * len(_COLUMNS)}
 """
 _REFUSALS = """
 ## Code that the compiler rejects
 
 Code that the simulator refuses needs no rule.
 
-| what | machines | our simulator | rule |
-|---|---|---|---|
 """
-_TEXT = (Path(__file__).parent / "data/refusals.csv").read_text(encoding="utf-8")
-REFUSALS = tuple(csv.DictReader(_TEXT.splitlines()))
+REFUSALS = csv_rows(Path(__file__).parent / "data/refusals.csv")
 """Code that the compiler was observed to reject: machines, rule ids, the simulator's behavior, and
 the reason if no rule checks for it. Source: records of its answers, most of them from
 foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
@@ -227,17 +224,19 @@ foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 
 def rules_page() -> str:
     """Return the page of rules: their table, the table of refusals, and each rule's page."""
-    page = _HEAD
-    for rule in rules().values():
-        page += f"| {' | '.join(map(_cell, _row(rule)))} |\n"
-    page += _REFUSALS
-    for row in REFUSALS:
-        links = ", ".join(map(_link, row["rules"].split()))
-        page += f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
-        page += f"{links or row['reason'] or 'not needed'} |\n"
+    rows = [list(map(_cell, _row(rule))) for rule in rules().values()]
+    page = "\n".join([_HEAD.strip(), "", *table_lines(_COLUMNS, rows), _REFUSALS])
+    head = ("what", "machines", "our simulator", "rule")
+    page += "\n".join([*table_lines(head, map(_refusal_row, REFUSALS)), ""])
     for id, rule in rules().items():
         page += f'\n<a id="{id}"></a>\n\n#{rule.page}'
     return page
+
+
+def _refusal_row(row: Mapping[str, str]) -> tuple[str, ...]:
+    links = ", ".join(map(_link, row["rules"].split()))
+    rule = links or row["reason"] or "not needed"
+    return _cell(row["what"]), row["machines"], row["simulator"], rule
 
 
 def _row(rule: Rule) -> tuple[str, ...]:

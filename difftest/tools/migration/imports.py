@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from libcst import matchers as m
 from libcst.helpers import get_full_name_for_node
 
 from difftest.tools.migration.rules import IMPORT, OTHERS, Rule
+from difftest.tools.syntax import annotation_nodes, bound_names
 
 CLASSIC = "neuronxcc"
 WITHOUT_NKI = {
@@ -78,14 +78,8 @@ class ModuleNames:
 
     def has_type(self, annotation: ast.AST) -> bool:
         """Return whether an annotation, or a string inside it, names an NKI type."""
-        for node in ast.walk(annotation):
-            if self.meant(node).startswith("nt."):
-                return True
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                with contextlib.suppress(SyntaxError):
-                    if self.has_type(ast.parse(node.value, mode="eval")):
-                        return True
-        return False
+        nodes = annotation_nodes(annotation)
+        return any(self.meant(node).startswith("nt.") for node in nodes)
 
     def _meant(self, full: str) -> str:
         fitting = [local for local in self._module_of if full.startswith(f"{local}.")]
@@ -271,11 +265,10 @@ class _Naming(cst.CSTTransformer):
 
 def _bound_names(module: cst.Module) -> set[str]:
     """Return the names that a file binds other than by imports."""
-    bound = set()
-    for node in ast.walk(ast.parse(module.code)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound.add(node.id)
-        elif isinstance(node, ast.arg):
+    tree = ast.parse(module.code)
+    bound = bound_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
             bound.add(node.arg)
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             bound.add(node.name)

@@ -9,7 +9,6 @@ import ast
 import contextlib
 import difflib
 import hashlib
-import linecache
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from difftest.simulator.frontend.launchable import function_in
+from difftest.support.source_lines import lines_shown
 from difftest.support.tracebacks import is_user_file
 from difftest.tools.lint.source import Edit, SourceText
 
@@ -156,24 +156,17 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 @contextlib.contextmanager
 def apply_mutant(function: FunctionType, mutant: Mutant) -> Iterator[None]:
-    """Run a function with the mutant's code within the block; ``linecache`` has the mutant's text.
+    """Run a function with the mutant's code within the block; tracebacks show the mutant's text.
 
     No module is imported again: every reference to the function runs the change.
     """
     original = function.__code__
-    entry = linecache.cache.get(mutant.file)
     function.__code__ = mutant.code(function)
-    text = mutant.text
-    lines = text.splitlines(keepends=True)
-    linecache.cache[mutant.file] = (len(text), None, lines, mutant.file)
     try:
-        yield
+        with lines_shown({mutant.file: mutant.text.splitlines(keepends=True)}):
+            yield
     finally:
         function.__code__ = original
-        if entry is None:
-            linecache.cache.pop(mutant.file, None)
-        else:
-            linecache.cache[mutant.file] = entry
 
 
 def mutable_functions(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:

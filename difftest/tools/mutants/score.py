@@ -13,6 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from difftest.simulator.errors import relative_path
+from difftest.support.markdown import table_lines
+from difftest.support.wording import count_of
 from difftest.tools.mutants.campaign import Campaign
 from difftest.tools.mutants.mutant import Mutant
 from difftest.tools.mutants.mutant_runner import (
@@ -115,8 +117,8 @@ def report_lines(mutant: Mutant, result: MutantResult) -> Iterator[str]:
     )
     yield from (f"  {line}" for line in mutant.diff())
     if result.death is not None:
-        tests = f"after {result.ran} test{'s' if result.ran > 1 else ''}"
-        yield f"  found by {result.death.by} {tests}: {result.suite}, {result.death.test}"
+        tests = count_of(result.ran, "test")
+        yield f"  found by {result.death.by} after {tests}: {result.suite}, {result.death.test}"
         yield f"  {result.death.message}"
         if result.death.case:
             yield f"  case: {result.death.case}"
@@ -125,10 +127,17 @@ def report_lines(mutant: Mutant, result: MutantResult) -> Iterator[str]:
         yield f"  {result.why}{f'; {remedy}' if remedy else ''}"
 
 
-_HEAD = (
-    "| mutants | found | survived | not covered | suspected equivalents | score "
-    "| tests until the last is found | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+_NUMBERS = (
+    "mutants",
+    "found",
+    "survived",
+    "not covered",
+    "suspected equivalents",
+    "score",
+    "tests until the last is found",
+    "seconds",
 )
+"""The titles of the columns of numbers."""
 
 
 def markdown(campaign: Campaign, command: str) -> str:
@@ -142,13 +151,10 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"{campaign.settings.cases} drawn cases for each test:\n",
         f"```\n{command}\n```\n",
         f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}\n",
-        f"| file {_HEAD}",
     ]
-    for file, score in sorted(scores(results, "file").items()):
-        rows.append(_row(relative_path(file), score))
-    rows += ["", f"| bug {_HEAD}"]
-    for name, score in sorted(scores(results, "operator").items()):
-        rows.append(_row(name, score))
+    files = sorted(scores(results, "file").items())
+    rows += _table("file", [(relative_path(file), score) for file, score in files])
+    rows += ["", *_table("bug", sorted(scores(results, "operator").items()))]
     rows += _survivor_rows(results)
     rows += _equivalent_rows(results)
     return "\n".join(rows) + "\n"
@@ -178,8 +184,14 @@ def _equivalent_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
     return ["", "## Suspected equivalents", "", *rows]
 
 
-def _row(name: str, score: Score) -> str:
-    cells = (
+def _table(title: str, rows: Iterable[tuple[str, Score]]) -> Iterator[str]:
+    """Yield the lines of a table of scores by name."""
+    cells = [(name, *_cells(score)) for name, score in rows]
+    return table_lines((title, *_NUMBERS), cells, len(_NUMBERS))
+
+
+def _cells(score: Score) -> tuple[object, ...]:
+    return (
         score.statuses.total(),
         score.of(DEAD),
         score.statuses[SURVIVED],
@@ -189,7 +201,6 @@ def _row(name: str, score: Score) -> str:
         score.most,
         f"{score.seconds:.0f}",
     )
-    return f"| {name} | {' | '.join(map(str, cells))} |"
 
 
 def stryker(campaign: Campaign) -> str:

@@ -51,6 +51,7 @@ from difftest.testing.harness.runner import Runner, run_kernel
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import BothRejected, Verdict
+from difftest.testing.session.pytest_internals import renew_fixture_requests
 from difftest.tools.scale.findings import (
     CLOSED,
     CampaignFinding,
@@ -139,7 +140,7 @@ _enter_fixtures = FuzzTarget._enter_fixtures
 def _enter_again(target: FuzzTarget) -> None:
     """Set up a test's fixtures, including fixtures that HypoFuzz tore down between targets."""
     if target.pytest_item is not None:
-        target.pytest_item._initrequest()
+        renew_fixture_requests(target.pytest_item)
     _enter_fixtures(target)
 
 

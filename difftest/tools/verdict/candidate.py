@@ -7,7 +7,6 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import inspect
-import linecache
 import os
 import random
 import sys
@@ -22,7 +21,9 @@ from typing import Any, TypeAlias
 
 import click
 
+from difftest.simulator.errors import frame_at
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
+from difftest.support.source_lines import lines_shown
 from difftest.support.time_limit import TimeLimitError, time_limit
 from difftest.support.tracebacks import is_user_file
 from difftest.support.versions import versions
@@ -221,21 +222,13 @@ def quoted(files: CandidateFiles) -> Iterator[None]:
 
     The candidate's own comments suppress no finding there.
     """
-    before = {}
+    shown = {}
     for source in files.sources.values():
-        before[source.file] = linecache.cache.get(source.file)
         text = decoded_text(source.text).replace("difftest:", "difftest;")
-        lines = [
-            f"{line}\n" for line in text.split("\n")
-        ]  # splitlines() also splits elsewhere
-        linecache.cache[source.file] = len(source.text), None, lines, source.file
-    try:
+        # splitlines() also splits elsewhere
+        shown[source.file] = [f"{line}\n" for line in text.split("\n")]
+    with lines_shown(shown):
         yield
-    finally:
-        for file, known in before.items():
-            linecache.cache.pop(file, None)
-            if known is not None:
-                linecache.cache[file] = known
 
 
 def load_candidate(
@@ -388,7 +381,7 @@ class StubFunction(Candidate):
 
 def _is_asked_by_test() -> bool:
     """Return whether code outside of this package asks for a signature."""
-    frame = sys._getframe(2)
+    frame = frame_at(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") == "inspect":
         frame = frame.f_back
     return str(frame.f_globals.get("__name__")).partition(".")[0] != "difftest"

@@ -22,7 +22,7 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
 from difftest.testing.contract.spec import KernelSpec, count_elements
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.cases import MOST_ELEMENTS, cases
+from difftest.testing.drawing.cases import MOST_CASE_ELEMENTS, cases
 from difftest.testing.drawing.explicit import explicit_cases
 from difftest.testing.drawing.minimal import OutOfTimeError
 from difftest.testing.drawing.provider import BACKEND
@@ -186,7 +186,7 @@ class Judge:
 
         picks: list[Callable[..., int]] = [min, max]
         picks += [near] * int(self.cases * NEAR_SHARE)
-        ends = (picked_values(self.spec, pick, MOST_ELEMENTS) for pick in picks)
+        ends = (picked_values(self.spec, pick, MOST_CASE_ELEMENTS) for pick in picks)
         return tuple({repr(end): end for end in ends if end}.values())
 
     def _check(self, case: Case) -> None:

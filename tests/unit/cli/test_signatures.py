@@ -1,6 +1,7 @@
 import pytest
 from click.testing import CliRunner
 
+from difftest.analysis.detectors.table import detectors
 from difftest.cli.main import main
 from difftest.cli.signatures import explained_name, signature_pages, signatures
 
@@ -30,6 +31,24 @@ def test_a_rule_of_lint_is_explained_by_its_page():
         result.stdout
         == CliRunner().invoke(main, ["lint", "--explain", "NKL101"]).stdout
     )
+
+
+def test_a_detector_is_explained_by_its_fault_and_its_page():
+    result = CliRunner().invoke(main, ["explain", "program-race"])
+    assert result.exit_code == 0, result.output
+    race = detectors()["program-race"]
+    headline, group, severity, page, *_ = result.stdout.splitlines()
+    assert headline == f"program-race: {race.title}"
+    assert group.split() == ["group:", "Programs", "of", "a", "grid"]
+    assert severity.split() == ["severity:", "error", "at", "most"]
+    assert page.split() == ["page:", race.page]
+    assert "# difftest: allow[program-race]" in result.stdout
+
+
+def test_the_nearest_detector_of_a_misspelled_one_is_named():
+    said = CliRunner().invoke(main, ["explain", "program-rase"])
+    assert said.exit_code == 1
+    assert " ".join(said.stderr.split()).endswith("; did you mean program-race?")
 
 
 def test_a_name_that_nobody_knows_has_no_signature():

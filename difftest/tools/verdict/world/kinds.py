@@ -56,6 +56,9 @@ _DTYPE = (
     "alignment byteorder char itemsize kind name names num shape str type newbyteorder"
 )
 
+LRU_CACHE: type = type(functools.cache(len))
+"""The type of a function that ``functools.lru_cache`` made."""
+
 ATTRIBUTES: dict[type, str] = {
     object: "",
     bool: _INTEGER,
@@ -89,7 +92,7 @@ ATTRIBUTES: dict[type, str] = {
     enumerate: "",
     reversed: "",
     functools.cached_property: "",
-    functools._lru_cache_wrapper: "cache_clear cache_info",
+    LRU_CACHE: "cache_clear cache_info",
     functools.cmp_to_key(lambda one, other: 0).__class__: "",
     functools.lru_cache(lambda: 0)
     .cache_info()

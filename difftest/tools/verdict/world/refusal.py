@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
+
+from difftest.simulator.errors import frame_at
 
 INTERNAL = "\N{MIDDLE DOT}"
 """The first character of names that no source can spell."""
@@ -76,7 +77,7 @@ def refusal(
     if STATE.loading and not is_question:
         STATE.asked.add(what)
         return UnavailableError(what)
-    frame = sys._getframe(1)
+    frame = frame_at(1)
     while frame.f_back is not None and frame.f_code.co_filename not in STATE.files:
         frame = frame.f_back
     error = OutsideLanguageError(what, remedy, frame.f_code.co_filename, frame.f_lineno)
@@ -148,6 +149,22 @@ class Absent:
         return unavailable(f"{self._name}()")
 
 
+_ASKED_OF_CLASSES = ("_is_protocol", "_is_runtime_protocol", "_abc_impl")
+"""Names by which a class of :mod:`typing` or :mod:`abc` decides what its instances are."""
+
+
 def is_special(name: str) -> bool:
-    """Return whether a name is special in Python: two underscores on both sides."""
+    """Return whether Python gives a name a meaning: two underscores on both sides, or listed."""
+    if name in _ASKED_OF_CLASSES:
+        return True
     return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
+
+
+def exact_text(value: Any, role: str) -> str:
+    """Return a text that becomes a key or the name of an attribute.
+
+    A text of an own class decides itself what it equals, and so which name is found.
+    """
+    if type(value) is not str:
+        raise refusal(f"{role} that is not a plain str", "use a literal")
+    return value

@@ -13,6 +13,7 @@ from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import LIMITS, drawn
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
+CALLS = "tests/unit/simulator/instructions/calls"
 SHAPED_BY_DST = ("memset", "rand", "rand2", "rng")
 """Instructions that take their shape from ``dst``."""
 RULES = [
@@ -32,7 +33,14 @@ ROLES = [
 
 
 def test_each_rule_of_each_record_has_its_limits():
-    assert set(LIMITS) == {(name, rule.__name__) for name, rule in RULES}
+    rules = {(name, rule.__name__) for name, rule in RULES}
+    missing = sorted(rules - set(LIMITS))
+    assert not missing, (
+        f"{missing} have no limit(...): add one to limits_computing.py, limits_moving.py or "
+        f"limits_today.py in {CALLS}"
+    )
+    without_rule = sorted(set(LIMITS) - rules)
+    assert not without_rule, f"no record has the rules of {without_rule} in {CALLS}"
 
 
 @every("name, rule, number", EDGES)

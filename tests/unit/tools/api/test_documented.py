@@ -14,17 +14,16 @@ from tests.every import every
 
 
 @every(
-    "dialect, counts",
+    "dialect, modules",
     [
-        # 111 names and 9 dtypes of nki.language
-        (CLASSIC, {"nki": 6, "nki.language": 120, "nki.isa": 37}),
-        (TODAY, {"nki": 2, "nki.language": 134, "nki.isa": 67, "nki.collectives": 12}),
+        (CLASSIC, {"nki", "nki.language", "nki.isa"}),
+        (TODAY, {"nki", "nki.language", "nki.isa", "nki.collectives"}),
     ],
 )
-def test_every_documented_name_is_there_once(dialect, counts):
+def test_every_documented_name_is_there_once(dialect, modules):
     names = [(one.module, one.name) for one in documented_names(dialect)]
-    assert len(set(names)) == len(names) == sum(counts.values())
-    assert Counter(one.module for one in documented_names(dialect)) == counts
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert {module for module, _ in names} == modules
 
 
 @every(

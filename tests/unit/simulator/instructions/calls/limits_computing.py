@@ -95,7 +95,7 @@ limit(
 for wrong in (tile(4, 9), tile(5, 8)):
     limit(
         "tensor_tensor_scan",
-        "same_elements(data0, data1)",
+        "same_partitions_and_free_size(data0, data1)",
         scanned(data1=tile(4, 2, 4)),
         scanned(data1=wrong),
         ShapeError,

@@ -338,7 +338,7 @@ for illegal in (
 ):
     limit(
         "select_reduce",
-        "same_elements(dst, predicate, on_true)",
+        "same_partitions_and_free_size(dst, predicate, on_true)",
         selected(predicate=(4, 2, 4)),
         illegal,
         ShapeError,
@@ -360,7 +360,7 @@ for illegal in (
 ):
     limit(
         PREDICATED,
-        "same_elements(dst, predicate, src)",
+        "same_partitions_and_free_size(dst, predicate, src)",
         predicated(predicate=(4, 4, 2)),
         illegal,
         ShapeError,

@@ -1,6 +1,6 @@
 """The parts of pytest that have no public name. No other module imports ``_pytest``.
 
-``tests/unit/plugin/test_pytest_internals.py`` names the part that a new pytest has changed.
+``tests/unit/testing/session/test_pytest_internals.py`` names the part that a new pytest changed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "ReportLines",
     "TerminalWriter",
     "add_suite_properties",
+    "renew_fixture_requests",
     "set_failure_text",
     "untrimmed_messages",
 ]
@@ -81,6 +82,11 @@ def untrimmed_messages(messages: Collection[str]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "_format_trimmed", trim_others)
         yield
+
+
+def renew_fixture_requests(test: pytest.Function) -> None:
+    """Let a test set up its fixtures again after they were torn down."""
+    test._initrequest()
 
 
 def add_suite_properties(config: pytest.Config, properties: dict[str, str]) -> None:

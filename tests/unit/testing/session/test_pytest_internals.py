@@ -1,4 +1,4 @@
-"""The private parts of pytest that the plugin uses, each by name: see pytest_internals.py."""
+"""The private parts of pytest that the package uses, each by name: see pytest_internals.py."""
 
 import inspect
 
@@ -7,7 +7,7 @@ from _pytest import terminal
 from _pytest._code import code
 from _pytest.junitxml import LogXML
 
-from difftest.plugin.pytest_internals import (
+from difftest.testing.session.pytest_internals import (
     set_failure_text,
     untrimmed_messages,
 )
@@ -35,6 +35,7 @@ def test_only_the_given_messages_are_whole():
         (code.ReprTracebackNative, ["tblines"]),
         (code.ReprExceptionInfo, ["reprtraceback", "reprcrash"]),
         (LogXML.add_global_property, ["name", "value"]),
+        (pytest.Function._initrequest, ["self"]),
     ],
 )
 def test_pytest_keeps_its_private_signatures(function, parameters):
