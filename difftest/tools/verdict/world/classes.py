@@ -278,11 +278,6 @@ def namedtuple(name: str, names: Any, **options: Any) -> Any:
     return made(collections.namedtuple(name, names, **options))
 
 
-def typed_tuple(name: str, pairs: Any = ()) -> Any:
-    """Return ``typing.NamedTuple(name, pairs)`` as an own class."""
-    return made(typing.NamedTuple(name, pairs))
-
-
 ENUM_CLASS |= {
     kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
     for kind in ENUMERATIONS.values()
