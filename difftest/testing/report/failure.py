@@ -187,8 +187,7 @@ def failing_line(failure: ReportedFailure) -> Location | None:
         at = raised_at(failure.raised, failure.spec)
         if at is not None:
             return at
-    code = getattr(function_of(failure.spec.kernel), "__code__", None)
-    return None if code is None else Location(code.co_filename, code.co_firstlineno)
+    return Location.of_definition(function_of(failure.spec.kernel))
 
 
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
