@@ -212,6 +212,16 @@ def _line(frame: FrameType, entry: _Code) -> Location:
     return line
 
 
+_RECORDED: ContextVar[list[NkiError] | None] = ContextVar("recorded", default=None)
+
+
+@contextlib.contextmanager
+def recording_errors() -> Iterator[list[NkiError]]:
+    """Yield a list of the errors that are made within the block, raised or not."""
+    with set_to(_RECORDED, list[NkiError]()) as errors:
+        yield errors
+
+
 class NkiError(Exception):
     """A kernel broke a rule of NKI or of the hardware.
 
@@ -241,6 +251,9 @@ class NkiError(Exception):
         self.limit = limit
         self.remedy = remedy
         self.location = location or innermost_location(kernel_stack())
+        recorded = _RECORDED.get()
+        if recorded is not None:
+            recorded.append(self)
         super().__init__(happened)
 
     def __str__(self) -> str:

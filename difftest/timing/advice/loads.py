@@ -151,13 +151,14 @@ def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
     SBUF must have room for the tensor in addition to its contents at the peak.
     """
     machine = schedule.program.machine
+    stored = [span for span in _loads(schedule) if _source(span).allocation.writes]
+    if not stored:
+        return
     free = machine.sbuf_usable_bytes - memory_usage(schedule, Space.SBUF).peak
-    for loads in group_by(
-        _loads(schedule), lambda span: _source(span).allocation.id
-    ).values():
+    for loads in group_by(stored, lambda span: _source(span).allocation.id).values():
         tensor = _source(loads[0]).allocation
         size = math.prod(tensor.shape) * tensor.dtype.itemsize
-        if not tensor.writes or size > free * machine.partitions:
+        if size > free * machine.partitions:
             continue
         removed = list(loads)
         if tensor.output is None:

@@ -346,7 +346,8 @@ def _on_device(
             variable = NkiScalar(value, np.dtype(np.int32))
         else:
             variable = VirtualRegister(value, frozen=frozen)
-        yield variable.of_loop(loops.turns[-1].loop.id)
+        yield variable.of_turn(loops.turns[-1])
+    current().note_on_tape("end")
 
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
