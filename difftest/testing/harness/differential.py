@@ -262,7 +262,7 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
     ReferenceRefusal : see :func:`difftest.testing.contract.reference.call_reference`.
     ReferenceDefect : see there; also if the reference runs a kernel that it has to judge.
     """
-    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    arrays = spec.inputs_by_name(case)
     launched: list[object] = []
     with listening(lambda launch: launched.append(function_of(launch.kernel))):
         outputs = call_reference(
