@@ -65,7 +65,10 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     events : the events in program order, within the tiles that the compiler gave them.
     """
     events = _by_columns(events)
-    for is_candidate, rule in ((_leaves_psum, _read_from_psum), (_adds_column, _take_bias)):
+    for is_candidate, rule in (
+        (_leaves_psum, _read_from_psum),
+        (_adds_column, _take_bias),
+    ):
         events = _simplified(events, is_candidate, rule)
     groups = [
         group
