@@ -188,24 +188,27 @@ def _round_integer(values: Array, dtype: DType) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     if values.dtype == dtype:
         return values
-    low, high = _limits_of(dtype)
     if values.dtype.kind in "iub":
-        wide: Array = np.array(values, np.int64)
+        wide = values.astype(np.int64)
     else:
-        wide = np.rint(np.array(values, np.float64))
+        wide = np.rint(values.astype(np.float64))
         missing = np.isnan(wide)
         if np.count_nonzero(missing):
             wide = np.where(missing, 0.0, wide)
+    low, high = _limits_of(dtype, wide.dtype)
     result: Array = np.minimum(np.maximum(wide, low), high).astype(dtype)
     return result
 
 
 @lru_cache(maxsize=32)
-def _limits_of(dtype: DType) -> tuple[int, int]:
-    """Return the smallest and the largest number of an integer dtype."""
+def _limits_of(dtype: DType, wide: DType) -> tuple[Array, Array]:
+    """Return the smallest and the largest number of an integer dtype, as ``wide`` arrays.
+
+    NumPy takes twice as long to compare a small array with a number.
+    """
     need_arithmetic(dtype)
     info = np.iinfo(dtype)
-    return info.min, info.max
+    return np.array(info.min, wide), np.array(info.max, wide)
 
 
 def _fits_float16(values: Array) -> bool:

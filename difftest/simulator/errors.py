@@ -23,10 +23,8 @@ from difftest.support.wording import did_you_mean
 
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PASSED: tuple[str, ...] = (
-    _PACKAGE,
-    os.path.dirname(np.__file__) + os.sep,
-)  # a kernel calls them
+# A kernel calls both.
+_PASSED: tuple[str, ...] = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)
 _LAUNCH: tuple[str, ...] = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 
@@ -446,7 +444,7 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
 def call_error(
     caller: str, rule: str, did: str, received: str, **more: Any
 ) -> NkiError:
-    """Return the error of a call: its name with the rule, and with what it did.
+    """Return the error of a call: its name with the rule, and with its behaviour.
 
     The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """

@@ -65,8 +65,8 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     events : the events in program order, within the tiles that the compiler gave them.
     """
     events = _by_columns(events)
-    for rule in (_read_from_psum, _take_bias):
-        events = _simplified(events, rule)
+    for may_go, rule in ((_leaves_psum, _read_from_psum), (_adds_column, _take_bias)):
+        events = _simplified(events, may_go, rule)
     groups = [
         group
         for statement in _Distribution(events, machine).statements()
@@ -106,12 +106,21 @@ Rule = Callable[[Event, list[Event]], list[Event] | None]
 """Returns the readers of an event's result without the event; None if they need it."""
 
 
-def _simplified(events: list[Event], rule: Rule) -> list[Event]:
-    """Return the events without those that a rule makes unnecessary."""
+def _simplified(
+    events: list[Event], may_go: Callable[[Event], bool], rule: Rule
+) -> list[Event]:
+    """Return the events without those that a rule makes unnecessary.
+
+    ``may_go`` tells of an event alone whether the rule has to look at its readers.
+    """
+    candidates = [place for place, event in enumerate(events) if may_go(event)]
+    if not candidates:
+        return events
     readers = _Readers(events)
     changed: dict[int, Event] = {}
     dropped: set[int] = set()
-    for place, event in enumerate(events):
+    for place in candidates:
+        event = events[place]
         places = readers.of(place, event)
         users = rule(event, [changed.get(at, events[at]) for at in places])
         if users:
@@ -156,18 +165,25 @@ def _piece(region: Region) -> Piece:
     return region.allocation.id, region.pattern, region.view
 
 
-def _read_from_psum(copy: Event, readers: list[Event]) -> list[Event] | None:
-    """Return the readers of a copy from PSUM to SBUF as readers of PSUM, if they can read it."""
-    if copy.purpose is not Purpose.COPY or copy.engine is Engine.DMA or not readers:
-        return None
-    source, target = copy.reads[0], copy.writes[0]
+def _leaves_psum(copy: Event) -> bool:
+    """Return whether an engine copies a tile from PSUM to SBUF as it is."""
+    if copy.purpose is not Purpose.COPY or copy.engine is Engine.DMA:
+        return False
+    if not copy.reads or not copy.writes:
+        return False
+    source = copy.reads[0]
+    target = copy.writes[0]
     spaces = source.allocation.space, target.allocation.space
     same = source.dtype == target.dtype and source.shape == target.shape
-    if spaces != (Space.PSUM, Space.SBUF) or not same:
+    return spaces == (Space.PSUM, Space.SBUF) and same
+
+
+def _read_from_psum(copy: Event, readers: list[Event]) -> list[Event] | None:
+    """Return the readers of a copy from PSUM to SBUF as readers of PSUM, if they can read it."""
+    if not readers or not all(map(_can_read_psum, readers)):
         return None
-    if not all(map(_can_read_psum, readers)):
-        return None
-    return [_reading(reader, target, source) for reader in readers]
+    source = copy.reads[0]
+    return [_reading(reader, copy.writes[0], source) for reader in readers]
 
 
 def _can_read_psum(event: Event) -> bool:
@@ -187,18 +203,21 @@ def _reading(event: Event, instead_of: Region, source: Region) -> Event:
     return replace(event, reads=tuple(reads))
 
 
+def _adds_column(event: Event) -> bool:
+    """Return whether an event adds a column to a tile, or subtracts it."""
+    if event.purpose is not Purpose.SCALE:
+        return False
+    return event.attributes.op in ("add", "subtract") and _has_column(event)
+
+
 def _take_bias(addition: Event, readers: list[Event]) -> list[Event] | None:
     """Return the activation that alone reads a sum with a column, with the column as its bias."""
-    if addition.attributes.op not in ("add", "subtract") or not _has_column(addition):
-        return None
-    data, column = addition.reads
-    if addition.purpose is not Purpose.SCALE:
-        return None
     if [reader.purpose for reader in readers] != [Purpose.FUNCTION]:
         return None
     function = readers[0]
     if len(function.reads) != 1:
         return None
+    data, column = addition.reads
     moved = _reading(function, addition.writes[0], data)
     return [replace(moved, reads=(*moved.reads, column._replace(role="bias")))]
 
@@ -280,7 +299,7 @@ class _Distribution:
     def _fitting(self, turns: list[list[Item]]) -> int:
         """Return how many iterations have room at once for the tiles that only they use.
 
-        PSUM has to hold what is live in one statement, SBUF all tiles.
+        PSUM has to hold the live tiles of one statement, SBUF all tiles.
         """
         places = list(_places(turns[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
@@ -331,6 +350,9 @@ def _merged(
     statement: list[int], events: list[Event], machine: Machine
 ) -> Iterator[list[int]]:
     """Yield the events of a statement that become one instruction each."""
+    if len(statement) == 1:
+        yield statement
+        return
     first = events[statement[0]]
     moves = first.engine is Engine.DMA and first.purpose is Purpose.COPY
     if not (moves or _is_mergeable(first)):
@@ -387,16 +409,16 @@ def _company(event: Event) -> tuple[int, ...]:
 
 def _packed(groups: list[Group]) -> list[Group]:
     """Return the groups with the PSUM tiles that one of them reads side by side in one tile."""
+    packed = list(filter(None, map(_psum_tiles, groups)))
+    if not packed:
+        return groups
     parts: dict[int, tuple[Allocation, int]] = {}
-    number = max(map(_largest_id, groups), default=0)
-    for group in groups:
-        tiles = _psum_tiles(group)
-        if tiles:
-            number += 1
-            starts = [0, *accumulate(tile.shape[1] for tile in tiles)]
-            whole = replace(tiles[0], id=number, shape=(tiles[0].shape[0], starts[-1]))
-            for tile, start in zip(tiles, starts, strict=False):
-                parts[tile.id] = whole, start
+    first = 1 + max(map(_largest_id, groups))
+    for number, tiles in enumerate(packed, first):
+        starts = [0, *accumulate(tile.shape[1] for tile in tiles)]
+        whole = replace(tiles[0], id=number, shape=(tiles[0].shape[0], starts[-1]))
+        for tile, start in zip(tiles, starts, strict=False):
+            parts[tile.id] = whole, start
     return [tuple(_placed(event, parts) for event in group) for group in groups]
 
 
@@ -407,6 +429,8 @@ def _largest_id(group: Group) -> int:
 
 def _psum_tiles(group: Group) -> list[Allocation]:
     """Return the PSUM tiles that a merged instruction reads; none if it has other operands."""
+    if len(group) == 1:
+        return []
     tiles = [event.reads[0].allocation for event in group if event.reads]
     plain = [
         len(tile.shape) == 2 and tile.partition_axis == 0 and tile.address is None
@@ -449,6 +473,9 @@ def _in_order_of_dependences(
 
     Where groups would wait for each other, the events keep the order of the program.
     """
+    places = [place for group in groups for place in group]
+    if places == list(range(len(events))):  # no event depends on a later one
+        return groups
     count = len(groups)
     sorter = TopologicalSorter(_needed(groups, events))
     try:

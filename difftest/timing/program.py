@@ -201,6 +201,8 @@ class Program:
     """True if an instruction waits for others that touch other elements of a tensor."""
     as_written: bool = False
     """True if the kernel is of the current dialect, whose compiler keeps to the text."""
+    as_traced: bool = False
+    """True if the middle end has left each event of the trace as it was."""
 
     @property
     def hbm_rate(self) -> float:
@@ -251,7 +253,7 @@ def lower(
 def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     """Return the program that another compiler makes of the trace of ``program``.
 
-    The instruction costs stay the same. Where the compilers decide alike, the dependences also do.
+    The instruction costs stay the same. Equal decisions of the compilers give equal dependences.
     """
     begins = program.decisions.begins
     assumed = program.compiler
@@ -260,6 +262,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     repeated = RepeatedWork(trace, program.machine, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
     distributes = trace.middle_end and compiler.distributes != assumed.distributes
+    distributes = distributes and not program.as_traced
     widens = program.widened and compiler.by_tensor != assumed.by_tensor
     if decisions == program.decisions and not (distributes or widens):
         return replace(program, compiler=compiler)
@@ -307,6 +310,8 @@ class _ProgramBuilder:
         """Events for the middle end."""
         self.renames = bool(decisions.begins or decisions.twins)
         """True if some regions belong to other tiles than in the kernel."""
+        self.as_traced = False
+        """See :class:`Program`."""
         self.instructions: list[LoweredInstruction] = []
         self.users: dict[int, int] = {}
         self.allocations: dict[int, Allocation] = {}
@@ -360,6 +365,7 @@ class _ProgramBuilder:
             self.decisions,
             self.dependences.widened,
             self.trace.dialect == TODAYS,
+            self.as_traced,
         )
 
     def _cleared_before_sums(self) -> set[int]:
@@ -422,7 +428,7 @@ class _ProgramBuilder:
         self.barriers[core] = barrier.index
 
     def _within_their_tiles(self, event: Event) -> tuple[Regions, Regions]:
-        """Return what an event reads and writes, within the tiles that the compiler gives it."""
+        """Return the reads and writes of an event, in the tiles that the compiler gives it."""
         if not self.renames:
             return event.reads, event.writes
         reads = in_other_tiles(self.renaming.renamed(event.reads), self.decisions.twins)
@@ -430,7 +436,10 @@ class _ProgramBuilder:
 
     def _add_pending(self) -> None:
         """Add the instructions that the middle end makes of all events."""
-        for group in optimized(self.pending, self.machine):
+        groups = optimized(self.pending, self.machine)
+        if self.optimizes and not self.renames:
+            self.as_traced = groups == [(event,) for event in self.pending]
+        for group in groups:
             first = group[0]
             reads = tuple(region for event in group for region in event.reads)
             writes = tuple(region for event in group for region in event.writes)

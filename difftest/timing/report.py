@@ -82,8 +82,8 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
     """Return the memory use of one core."""
     changes = Counter({0.0: 0})
     for allocation, start, end in resident:
-        changes.update({start: allocation.partition_bytes})
-        changes.subtract({end: allocation.partition_bytes})
+        changes[start] += allocation.partition_bytes
+        changes[end] -= allocation.partition_bytes
     times = sorted(changes)
     steps = list(
         map(UsageStep, times, itertools.accumulate(changes[time] for time in times))

@@ -248,7 +248,9 @@ class Schedule:
     @cached_property
     def spans(self) -> list[Span]:
         """The span of each instruction, in program order."""
-        return [self.span(index) for index in range(len(self.program.instructions))]
+        runs = zip(*self.timeline.columns, strict=True)
+        steps = self.program.instructions
+        return [Span(step, *run) for step, run in zip(steps, runs, strict=True)]
 
     def span(self, index: int) -> Span:
         """Return the run of one instruction."""

@@ -99,7 +99,7 @@ class Edge:
     ----------
     case : the case of the call.
     why : the property that makes it special, e.g. ``"K=129"``.
-    inside : whether it lies in the domain. Then the kernel must accept it.
+    inside : whether it is in the domain. Then the kernel must accept it.
     fills : whether it fills a memory. Then its reference may take too long.
     """
 

@@ -187,6 +187,6 @@ def _numbers(returned: object, who: str) -> Array:
             f"{who} returned no array of real numbers",
             rule="a reference returns an array, or a tuple of arrays, one for each output",
             received=received,
-            remedy="return what the kernel's outputs should be, best in float64",
+            remedy="return the expected outputs of the kernel, best in float64",
         )
     return array

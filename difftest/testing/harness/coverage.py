@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
 EXPRESSION = "its condition never changes"
-"""The text for a conditional expression that came out alike in all cases."""
+"""The text for a conditional expression whose condition had one value in all cases."""
 SAYINGS = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 
@@ -150,9 +150,10 @@ class UncoveredBranch(NamedTuple):
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """Return the outcomes that no case took, by file and line; for a loop only the first."""
+    # a run without a backend needs no NumPy
     from difftest.simulator.errors import (
         relative_path,
-    )  # a run without a backend needs no NumPy
+    )
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()
@@ -174,7 +175,7 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
 
 
 def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
-    """Yield the conditional expressions that came out alike in all cases."""
+    """Yield the conditional expressions whose condition had one value in all cases."""
     from difftest.simulator.errors import relative_path
 
     by_line = defaultdict[tuple[str, int], dict[str, str]](dict)

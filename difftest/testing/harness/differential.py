@@ -396,7 +396,7 @@ def _wrong_in_both(
 ) -> list[Mismatch]:
     """Return the mismatches of outputs that have one in ``others`` too.
 
-    In the others the reference's own roundings may be all that differs.
+    A mismatch in one of them alone may come from the reference's own roundings.
     """
     wrong = {other.output for other in others if isinstance(other, Mismatch)}
     return [
@@ -657,7 +657,7 @@ def _compare_whole(
 ) -> Answer:
     """Compare the machine's values with the reference's.
 
-    It is for integers, and for runs in which a rounded value has decided something.
+    This judges integers, and runs in which a rounded value has decided a comparison or an index.
     """
     raw = reference.precise[index]
     dtype = reference.forms[index][1]

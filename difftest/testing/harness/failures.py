@@ -1,6 +1,6 @@
 """The failures and warnings of a kernel test: errors whose text is the report.
 
-A report says what is wrong and where, which values were expected, and how to run the case again.
+A report says which elements are wrong, which values were expected, and how to run the case again.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def rejection_text(
 
 
 def _describe_outcome(outcome: Outcome) -> str:
-    """Return in words what a backend did with a call that it must reject."""
+    """Return in words the outcome of a call that a backend must reject."""
     match outcome:
         case Completed():
             return "accepted it"
@@ -319,7 +319,7 @@ class CaseFailure(ReportedFailure):
         return f"{self.spec.name} {self.title()}"
 
     def _all_rows(self) -> list[Row]:
-        """Return the rows of the report: the case, what is wrong, and how to run it again."""
+        """Return the rows of the report: the case, the error, and the command to run it again."""
         rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))

@@ -148,16 +148,17 @@ def _source(span: Span) -> Region:
 def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on tensors that the kernel stores to HBM and loads again.
 
-    SBUF must have room for the tensor, besides what it holds at its peak.
+    SBUF must have room for the tensor in addition to its contents at the peak.
     """
     machine = schedule.program.machine
+    stored = [span for span in _loads(schedule) if _source(span).allocation.writes]
+    if not stored:
+        return
     free = machine.sbuf_usable_bytes - memory_usage(schedule, Space.SBUF).peak
-    for loads in group_by(
-        _loads(schedule), lambda span: _source(span).allocation.id
-    ).values():
+    for loads in group_by(stored, lambda span: _source(span).allocation.id).values():
         tensor = _source(loads[0]).allocation
         size = math.prod(tensor.shape) * tensor.dtype.itemsize
-        if not tensor.writes or size > free * machine.partitions:
+        if size > free * machine.partitions:
             continue
         removed = list(loads)
         if tensor.output is None:

@@ -27,6 +27,7 @@ MODULES = {
 _CLASSIC = "neuronxcc."
 _TYPING = "neuronxcc.nki.typing"
 """The module of annotations. AWS's tables for NKI 0.4 also import it in kernels of ``nki``."""
+# launchers of PyTorch and JAX
 _LAUNCHERS = frozenset(
     f"nki.{name}"
     for name in (
@@ -38,7 +39,7 @@ _LAUNCHERS = frozenset(
         "simulate",
         "simulate_kernel",
     )
-) | {"nki_jit", "nki_call"}  # launchers of PyTorch and JAX
+) | {"nki_jit", "nki_call"}
 _ON_THE_HOST = frozenset(
     {"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"}
 )

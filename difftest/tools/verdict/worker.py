@@ -201,9 +201,8 @@ class WorkerService:
                 answer = self.trace(frame)
             else:
                 answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
-        except (
-            BaseException
-        ) as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
+        # SystemExit and KeyboardInterrupt of the kernel's own, too
+        except BaseException as error:
             answer = Frame(failure(error), [])
         if STATE.refused is not None:
             answer = Frame(outside(STATE.refused), [])
@@ -417,9 +416,8 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
-        warnings.simplefilter(
-            "ignore"
-        )  # the simulator's warnings are no kernel's output
+        # the simulator's warnings are no kernel's output
+        warnings.simplefilter("ignore")
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:
             send(connection, *service.answer(frame))

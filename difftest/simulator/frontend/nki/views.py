@@ -86,7 +86,7 @@ class Views(Patterned):
         if not first <= at < ndim:
             raise ShapeError(
                 f"{what} names a {'free ' if first else ''}dimension of the tensor",
-                happened=f"{what} was asked of dimension {dim} of {ndim}",
+                happened=f"{what} got dimension {dim} of {ndim}",
                 received=f"dim {dim} of {_describe(self)}",
                 limit=f"{first} to {ndim - 1}",
                 remedy="the partition dimension, 0, stays as it is on chip"

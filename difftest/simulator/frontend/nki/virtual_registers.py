@@ -56,7 +56,7 @@ class DeviceValue(NKIObject):
         self._turns = turns
         """The iterations whose variables the value depends on."""
         self.frozen = frozen
-        """Whether it is read-only, as a loop's variable is."""
+        """True if it is read-only, as a loop's variable is."""
 
     def device_value(self) -> int:
         """Return the value on the device.
@@ -71,7 +71,7 @@ class DeviceValue(NKIObject):
 
     @property
     def origin(self) -> str:
-        """How the device computes the value.
+        """The computation of the value on the device.
 
         ``=5`` for an integer of the kernel's Python, ``loaded`` from memory, the ``turn`` of a
         loop, and sums and products of these. It begins with ``kept`` if Python has kept the
@@ -115,7 +115,7 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str, *others: object) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
-            happened=f"a register's value was asked for: {use}",
+            happened=f"a register's value was used: {use}",
             received=f"{use} of {self!r}",
             remedy="loop with nl.fori_loop or nl.while_loop, index with ap(scalar_offset=...), and "
             "calculate in SBUF",

@@ -270,7 +270,7 @@ def fori_loop(lower, upper, body_fun, step=1):
                 returned,
                 "a body_fun that returns nothing",
                 "nl.fori_loop",
-                remedy="keep what goes from turn to turn in SBUF or HBM",
+                remedy="keep the values of the next iteration in SBUF or HBM",
             )
 
 

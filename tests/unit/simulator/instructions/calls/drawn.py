@@ -126,9 +126,8 @@ class DrawnCall:
         """As a kernel writes it; what holds the result."""
         text = spelled(self, "nki" if mode == "nki" else "classic")
         exec(text if " += " in text else f"made = {text}", tiles)
-        made = (
-            None if mode == "nki" else tiles.get("made")
-        )  # there it says how it is scheduled
+        # there it says how it is scheduled
+        made = None if mode == "nki" else tiles.get("made")
         return tiles["dst"] if made is None else made
 
 
