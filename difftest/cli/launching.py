@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
-from difftest.cli.run import level_option
+from difftest.cli.run import level_option, machine_option
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -514,11 +514,7 @@ argument_options = (
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
-    click.option(
-        "--machine",
-        type=click.Choice(list(MACHINES)),
-        help="Default: the kernel's own machine.",
-    ),
+    machine_option,
     level_option,
 )
 

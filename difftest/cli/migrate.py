@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from difftest.cli.launching import machine_by_name, parse_dtypes
-from difftest.cli.run import level_option
-from difftest.simulator import MACHINES
+from difftest.cli.run import level_option, machine_option
 from difftest.simulator.dtypes import as_dtype
 from difftest.support.choices import install_hint
 from difftest.support.output import write_file
@@ -86,11 +85,7 @@ class _Output(OutputFile):
     "--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."
 )
 @click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,2.")
-@click.option(
-    "--machine",
-    type=click.Choice(sorted(MACHINES)),
-    help="Default: the kernel's own machine.",
-)
+@machine_option
 @level_option
 @with_progress
 @click.pass_context
