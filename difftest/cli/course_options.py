@@ -12,5 +12,5 @@ solution_argument = click.argument(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 maxpool_option = click.option(
-    "--test-maxpool", is_flag=True, help="Also the tests with max pooling."
+    "--test-maxpool", is_flag=True, help="Include the tests with max pooling."
 )

@@ -39,10 +39,14 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # the range of NumPy's RandomState
 @solution_argument
 @maxpool_option
 @click.option(
-    "--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data."
+    "--seed",
+    type=SEEDS,
+    default=SEED,
+    show_default=True,
+    help="Seed of the random data.",
 )
 @click.option(
-    "--predict/--no-predict", default=True, help="Also predict latencies, and points."
+    "--predict/--no-predict", default=True, help="Predict latencies and points."
 )
 @with_progress
 @click.pass_context

@@ -495,14 +495,14 @@ argument_options = (
         "bounds",
         multiple=True,
         metavar="NAME=N",
-        help="Range of an input of integers: 0 to N - 1, without repeats if N allows. For indices.",
+        help="Range of an integer input, such as indices: 0 to N - 1, without repeats if N allows.",
     ),
     click.option(
         "--set",
         "keywords",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Other arguments.",
+        help="Another argument of the kernel.",
     ),
     click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(

@@ -38,8 +38,15 @@ _SETUP_ERRORS = (
 @click.command()
 @solution_argument
 @maxpool_option
-@click.option("-k", "keyword", default="", help="Only tests whose name contains this.")
-@click.option("--json", "json_file", type=OutputFile(), help="Also as JSON.")
+@click.option(
+    "-k",
+    "keyword",
+    default="",
+    help="Measure only tests whose name contains this text.",
+)
+@click.option(
+    "--json", "json_file", type=OutputFile(), help="Write the results as JSON."
+)
 @click.pass_context
 def measure(
     context: click.Context,

@@ -46,7 +46,10 @@ class _Output(OutputFile):
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "-o", "--output", type=_Output(), help="File or folder to write; else stdout."
+    "-o",
+    "--output",
+    type=_Output(),
+    help="File or folder to write. Default: standard output.",
 )
 @click.option(
     "--kernel", help="Kernel of FILE to prove: both forms must agree bit for bit."
@@ -64,7 +67,7 @@ class _Output(OutputFile):
     help="Sizes of a name: rows=1:300, or rows=128,256.",
 )
 @click.option(
-    "--test", metavar="PATH::TEST", help="Kernel test whose domain has the cases."
+    "--test", metavar="PATH::TEST", help="Kernel test whose domain gives the cases."
 )
 @click.option(
     "--cases",
@@ -82,7 +85,11 @@ class _Output(OutputFile):
     help="Dtypes to prove in, each for all inputs.",
 )
 @click.option(
-    "--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."
+    "--set",
+    "keywords",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another argument of the kernel.",
 )
 @click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,2.")
 @machine_option

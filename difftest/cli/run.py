@@ -37,7 +37,7 @@ machine_option = click.option(
     type=click.Choice([word.value for word in Strictness]),
     default=Strictness.SEEN.value,
     show_default=True,
-    help="Selects the broken rules that are warnings, not errors.",
+    help="Choose the broken rules that are warnings in place of errors.",
 )
 @click.option(
     "--strict",
