@@ -105,7 +105,7 @@ _FLAG = {"action": "store_true"}
 SIMULATE = Option(
     "difftest_simulate",
     ("--difftest-simulate", "--simulate"),
-    "run kernel tests on a simulator: the named one, or by default that of an installed Neuron SDK, "
+    "run kernel tests on a simulator: the named one, or by default an installed Neuron SDK's, "
     "else the embedded one",
     (*SIMULATORS, "no"),
     {"action": SimulateAction, "nargs": 0},
