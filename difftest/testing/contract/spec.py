@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
@@ -238,7 +239,7 @@ class KernelSpec:
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if the kernel does not fit
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's name."""
         return self.title or function_name(self.kernel)
@@ -266,7 +267,7 @@ class KernelSpec:
         )
         return _dimensions_of(entry)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[str, ...]:
         """The names of all array arguments: the inputs, then all other outputs."""
         return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
