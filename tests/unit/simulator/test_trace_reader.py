@@ -45,7 +45,7 @@ def test_the_good_trace_is_one():
         ("", "not JSON (Expecting value"),
         ("{", "not JSON (Expecting property name"),
         ("[" * 100_000, "not JSON ("),
-        ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
+        ('{"format": NaN}', "not JSON (NaN is not a number of JSON)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
         (
