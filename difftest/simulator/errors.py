@@ -54,7 +54,7 @@ def _known(code: CodeType) -> _Code:
 
 
 def pass_through(folder: str) -> None:
-    """Let kernels be called from functions of a folder: their lines are no lines of a kernel."""
+    """Let kernels be called from functions of a folder: their lines are not lines of a kernel."""
     global _PASSED
     _PASSED = (*_PASSED, folder + os.sep)
 
@@ -94,6 +94,12 @@ class Location(NamedTuple):
 
     file: str
     line: int
+
+    @classmethod
+    def of_definition(cls, function: object) -> Location | None:
+        """Return the first line of a function's definition; None for an object without code."""
+        code = getattr(function, "__code__", None)
+        return None if code is None else cls(code.co_filename, code.co_firstlineno)
 
     @property
     def text(self) -> str:

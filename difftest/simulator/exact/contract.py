@@ -3,7 +3,7 @@
 A kernel may round into the dtype of its widest output and of its widest argument. The dtype of
 another argument, narrower than the outputs, excuses less:
 
-- results of operands that are no wider, because these depend on such arguments;
+- results of operands that are not wider, because these depend on such arguments;
 - operands of a matrix product, because the Tensor Engine needs both operands in one dtype.
 
 The dtype of another output excuses these too, and all that no wider output depends on.

@@ -303,7 +303,7 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
 
     Raises
     ------
-    SpecError : it is no recipe with a seed.
+    SpecError : it is not a recipe with a seed.
     RecipeError : it has no such field, or a field's value is none for it.
     """
     is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
