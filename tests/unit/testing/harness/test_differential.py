@@ -382,6 +382,36 @@ def test_float32_weights_that_are_made_of_their_bfloat16_copy_are_wrong(dtype):
     assert "an output has that dtype, but a wider output depends on the result" in text
 
 
+def test_no_loss_is_named_where_the_value_without_rounding_is_as_wrong():
+    """A quantization by the scale in place of its inverse gives 0, at any precision."""
+
+    def quantized(factor):
+        @nki.jit
+        def kernel(x):
+            tile = nl.load(x)
+            size = nl.max(nl.abs(tile), axis=1, keepdims=True)
+            scale = nl.multiply(size, 1 / 127)
+            out = nl.ndarray(x.shape, nl.int8, buffer=nl.shared_hbm)
+            nl.store(out, nl.multiply(tile, factor(scale), dtype=nl.int8))
+            return out
+
+        return kernel
+
+    def reference(x):
+        return np.rint(x / (np.abs(x).max(axis=1, keepdims=True) / 127))
+
+    verdict, _ = checked(
+        quantized(nl.reciprocal), wide(reference), Fill(1.0), output_dtype="int8"
+    )
+    assert isinstance(verdict, Match)
+    wrong, _ = failure(
+        quantized(lambda scale: scale), wide(reference), Fill(1.0), output_dtype="int8"
+    )
+    assert wrong.first.got == "0"
+    assert not any("lost most digits" in line for line in wrong.how)
+    assert not any("adds most to the bound" in line for line in wrong.how)
+
+
 LEAST = -3.4028235e38
 """The smallest float32, as AWS's page on range_select writes it: no float32 has these digits."""
 
