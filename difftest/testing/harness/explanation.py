@@ -407,6 +407,20 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
     )
 
 
+def of_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
+    """Return the text if a bound of one rounding decides, without an exact run; else empty."""
+    seen = verdict.evidence
+    if verdict.kind != "value" or seen is None or spec.reduction is not None:
+        return ""
+    if not is_float_dtype(seen.got.dtype):
+        return ""
+    why = "on ranks a test has no exact run" if spec.ranks else "without an exact run"
+    return (
+        f"{why}: reduction=None allows one rounding of {spec.accumulation}; pass the number of "
+        'roundings of an element, such as reduction="K" for a sum of K terms'
+    )
+
+
 def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     """Return the text if the data are too large for the output's dtype; else empty."""
     if not _is_nonfinite(verdict) or isinstance(reference, Exception):

@@ -382,6 +382,21 @@ def test_float32_weights_that_are_made_of_their_bfloat16_copy_are_wrong(dtype):
     assert "an output has that dtype, but a wider output depends on the result" in text
 
 
+def test_without_an_exact_run_the_report_asks_for_the_number_of_roundings():
+    summed = made_of(lambda x: nl.sum(x, axis=1, keepdims=True))
+    reference = wide(lambda x: x.sum(axis=1, keepdims=True))
+    said = "without an exact run: reduction=None allows one rounding of float32; pass the number"
+    verdict, text = failure(summed, reference, exact=False)
+    assert verdict.how[0].startswith(said)
+    assert 'such as reduction="K" for a sum of K terms' in text
+    right, _ = checked(summed, reference, exact=False, reduction="N")
+    assert isinstance(right, Match)
+    doubled = wide(lambda x: 2 * x.sum(axis=1, keepdims=True))
+    for more in ({}, {"exact": False, "reduction": "N"}):
+        wrong, _ = failure(summed, doubled, **more)
+        assert not any(said in line for line in wrong.how)
+
+
 def test_no_loss_is_named_where_the_value_without_rounding_is_as_wrong():
     """A quantization by the scale in place of its inverse gives 0, at any precision."""
 
