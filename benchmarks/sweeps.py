@@ -54,9 +54,8 @@ def measured():
             for times, cluster in zip(taken.values(), clusters, strict=True):
                 address = cluster.scheduler_address
                 times.append(seconds(judge_on_dask(orders, points(), address)))
-    return [one / two for one, two in zip(*taken.values(), strict=True)][
-        1:
-    ]  # the first warms up
+    # the first warms up
+    return [one / two for one, two in zip(*taken.values(), strict=True)][1:]
 
 
 if __name__ == "__main__":

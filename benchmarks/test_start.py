@@ -73,9 +73,8 @@ def test_start(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     times = [
         (seconds(ours, tmp_path), seconds(beside, tmp_path)) for _ in range(ROUNDS)
     ]
-    own, other = map(
-        min, zip(*times, strict=True)
-    )  # in turns: others use the computer too
+    # in turns: others use the computer too
+    own, other = map(min, zip(*times, strict=True))
     said = f"{name}: {own:.2f} s of CPU, {own / other:.2f} times {' '.join(beside)}"
     with capsys.disabled():
         print(f"\n{said} (aim: {aim})")

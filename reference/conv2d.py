@@ -99,9 +99,8 @@ def conv2d(
     batch, _, height, width = padded.shape
     grouped = padded.reshape(batch, groups, group_channels, height, width)
     view = windows(grouped, taps, window.stride, window.dilation)
-    patches = np.moveaxis(
-        view, (-2, -1), (-4, -3)
-    )  # [N, G, C / G, i, j, rows, columns]
+    # [N, G, C / G, i, j, rows, columns]
+    patches = np.moveaxis(view, (-2, -1), (-4, -3))
     rows, columns = patches.shape[-2:]
     filters = W.reshape(groups, out_channels // groups, -1)
 

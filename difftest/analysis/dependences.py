@@ -188,9 +188,8 @@ class _TensorAccesses:
         self.watched: Footprint | None = None
         """The footprint whose accesses an access waits for; None for its own footprint."""
         if by_tensor and not hbm and allocation.address is None:
-            size = (
-                allocation.partition_bytes
-            )  # elements or bytes: no tensor has more of either
+            # elements or bytes: no tensor has more of either
+            size = allocation.partition_bytes
             self.watched = Footprint(0, allocation.partitions, 0, size, ())
         self._pattern: tuple[object, ...] = ()
         self._mark: Footprint | None = None

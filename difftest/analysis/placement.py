@@ -402,9 +402,8 @@ class _LiveRangeTable:
 
     def _load(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the events in order, and the live bytes after each of them."""
-        events = np.concatenate(
-            [self.ranges[:, 1], self.ranges[:, 0]]
-        )  # ends precede starts
+        # ends precede starts
+        events = np.concatenate([self.ranges[:, 1], self.ranges[:, 0]])
         changes = np.concatenate([-sizes, sizes])
         order = np.argsort(events, kind="stable")
         return events[order], changes[order].cumsum()

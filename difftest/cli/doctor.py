@@ -29,7 +29,7 @@ def _import_text(sdk: Sdk) -> str:
 @click.command()
 @click.pass_context
 def doctor(context: click.Context) -> None:
-    """Show which backends work here, and what the others lack.
+    """Show which backends work here, and why the others do not.
 
     The command runs nothing on a device and changes nothing. The exit code is 0 if the device
     works, and 1 if only simulators work.

@@ -203,7 +203,7 @@ def use_case(
     try:
         return with_spec(name, of_spec)
     finally:
-        for note in notes:  # what is printed while pytest collects is hidden
+        for note in notes:  # output is hidden while pytest collects
             click.echo(note, err=True)
 
 

@@ -221,9 +221,8 @@ def unique_warnings(warnings: list[Any]) -> list[Any]:
 def _ended_name(entry: Any) -> tuple[Any, str]:
     """Return the place of a warning, and the name that it says has ended."""
     name = entry.message.partition(" ended with NKI")[0].rpartition(": ")[2]
-    return entry.fslocation, name.replace(
-        "=", ""
-    )  # the linter writes an argument as nl.f(x=)
+    # the linter writes an argument as nl.f(x=)
+    return entry.fslocation, name.replace("=", "")
 
 
 def _hazard(kind: tuple[str, str]) -> str:

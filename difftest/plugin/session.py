@@ -163,7 +163,7 @@ def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
 
 
 def worker_state(session: Session) -> tuple[Any, ...]:
-    """Return the state that a pytest-xdist worker sends to its controller, beside reports."""
+    """Return the state, other than reports, that a pytest-xdist worker sends to its controller."""
     from difftest.plugin.dialects import as_plain
 
     texts = [

@@ -61,10 +61,7 @@ class Arguments:
         self.parameters = signature.parameters
         self.mutable_parameters = mutable_parameters(function, signature)
         """The names of parameters that the kernel may write to."""
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        self.location = (
-            None if code is None else Location(code.co_filename, code.co_firstlineno)
-        )
+        self.location = Location.of_definition(inspect.unwrap(function))
         self.by_reference = by_reference
         self.mutable: list[tuple[Array, Any]] = []
         """For each array that the kernel may write to: the caller's array, and the tensor."""
@@ -252,9 +249,8 @@ def _never_written(value: Any) -> Array | None:
         )
         if not isinstance(value, Tensor):
             raise error
-        report_violation(
-            error
-        )  # AWS's simulator gives it, and its documentation returns such tiles
+        # AWS's simulator gives it, and its documentation returns such tiles
+        report_violation(error)
     value._check_bounds()
     missing = value._unwritten()
     if missing is not None and missing.all():
@@ -278,9 +274,8 @@ def warn_of_private(returned: Iterable[Any]) -> None:
     for value in returned:
         if not isinstance(value, Tile) or value._space is not Space.PRIVATE_HBM:
             continue
-        if (
-            value._storage.allocation.location is not None
-        ):  # an argument may be returned
+        # an argument may be returned
+        if value._storage.allocation.location is not None:
             warnings.warn(
                 f"a kernel returns {value!r}: the compiler rejects outputs that are not in "
                 "nl.shared_hbm since NKI 0.3 (AWS's simulator does not)",

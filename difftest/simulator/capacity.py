@@ -77,7 +77,7 @@ def check_address(allocation: Allocation, machine: Machine) -> None:
     size = partition_bytes(space, machine)
     if area is not None and not Area(0, machine.partitions, 0, size).covers(area):
         raise LimitError(
-            f"a tensor with an address lies in {space.value}",
+            f"a tensor with an address fits {space.value}",
             happened=f"a tensor with an address leaves {space.value}",
             received=f"{allocation} at address {allocation.address}: partitions {area.first} "
             f"to {area.last - 1}, bytes {area.low} to {area.high - 1} of each",

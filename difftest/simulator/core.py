@@ -72,14 +72,14 @@ class RandomNumbers:
 
 
 class SubnormalArguments:
-    """The answer whether arguments have subnormal numbers in float32, for a launch's products.
+    """A search for arguments with subnormal numbers in float32, for a launch's products.
 
-    The first product looks at the arrays. Kernels without products need no answer.
+    The first product searches the arrays. Kernels without products need no search.
 
     Attributes
     ----------
-    arrays : the arguments, and the kernel's constants, that no product has looked at.
-    found : whether an array has such numbers, of those that were looked at.
+    arrays : the arguments, and the kernel's constants, that were not searched yet.
+    found : whether one of the searched arrays has such numbers.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class DeviceLoopBodies(Follower):
 
 
 SINGLE_TURN: ContextVar[bool] = ContextVar("difftest_single_turn", default=False)
-"""Whether launches run loops on the device for one turn at most, as AWS's compiler traces them.
+"""True if launches run loops on the device for one turn at most, as AWS's compiler traces them.
 
 Tensors count as written then: the turns that are left out would write them.
 """
@@ -138,12 +138,10 @@ class Loops:
     is_single_turn : whether loops on the device run one turn at most.
     keeps_order : whether the kernel is inside ``nl.no_reorder``.
     tested : for each running ``while register:``, by frame and line: the loop, the iterations
-    around
-        it, and how many iterations it has begun.
+        around it, and how many iterations it has begun.
     carried : names that an earlier iteration of a running loop has bound, and its body reads first.
-    made_by_lines : how much the kernel's lines have made; equal for each iteration of a loop that
-    is
-        traced once.
+    made_by_lines : how much the kernel's lines have made. It is equal for each iteration of a loop
+        that is traced once.
     made_first : by line and its count: see
         :func:`difftest.simulator.frontend.loops.of_first_turn`.
     bodies : the bodies of device loops.
@@ -276,7 +274,7 @@ class Core:
     machine, grid : the launch's machine and SPMD grid.
     level : the NKI level of the kernel; None for all levels.
     tile : the class of instruction results: the tensor class of the kernel's dialect.
-    seat : the running program, and the programs beside it.
+    seat : the running program, and the other programs of the grid.
     trace : the record of the launch; it has events only if recording is on.
     instructions : how many were issued so far; the number of the next event.
     issued : the request of the instruction that is being issued, for its errors.
@@ -443,9 +441,9 @@ class Core:
         Parameters
         ----------
         partition_axis : the axis that runs over partitions, which is the number of block
-        dimensions.
-        address : of a tensor that the kernel places: on chip the first partition and the first byte
-            in each, in HBM the first byte. Tensors that overlap share their bytes.
+            dimensions.
+        address : the address of a tensor that the kernel places. On chip it is the first partition
+            and the first byte in each, in HBM the first byte. Tensors that overlap share bytes.
         """
         memories = self.memories
         allocation = Allocation(

@@ -43,7 +43,7 @@ class Elements:
         """The oracle's view of these elements; set only while an oracle follows the launch."""
 
     _strided: ClassVar[bool] = True
-    """Whether all elements of the pattern are accessed, so that NumPy has a view of them.
+    """True if all elements of the pattern are accessed, so that NumPy has a view of them.
 
     If false, an index chooses some of them.
     """

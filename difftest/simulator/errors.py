@@ -23,10 +23,8 @@ from difftest.support.wording import did_you_mean
 
 Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PASSED: tuple[str, ...] = (
-    _PACKAGE,
-    os.path.dirname(np.__file__) + os.sep,
-)  # a kernel calls them
+# A kernel calls both.
+_PASSED: tuple[str, ...] = (_PACKAGE, os.path.dirname(np.__file__) + os.sep)
 _LAUNCH: tuple[str, ...] = (_PACKAGE + "launch.py", _PACKAGE + "program_scheduler.py")
 """The files that call kernels."""
 
@@ -96,6 +94,12 @@ class Location(NamedTuple):
 
     file: str
     line: int
+
+    @classmethod
+    def of_definition(cls, function: object) -> Location | None:
+        """Return the first line of a function's definition; None for an object without code."""
+        code = getattr(function, "__code__", None)
+        return None if code is None else cls(code.co_filename, code.co_firstlineno)
 
     @property
     def text(self) -> str:
@@ -208,6 +212,16 @@ def _line(frame: FrameType, entry: _Code) -> Location:
     return line
 
 
+_RECORDED: ContextVar[list[NkiError] | None] = ContextVar("recorded", default=None)
+
+
+@contextlib.contextmanager
+def recording_errors() -> Iterator[list[NkiError]]:
+    """Yield a list of the errors that are made within the block, raised or not."""
+    with set_to(_RECORDED, list[NkiError]()) as errors:
+        yield errors
+
+
 class NkiError(Exception):
     """A kernel broke a rule of NKI or of the hardware.
 
@@ -237,6 +251,9 @@ class NkiError(Exception):
         self.limit = limit
         self.remedy = remedy
         self.location = location or innermost_location(kernel_stack())
+        recorded = _RECORDED.get()
+        if recorded is not None:
+            recorded.append(self)
         super().__init__(happened)
 
     def __str__(self) -> str:
@@ -433,7 +450,7 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
 def call_error(
     caller: str, rule: str, did: str, received: str, **more: Any
 ) -> NkiError:
-    """Return the error of a call: its name with the rule, and with what it did.
+    """Return the error of a call: its name with the rule, and with its behaviour.
 
     The error is a :class:`KernelError`, or of the class ``error``. Other keywords are passed to it.
     """

@@ -74,9 +74,8 @@ class Patterned:
         return self.dtype.itemsize
 
 
-_make = (
-    tuple.__new__
-)  # a NamedTuple's own __new__ takes twice the time, for each access
+# a NamedTuple's own __new__ takes twice the time, for each access
+_make = tuple.__new__
 
 Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
 """The result of indexing a tile: the pattern, its partition axis, and the walks of the tile's
@@ -379,7 +378,7 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
         return pattern
     if allocation.partition_axis or rest or part:
         raise ShapeError(
-            "an access pattern lies on a tensor without block dimensions whose partitions are "
+            "an access pattern needs a tensor without block dimensions whose partitions are "
             f"whole {dtype_name(dtype)} elements",
             happened=f"an access pattern of {dtype_name(dtype)} does not fit its tensor's "
             f"partitions",

@@ -29,7 +29,7 @@ class IndirectTile(Elements):
     __slots__ = ("_base", "_literal", "_resolved", "_storage", "dtype", "shape")
     _strided = False
     _whole = False
-    """Whether one offset moves the whole pattern; otherwise each row has an index."""
+    """True if one offset moves the whole pattern; otherwise each row has an index."""
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base._check_bounds()

@@ -87,9 +87,9 @@ _BLOCK_HEADER = 2**13
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for later tensors, up to twice its largest heap block.
 
-    Fresh pages cost as much as matrix products. A freed block, which an allocation from the system
-    made, raises the threshold from which glibc returns memory to the system. Other allocators
-    ignore it.
+    Fresh pages cost as much as matrix products. glibc returns freed blocks above a threshold to the
+    system. Freeing a block that came from the system raises this threshold to the block's size.
+    Other allocators ignore the call.
     """
     np.empty(_LARGEST_HEAP_BLOCK - _BLOCK_HEADER, np.uint8)
 
@@ -105,8 +105,8 @@ class LaunchResult(NamedTuple):
     trace : the instructions in program order; empty if they were not recorded.
     exact : the kernel's results without rounding, with error bounds; None without ``exact=``.
     written : the caller's arrays that an instruction wrote to, even with equal values.
-    returned : the caller's arrays that the kernel returned tensors of, written or not.
-    origins : for each output, the caller's array that it is as a whole, or None.
+    returned : the caller's arrays whose tensors the kernel returned, written or not.
+    origins : for each output, the caller's array if the output is all of it, else None.
     notes : the broken rules that were warnings instead of errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
@@ -195,7 +195,7 @@ def launch(
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
-    plain : whether to run the oracle beside the launch, which is slow. The oracle computes the
+    plain : whether to run the oracle with the launch, which is slow. The oracle computes the
         literal meaning of each instruction, and its outputs are returned. If it differs from the
         simulator, it raises :class:`OracleError`.
     level : for the current dialect, "0.3" to "0.7": names, arguments and methods that the level
@@ -262,7 +262,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
 
 
 class Launch(NamedTuple):
-    """A run of a kernel: the parameters of :func:`launch`, and those of runs beside others."""
+    """A run of a kernel: the parameters of :func:`launch`, and more for communicating runs."""
 
     kernel: Any
     args: Sequence[Any]
@@ -398,9 +398,8 @@ def fuse(core: Core) -> None:
     """Fuse each result in the trace with its move to its destination."""
     trace = core.trace
     events = core.followers.events
-    if (
-        events is not None and trace.dialect == "classic"
-    ):  # the current dialect has no mere moves
+    # the current dialect has no mere moves
+    if events is not None and trace.dialect == "classic":
         trace.events = fuse_moves(trace.events, events.moved)
     trace.allocations = [a for a in trace.allocations if not a.is_temporary]
 
@@ -511,9 +510,8 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-_cached_signature = functools.lru_cache(maxsize=8)(
-    signature_shown
-)  # each case of a test binds arguments
+# each case of a test binds arguments
+_cached_signature = functools.lru_cache(maxsize=8)(signature_shown)
 
 
 def _bind(
@@ -568,8 +566,7 @@ def launch_ranks(
     Parameters
     ----------
     kernel : a kernel of the current dialect. With a grid (``kernel[2]``), its programs call the
-    same
-        collectives in the same order on all ranks.
+        same collectives in the same order on all ranks.
     args : for each rank in order, the ``args`` of :func:`difftest.simulator.launch`.
     kwargs, machine, record, level : see :func:`launch`; equal for all ranks.
 

@@ -100,7 +100,7 @@ UNTOUCHED = ValidityMap(None, 1, ())
 
 
 class TensorData:
-    """The data of a tensor, and what has to precede their use.
+    """The data of a tensor, and the steps that must precede their use.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Storage(TensorData):
     )
 
     shared = False
-    """Whether other tensors have the same bytes."""
+    """True if other tensors have the same bytes."""
     start = (0, 0)
     """The first partition, and the first byte in each, of a tensor with an address."""
 
@@ -257,9 +257,8 @@ class Storage(TensorData):
                 return None
             gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype)
-        if region.ndim > len(
-            pattern.shape
-        ):  # max(axis=-1) of so few takes fifty times as long
+        # max(axis=-1) of so few takes fifty times as long
+        if region.ndim > len(pattern.shape):
             if region.any():
                 return np.moveaxis(region, -1, 0).copy().max(axis=0)
             return None

@@ -134,9 +134,8 @@ class ProgramScheduler:
             for number, program in enumerate(programs)
         ]
         try:
-            for thread in (
-                threads
-            ):  # an interrupt of this loop may leave a thread that never starts
+            # an interrupt of this loop may leave a thread that never starts
+            for thread in threads:
                 thread.start()
             with self._changed:
                 self._turn = self._first
@@ -232,9 +231,8 @@ class ProgramScheduler:
                 self._await_turn(me)
             returned[me] = program()
         except ProgramStopped as stopped:
-            self._fail(
-                stopped
-            )  # from an enclosing launch, unless this launch has failed itself
+            # from an enclosing launch, unless this launch has failed itself
+            self._fail(stopped)
             return
         except BaseException as error:
             self._fail(error)
@@ -305,7 +303,7 @@ class ProgramContext:
     program : its index in the grid.
     scheduler : the scheduler of programs that run side by side; None if a program runs alone.
     number : the program's number in the scheduler.
-    steps : the number of instructions it has issued, if it runs beside others.
+    steps : the number of instructions it has issued, if it runs together with others.
     rank : its place among several ranks; None for a single launch.
     """
 

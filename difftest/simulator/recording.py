@@ -64,9 +64,8 @@ class LineTracker:
     caller : the frame that called the simulator, if
         :func:`difftest.simulator.frontend.dispatch.entering` noted it. Frames further in contain no
         line of a kernel. None if the kernel's frame must be searched for.
-    tracer : the ``sys.settrace`` function that watches kernels and nothing within the simulator;
-    None
-        without one.
+    tracer : the ``sys.settrace`` function that watches kernels and nothing within the simulator.
+        None without one.
     """
 
     def __init__(self) -> None:
@@ -148,9 +147,8 @@ class EventRecorder(Follower):
 
     def touched(self, number: int, touched: InstructionAccesses) -> None:
         kind, writes, reads, roles, numbers, parts, moved = touched
-        core: Any = (
-            RUNNING.get()
-        )  # looked up each time: a stored core would keep its launch alive
+        # looked up each time: a stored core would keep its launch alive
+        core: Any = RUNNING.get()
         tiles = [*writes, *reads]
         split = len(writes)
         regions = list(map(region_of, tiles, roles))
@@ -212,7 +210,7 @@ def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Eve
     """
     fused: list[Event] = []
     joined = False
-    """Whether the last fused event has been joined with its move."""
+    """True if the last fused event has been joined with its move."""
     seen: tuple[Anomaly, ...] = ()
     """The anomalies of products that are left out. The accumulating matmul takes them over."""
     for event in events:

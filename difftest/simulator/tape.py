@@ -95,7 +95,7 @@ class TapedParameter(NamedTuple):
     kind: int
     """The kind in :mod:`inspect`."""
     mutable: bool
-    """Whether its annotation lets the kernel write to it."""
+    """True if its annotation lets the kernel write to it."""
     tensors: tuple[int, ...]
     """The numbers of the tensors in it."""
 
@@ -163,7 +163,7 @@ class Recorder:
         self._core = core
         self._tape = tape
         self.busy = False
-        """Whether a recorded call is running. Calls that it makes itself are not recorded."""
+        """True while a recorded call is running. Calls that it makes itself are not recorded."""
 
     def beside(self, core: Core) -> Recorder:
         """Return the recorder of another program of the launch."""

@@ -162,7 +162,7 @@ def tape_from_json(text: str) -> Tape:
         return _tape(data)
     except RecursionError:
         raise TapeFormatError(
-            "lists in lists without an end", "what a launch can ask"
+            "lists nested without an end", "the values of a launch"
         ) from None
 
 

@@ -95,7 +95,7 @@ class Tile(Elements, Patterned):
     )
 
     _may_collide = False
-    """Whether a destination may get different values for one element.
+    """True if a destination may get different values for one element.
 
     AWS does not document which value stays, so the element then counts as unwritten.
     """
@@ -140,7 +140,7 @@ class Tile(Elements, Patterned):
         return self._pattern.size
 
     _in_place: ClassVar[bool] = False
-    """Whether kernels of the tile's dialect write to their arguments."""
+    """True if kernels of the tile's dialect write to their arguments."""
 
     def _is_whole(self) -> bool:
         """Return whether the tile is its whole tensor in order, in any shape or dtype.
@@ -189,9 +189,8 @@ class Tile(Elements, Patterned):
                 ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             )
             raise TILE_AS_ARRAY(f"np.{name} of {self!r}")
-        return operator(
-            given[1], given[0][()]
-        )  # NumPy has converted the number to a 0-d array
+        # NumPy has converted the number to a 0-d array
+        return operator(given[1], given[0][()])
 
     # -- data --------------------------------------------------------------------------------
 
@@ -235,9 +234,8 @@ class Tile(Elements, Patterned):
         if not self._strided:
             array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
-            array = np.not_equal(
-                array.view(np.uint8), 0
-            )  # memory may hold any byte for a bool
+            # memory may hold any byte for a bool
+            array = np.not_equal(array.view(np.uint8), 0)
         return array
 
     def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:

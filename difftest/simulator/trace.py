@@ -113,7 +113,7 @@ class Output(NamedTuple):
     first: Index = ()
     """The index of the first unwritten element, in the shape of the returned tensor."""
     returned: bool = True
-    """Whether the kernel returned the tensor; otherwise it is an argument that the kernel wrote to.
+    """True if the kernel returned the tensor; otherwise it is an argument that the kernel wrote to.
     """
 
 
@@ -150,7 +150,7 @@ class Allocation:
     Blocks at one address use it in turn, and share no data here.
     """
     viewed: bool = False
-    """Whether some regions have elements of another dtype (:attr:`Region.view`)."""
+    """True if some regions have elements of another dtype (:attr:`Region.view`)."""
     loops: tuple[Iteration, ...] = ()
     """The loops around the tensor's creation, outermost first."""
     output: Output | None = None
@@ -206,9 +206,8 @@ class Allocation:
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"
-        dtype = (self.dtype.names or (self.dtype,))[
-            0
-        ]  # a packed dtype is named by its field
+        # a packed dtype is named by its field
+        dtype = (self.dtype.names or (self.dtype,))[0]
         return f"{label} {list(self.shape)} {dtype} in {self.space.value}"
 
 
@@ -255,7 +254,7 @@ class Region(NamedTuple):
     """The instruction's name for the operand (``dst``, ``data1``, ``reduce_res``, ...), or empty.
     """
     whole: bool = True
-    """Whether every element of the pattern is accessed.
+    """True if every element of the pattern is accessed.
 
     False for an access through a tile of indices, and for a mask that is not a rectangle. The
     pattern then contains the accessed elements.
@@ -339,16 +338,16 @@ class Iteration(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """The parameters of an instruction besides its operands and :attr:`Event.arguments`."""
+    """The parameters of an instruction other than its operands and :attr:`Event.arguments`."""
 
     op: str | None = None
     """The operator or function; several steps are joined by ``+``."""
     accumulate: bool = False
-    """Whether a matmul adds to its destination in PSUM. It then reads the destination, too."""
+    """True if a matmul adds to its destination in PSUM. It then reads the destination, too."""
     inferred: bool = False
-    """Whether the kernel left ``accumulate`` to the compiler (None)."""
+    """True if the kernel left ``accumulate`` to the compiler (None)."""
     loop_indices: bool = False
-    """Whether it is a part of a reduction over loops, in any order of these loops (nl.loop_reduce).
+    """True if it is a part of a reduction over loops, in any order of these loops (nl.loop_reduce).
     """
 
 
@@ -435,7 +434,7 @@ class EventKind(NamedTuple):
     engine: Engine
     attributes: Attributes = Attributes()
     options: Mapping[str, Any] = {}
-    """The parameters besides the operands, by AWS's names: operators and enumeration members by
+    """The parameters other than the operands, by AWS's names: operators and enumeration members by
     name, index patterns, numbers and tuples. None values are omitted.
     """
     numbers: tuple[str, ...] = ()
@@ -541,9 +540,9 @@ class Trace:
     dialect: str = ""
     """"classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown."""
     divided: bool = False
-    """Whether the kernel asked for its program in the grid (``nl.program_id``)."""
+    """True if the kernel asked for its program in the grid (``nl.program_id``)."""
     middle_end: bool = False
-    """Whether the compiler's middle end transforms the kernel: a classic kernel without
+    """True if the compiler's middle end transforms the kernel: a classic kernel without
     ``nki.compiler.skip_middle_end_transformations``.
     """
     allocations: list[Allocation] = field(default_factory=list)

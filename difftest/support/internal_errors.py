@@ -11,9 +11,8 @@ import sys
 _LINES: set[str] = set()
 
 
-class internal_error_scope(
-    str
-):  # a generator-based context manager takes three times as long
+# a generator-based context manager takes three times as long
+class internal_error_scope(str):
     """A context manager that turns an error into a line that starts with this string.
 
     Generators may hold it around a ``yield``.

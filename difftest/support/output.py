@@ -102,7 +102,7 @@ def format_write_error(error: OSError) -> str:
 
 
 def fit_streams() -> None:
-    """Set standard output and error to UTF-8, whatever the locale is.
+    """Set standard output and error to UTF-8, for any locale.
 
     A closed stream (``>&-``) is opened on the null device. Otherwise the next file that is opened
     would get its descriptor.

@@ -15,7 +15,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the question whether the nearest name is meant; empty if no name is near.
+    """Return a question with the nearest name; empty if no name is near.
 
     Parameters
     ----------

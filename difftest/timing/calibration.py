@@ -194,7 +194,7 @@ class Measurement:
     inputs: tuple[tuple[int, ...], ...]
     keywords: tuple[tuple[str, Any], ...]
     slow: bool
-    """Whether its counterpart takes more than three seconds to run."""
+    """True if its counterpart takes more than three seconds to run."""
     source: str
     notes: str
 
@@ -388,7 +388,7 @@ class Probe:
     measured: float
     """Nanoseconds for all of them."""
     fitted: bool
-    """Whether a cost of the model is derived from this probe; such a probe judges nothing."""
+    """True if a cost of the model is derived from this probe; such a probe judges nothing."""
     what: str
 
 

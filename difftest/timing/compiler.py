@@ -107,7 +107,7 @@ class Toolchain(Enum):
 
 
 class Answer(Enum):
-    """An answer to a question to the compiler: the likely one, or an end of what is possible."""
+    """An answer to a question to the compiler: the likely one, or an end of the possible ones."""
 
     LIKELY = "likely"
     FASTEST = "fastest"
@@ -190,7 +190,7 @@ class Compiler(NamedTuple):
 
     renames: bool
     distributes: bool
-    """Whether the middle end distributes loops (:mod:`difftest.timing.middle_end`)."""
+    """True if the middle end distributes loops (:mod:`difftest.timing.middle_end`)."""
     by_tensor: bool
     expected: float | None
     """None: it knows when each will be ready (:mod:`difftest.timing.schedule`)."""

@@ -115,9 +115,8 @@ class CostModel:
                 tensor.shape,
                 tensor.partition_axis,
             )
-            key.append(
-                id(tensor.dtype)
-            )  # the dtype lives as long as the trace; its hash is slow
+            # the dtype lives as long as the trace; its hash is slow
+            key.append(id(tensor.dtype))
         if kind.engine is Engine.DMA:
             source = dma_source(event)
             on_chip = source if writes[0].allocation.space.is_hbm else writes[0]
@@ -221,7 +220,7 @@ TENSOR = (
     "throttle_window",
     "throttle_slowdown",
 )
-"""The fields of the Tensor Engine, besides its clock."""
+"""The fields of the Tensor Engine other than its clock."""
 
 
 def _figures(times: TimingParameters, names: Iterable[str]) -> Iterator[Figure]:

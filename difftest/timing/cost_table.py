@@ -154,9 +154,7 @@ def cost_table(machine: Machine) -> CostTable:
 
 def elements(region: Region) -> int:
     """Return the elements per partition of an on-chip region, over all but its partition axis."""
-    shape = region.shape
-    at = region.partition_axis
-    return prod(shape if at is None else shape[:at] + shape[at + 1 :])
+    return prod(size for size, _ in region.free_axes)
 
 
 def free_elements(event: Event) -> int:

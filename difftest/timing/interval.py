@@ -129,14 +129,14 @@ LONG_PROFILE = 3.0
 """Uncertainty of a long kernel's postamble (TRACE: 8 to 14 us)."""
 
 INFERRED = "inferred"
-"""The evidence of the compiler's decisions, besides the classes of evidence."""
+"""The evidence of the compiler's decisions, in addition to the classes of evidence."""
 
 DEPENDS = 1.2
 """The least factor between two compilers that makes a time depend on the compiler."""
 WIDE = 0.6
 """The least width of an interval, relative to the prediction, that a caution mentions."""
 TWO_CORES = Range(0.87, 1.15)
-"""Effects of two cores besides the rates of HBM and of DMA engines: the order of semaphores.
+"""Effects of two cores other than the rates of HBM and of DMA engines: the order of semaphores.
 Published splits over two cores made kernels 1.65 to 1.94 times faster."""
 MAINLY = 0.4
 """The least share of the time that makes a kind of evidence a main one."""
@@ -240,11 +240,12 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
         if segment.next is not None and waited_for_place(segment.next):
             add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
+        # equal costs share them
         key = (
             id(step.times),
             id(step.transfer or step.matmul),
             engine,
-        )  # equal costs share them
+        )
         if key not in costs:
             costs[key] = _cost_of(segment.span, schedule)
         source, within = costs[key]

@@ -1,4 +1,4 @@
-"""Times of one NeuronCore besides instruction costs: clocks, hops, DMA, throttling.
+"""Times of one NeuronCore other than instruction costs: clocks, hops, DMA, throttling.
 
 Times in nanoseconds, rates in bytes per nanosecond, clocks in cycles per nanosecond (GHz). They are
 data (``data/clockwork.csv``), each with its evidence and source. Instruction costs are in

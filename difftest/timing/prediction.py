@@ -176,8 +176,8 @@ class Prediction:
     def _compiler_question(self, rest: Interval) -> Unknown:
         """Return the question to the compiler that changes the time most.
 
-        The first part of the kernel shows which question that is, and the whole kernel what the
-        other answer makes of the time.
+        The first part of the kernel shows which question that is. The whole kernel shows the time
+        with the other answer.
         """
         low, high = self.compiled
         faster = self.middle / low > high / self.middle

@@ -253,7 +253,7 @@ def lower(
 def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     """Return the program that another compiler makes of the trace of ``program``.
 
-    The instruction costs stay the same. Where the compilers decide alike, the dependences also do.
+    The instruction costs stay the same. Equal decisions of the compilers give equal dependences.
     """
     begins = program.decisions.begins
     assumed = program.compiler
@@ -428,7 +428,7 @@ class _ProgramBuilder:
         self.barriers[core] = barrier.index
 
     def _within_their_tiles(self, event: Event) -> tuple[Regions, Regions]:
-        """Return what an event reads and writes, within the tiles that the compiler gives it."""
+        """Return the reads and writes of an event, in the tiles that the compiler gives it."""
         if not self.renames:
             return event.reads, event.writes
         reads = in_other_tiles(self.renaming.renamed(event.reads), self.decisions.twins)

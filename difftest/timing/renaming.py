@@ -308,7 +308,7 @@ class RepeatedWork:
         )
 
     def _changes(self, event: Event, held: Allocation, before: Event | None) -> bool:
-        """Return whether the innermost loop around a copy may change what it copies."""
+        """Return whether the innermost loop around a copy may change its source."""
         loops = (turn.loop.id for turn in reversed(event.loops))
         around = next((loop for loop in loops if loop in self._turning), None)
         if around is None:

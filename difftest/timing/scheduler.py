@@ -47,7 +47,7 @@ class Timeline:
         self.cold_time = 0.0
         """Streaming time of the Tensor Engine at half speed."""
         self.held = False
-        """Whether an engine waited where it could have taken another instruction."""
+        """True if an engine waited where it could have taken another instruction."""
         self.stores_in_software = False
         self.table_loads = 0
         self.spilled = 0

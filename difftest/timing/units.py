@@ -30,7 +30,7 @@ class Unit:
         self.engine = engine
         self.number = number
         self.may_wait = engine in (Engine.TENSOR, Engine.GPSIMD)
-        """Whether the unit lets other units precede a ready instruction."""
+        """True if the unit lets other units precede a ready instruction."""
         self.places: list[int] = []
         """The instructions in the unit's order, the next last; empty if any ready one will do."""
         self.free = 0.0

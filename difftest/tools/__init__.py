@@ -1,1 +1,1 @@
-"""Tools that stand on the simulator and on the tests of kernels."""
+"""Tools that use the simulator and the tests of kernels."""

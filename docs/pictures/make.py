@@ -31,7 +31,7 @@ from rich.text import Text
 from difftest.testing.contract.case import Case
 from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.provider import BACKEND
-from difftest.testing.harness.decorator import kernel_test_of
+from difftest.testing.harness.decorated import kernel_test_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -62,7 +62,7 @@ GLOWING = [
 DARK = TerminalTheme(
     (18, 22, 28), PALE, [PALE, *GLOWING, DIM, DIM], [DIM, *GLOWING, DIM, PALE]
 )
-"""For those whose system is dark; both have contrast enough on any page."""
+"""Colours for a dark system. Both sets have enough contrast on any page."""
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Without fonts from elsewhere: any monospaced one will do."""
 
@@ -89,7 +89,7 @@ def output(command: str, folder: Path) -> str:
 
 
 def draw(name: str, title: str, text: RenderableType) -> None:
-    """Write text as it stands in a terminal."""
+    """Write text as a terminal shows it."""
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         console.print(text)
@@ -125,7 +125,7 @@ def report(printed: str) -> Text:
 
 
 def session(commands: list[str], folder: Path) -> Text:
-    """Commands and what they print, without what only this computer says."""
+    """Commands and their output, without lines that depend on this computer."""
     text = Text()
     for command in commands:
         text.append(f"$ {command}\n", style="bold blue")
@@ -298,7 +298,7 @@ def folders(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make those that are named, or all, each in a folder of its own."""
+    """Make the named pictures, or all, each in a folder of its own."""
     makers = failure, page, first_kernel, profiles, drawn, folders
     for make in [one for one in makers if one.__name__ in sys.argv] or makers:
         with tempfile.TemporaryDirectory() as folder:

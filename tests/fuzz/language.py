@@ -343,10 +343,11 @@ def reinterpreted(scene: Scene) -> None:
         text += f"[{':, ' * (len(value.shape) - 1)}{start}:{stop}]"
     kind = named(choices.pick(DTYPES))
     seen = scene.access(f"{text}.view(nl.{kind})", value)
+    # of others it has fewer than it holds
     whole_bits = TFLOAT32 not in (
         value.dtype,
         seen.dtype,
-    )  # of others it has fewer than it holds
+    )
     if value.writable and whole_bits and choices.chance(40) and not value.space.is_hbm:
         source = operand(scene, seen.shape)
         if scene.dialect == "nki":

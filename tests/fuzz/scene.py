@@ -83,9 +83,8 @@ class Value:
         """
         missing = None if self.blocks else self.tensor._unwritten()
         elements = self.tensor._elements()
-        elements = (
-            elements if missing is None else elements[~missing]
-        )  # which may be anything
+        # which may be anything
+        elements = elements if missing is None else elements[~missing]
         if not is_float(self.dtype):
             return self.dtype.kind in "iu" and bool((abs(elements) > LARGE).any())
         numbers = np.asarray(from_bits(elements, self.dtype), np.float32)
@@ -226,9 +225,8 @@ class Scene:
     def access(self, text: str, value: Value) -> Access:
         """Return a view of a value; end the kernel if the view is empty."""
         tensor = self._run(eval, Line(text, "view"))
-        if (
-            0 in tensor.shape
-        ):  # tensors of the current dialect in HBM: for 2 elements [-1:1] is such a slice
+        # tensors of the current dialect in HBM: for 2 elements [-1:1] is such a slice
+        if 0 in tensor.shape:
             raise EndedError
         return Access(text, value, tensor)
 

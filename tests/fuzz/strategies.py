@@ -97,10 +97,11 @@ def program(choices: Choices, dialect: str, longest: int) -> Program:
             stopped.append(error)
 
     decorated = jit(kernel) if dialect == "nki" else as_kernel(kernel)
+    # of the whole tensor: it lacks room
     with (
         warnings.catch_warnings(),
         contextlib.suppress(NkiError),
-    ):  # of the whole tensor: it lacks room
+    ):
         warnings.simplefilter("ignore")
         launch(
             decorated,

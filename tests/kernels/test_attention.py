@@ -83,9 +83,8 @@ def test_attention_heads(case):
     dtypes=DTYPES,
     reduction=4,
     accumulation="bfloat16",
-    magnitude=lambda q, k, v, causal: attention(
-        q, k, abs(v), causal
-    ),  # of a weighted mean
+    # of a weighted mean
+    magnitude=lambda q, k, v, causal: attention(q, k, abs(v), causal),
     edges=False,
 )
 def test_attention_heads_sees_the_right_keys(case):

@@ -33,15 +33,13 @@ LONG = [
         if NIGHTLY
         else SMALL_IMAGES[:: len(SMALL_IMAGES) - 1]
     ),
-    layer(
-        filter_size=1, width=512, height=37
-    ),  # several blocks of rows, the last of them short
+    # several blocks of rows, the last of them short
+    layer(filter_size=1, width=512, height=37),
 ]
 if NIGHTLY:
     LONG += [
-        layer(
-            c_in=1024, c_out=512, width=6, height=6, pool_size=2
-        ),  # most of SBUF is weights
+        # most of SBUF is weights
+        layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),
         layer(width=200, height=52, pool_size=2),
     ]
 
@@ -74,13 +72,11 @@ if NIGHTLY:
         *in_turn(
             DTYPES,
             INPUTS,
-            layer(
-                filter_size=14, width=14, height=15
-            ),  # the largest whose float32 weights fit
+            # the largest whose float32 weights fit
+            layer(filter_size=14, width=14, height=15),
             *(LONG if IN_CI else SMALL_IMAGES[-1:]),
-            layer(
-                width=514, height=10, pool_size=2
-            ),  # a row of windows is divided in two
+            # a row of windows is divided in two
+            layer(width=514, height=10, pool_size=2),
             layer(width=514, height=7),
             FIVE_BLOCKS_OF_CHANNELS,
         ),
@@ -159,15 +155,17 @@ def test_fused_conv2d_maxpool_in_small_tiles(case):
     edges=NIGHTLY,
     lnc="cores",
     examples=[
+        # one row: the second core gets none
         {
             "cores": 2,
             **layer(height=3, width=3),
-        },  # one row: the second core gets none
+        },
         {"cores": 2, **layer(height=15, width=9)},  # 13 rows: 7 and 6
+        # 5 rows of windows: 3 and 2
         {
             "cores": 2,
             **layer(height=12, width=10, pool_size=2),
-        },  # 5 rows of windows: 3 and 2
+        },
     ],
 )
 def test_fused_conv2d_maxpool_on_two_cores(case):

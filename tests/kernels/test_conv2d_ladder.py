@@ -25,9 +25,8 @@ LAYERS = {
 }
 EXAMPLES = [
     layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
-    layer(
-        filter_size=1, width=40, height=31
-    ),  # three PSUM tiles of rows, the last is short
+    # three PSUM tiles of rows, the last is short
+    layer(filter_size=1, width=40, height=31),
     FIVE_BLOCKS_OF_CHANNELS,
     layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
     layer(filter_size=5, width=5, height=6),

@@ -57,9 +57,8 @@ def test_layers_need_several_of_everything():
 
 
 def test_the_ladders_layers_need_a_second_tile():
-    assert is_drawn(
-        SPECS["test_conv2d_row_tiles"], lambda needs: needs.tiles
-    )  # once in 200 cases
+    # once in 200 cases
+    assert is_drawn(SPECS["test_conv2d_row_tiles"], lambda needs: needs.tiles)
 
 
 @pytest.mark.parametrize(("name", "least"), [("pool_size", 2), ("width", 249)])

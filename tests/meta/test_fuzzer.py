@@ -63,7 +63,7 @@ def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
     assert "elements differ" in str(failure)
 
 
-def test_a_raw_error(monkeypatch):
+def test_a_raw_error_of_the_simulator_shrinks_to_a_short_kernel(monkeypatch):
     def reduce(*arguments, **options):
         raise TypeError("no such loop")
 

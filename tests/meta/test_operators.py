@@ -102,6 +102,5 @@ def test_a_cancellation_is_named():
     assert verdict.reason.startswith(
         "few digits of output 0 are sure: rounding may change the "
     )
-    assert set(runner.tally.reasons) == {
-        f"variance_of_moments: {verdict.reason}"
-    }  # each case's is one
+    # each case's is one
+    assert set(runner.tally.reasons) == {f"variance_of_moments: {verdict.reason}"}

@@ -118,9 +118,8 @@ def test_a_wrong_group_shrinks_to_the_fewest_ranks_that_show_it():
         "columns": 1,
     }
     assert "x:           (4, 1, 1) " in str(failure)
-    with pytest.raises(
-        DifferentialFailure, match="neighbours disagrees"
-    ):  # what `run again` says
+    # what `run again` says
+    with pytest.raises(DifferentialFailure, match="neighbours disagrees"):
         check(spec_of(neighbours), failure.case.to_json())
 
 

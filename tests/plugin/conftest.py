@@ -179,21 +179,18 @@ def in_process(request, pytester, monkeypatch):
     modules are hidden from Hypothesis, so that a seed always gives the same cases.
     """
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv(
-        "PYTEST_ADDOPTS", "-p no:anyio"
-    )  # see pyproject.toml; of processes, too
+    # see pyproject.toml; of processes, too
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio")
     for name, module in list(sys.modules.items()):
-        if str(pytester.path.parent) in str(
-            getattr(module, "__file__", "")
-        ):  # another test's
+        # another test's
+        if str(pytester.path.parent) in str(getattr(module, "__file__", "")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(
         importlib.metadata, "distributions", lambda **given: iter(PLUGINS)
     )
     monkeypatch.setattr(providers, "_get_local_constants", Constants)
-    monkeypatch.setattr(
-        core, "global_force_seed", None
-    )  # --hypothesis-seed stays, otherwise
+    # --hypothesis-seed stays, otherwise
+    monkeypatch.setattr(core, "global_force_seed", None)
     if "fresh_runs" not in request.fixturenames:
         monkeypatch.setattr(failure_output, "rerun_alone", lambda config, failure: "")
     if "whole_profiles" not in request.fixturenames:
@@ -210,7 +207,6 @@ def in_process(request, pytester, monkeypatch):
 @pytest.fixture
 def project(pytester, in_process, monkeypatch):
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
-        monkeypatch.delenv(
-            name
-        )  # a run in a test is not a worker, though this process may be
+        # a run in a test is not a worker, though this process may be
+        monkeypatch.delenv(name)
     return Project(pytester)

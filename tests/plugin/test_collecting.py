@@ -130,9 +130,8 @@ def test_marks_and_parametrization_hold_for_them_too(project):
         )
     )
     markers = ["-o", "markers=slow"]
-    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(
-        passed=10
-    )  # a refusal, edges
+    # a refusal, edges
+    project.run("--simulate", *markers, "-m", "slow").assert_outcomes(passed=10)
     project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=10)
     path = project.pytester.path / "test_marked.py"
     path.write_text(

@@ -164,9 +164,8 @@ def test_workers_tell_the_kernels_that_they_leave_out(computer):
     machine = computer("classic")
     machine.add_test("classic")
     machine.add_test("newer")
-    result = machine.run(
-        "--simulate", "-n", "2", "-v"
-    )  # which takes the SDK that is installed
+    # which takes the SDK that is installed
+    result = machine.run("--simulate", "-n", "2", "-v")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines([*lines_of("nki"), "  kernel: kernel_newer.add"])
 
@@ -215,9 +214,8 @@ def test_a_kernel_of_the_missing_dialect_refuses_a_call(computer):
     result.stdout.fnmatch_lines(
         ["*a kernel of nki was called*", "*found:  no package nki"]
     )
-    result = (
-        machine.run()
-    )  # without a backend the other tests of a file run, with the same error
+    # without a backend the other tests of a file run, with the same error
+    result = machine.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*a kernel of nki was called*"])
 

@@ -340,9 +340,8 @@ def test_the_page_of_editors_shows_the_output_of_mypy(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "editor.md"
     CliRunner().invoke(main, ["stubs", str(tmp_path)])
     for root in ("nki", "neuronxcc"):
-        (tmp_path / f"{root}-stubs").rename(
-            tmp_path / root
-        )  # as pip has them, for MYPYPATH
+        # as pip has them, for MYPYPATH
+        (tmp_path / f"{root}-stubs").rename(tmp_path / root)
     write_untyped_numpy(tmp_path)
     (kernel,) = blocks(page)
     (tmp_path / "scaled.py").write_text(kernel, encoding="utf-8")

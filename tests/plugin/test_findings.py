@@ -99,9 +99,8 @@ class Machines:
         self.monkeypatch.setattr(
             hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
         )
-        weakref.finalize(
-            self, int
-        )  # the first asks atexit for all of them, whose end this is not
+        # the first asks atexit for all of them, whose end this is not
+        weakref.finalize(self, int)
         at_exit = []
         self.monkeypatch.setattr(atexit, "register", at_exit.append)
         try:

@@ -187,9 +187,8 @@ TOLD = {
 
 def test_a_hostile_kernel_is_named_and_harms_nothing_else(project, monkeypatch):
     """Modules that end the program, too: the others run."""
-    monkeypatch.setenv(
-        "HYPOTHESIS_NO_PLUGINS", "1"
-    )  # whichever plugins are installed; half a second
+    # whichever plugins are installed; half a second
+    monkeypatch.setenv("HYPOTHESIS_NO_PLUGINS", "1")
     project.pytester.makepyfile(
         kernels=KERNELS,
         test_hostile=TESTS,
@@ -373,9 +372,8 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
         project.run("--simulate", *options).assert_outcomes(passed=1)
         told = capfd.readouterr().err
         assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
-        assert (
-            "difftest: test_sleeps.py::test_add has run for " in told
-        )  # before there is a case
+        # before there is a case
+        assert "difftest: test_sleeps.py::test_add has run for " in told
         assert end in told
     assert threading.active_count() == before
 

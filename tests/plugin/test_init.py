@@ -15,9 +15,8 @@ def test_the_first_files_run_green_and_a_broken_kernel_is_red(
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:-1] == [*NAMES, CONFIG, "now: pytest --simulate"]
     ran = in_process("--hypothesis-seed=1")  # as editors do: pytest.ini asks
-    ran.assert_outcomes(
-        passed=1 + 1 + 1 + 2
-    )  # drawn, edges, the rejection, the example twice
+    # drawn, edges, the rejection, the example twice
+    ran.assert_outcomes(passed=1 + 1 + 1 + 2)
     kernel = pytester.path / "scale.py"
     text = kernel.read_text()
     assert "x[first : first + count, :]" in text

@@ -74,9 +74,8 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
         for kind in RECIPES.values()
         for word in (kind.__name__, *kind.__dataclass_fields__)
     )
-    assert (now ^ before).difference(drawn) == set(), (
-        STALE
-    )  # the loaded modules influence the data
+    # the loaded modules influence the data
+    assert (now ^ before).difference(drawn) == set(), STALE
 
 
 def test_the_tutorials_timelines_are_of_the_times_that_it_prints():

@@ -172,9 +172,8 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
 def test_hypothesis_gets_the_features_of_cases(project, monkeypatch):
     """As Tyche reads it; without observability nothing is written."""
     monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
-    monkeypatch.setattr(
-        observability, "OBSERVABILITY_COLLECT_COVERAGE", False
-    )  # two seconds
+    # two seconds
+    monkeypatch.setattr(observability, "OBSERVABILITY_COLLECT_COVERAGE", False)
     project.add_test("subtract")
     seen = []
     with observability.with_observability_callback(seen.append):

@@ -36,9 +36,8 @@ def test_the_summary_counts_the_comparisons(project):
     assert 0 < row["bit for bit"] < 52
     assert row["rejections"] == 1
     assert {"both reject", "inconclusive"}.isdisjoint(row)
-    assert (
-        gc.isenabled()
-    )  # as before: garbage is not collected while modules are loaded
+    # as before: garbage is not collected while modules are loaded
+    assert gc.isenabled()
 
 
 def test_a_backend_without_kernel_tests_says_so(project):
@@ -229,9 +228,8 @@ def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
     decorator = re.search(r"@reproduce_failure\(.*?\)", first).group()
     again = run_body(project, f"{decorator}\n{body}").stdout.str()
     shrunk = "Case(values={'n': 1}, dtype='float32', data={'a': Zeros(), 'b': Ones()})"
-    most = (
-        2 + 1
-    )  # Hypothesis replays it, and simpler data that may fail alike are tried once
+    # Hypothesis replays it, and simpler data that may fail alike are tried once
+    most = 2 + 1
     assert any(f"SEEN {count} {shrunk}" in again for count in range(1, most + 1))
 
 

@@ -51,9 +51,8 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
         "-p",
         "no:cacheprovider",
     )
-    alone = project.run_apart(
-        *arguments
-    )  # the drawn data depend on the modules of a process
+    # the drawn data depend on the modules of a process
+    alone = project.run_apart(*arguments)
     spread = project.run(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)
@@ -81,9 +80,8 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
 
 
 def test_modules_that_workers_do_not_collect_are_counted_once(project, monkeypatch):
-    monkeypatch.setenv(
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
-    )  # Hypothesis's takes a second each
+    # Hypothesis's takes a second each
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     project.add_test()
     project.pytester.makepyfile(test_other="def test_other(): ...")
     result = project.run("-p", "xdist.plugin", "-p", "difftest.plugin.hooks", "-n", "2")

@@ -57,7 +57,7 @@ def test_padding_never_wins(dtype):
     assert pooled.tolist() == [[[[-3, -2]]]]
 
 
-def test_dilation():
+def test_a_dilated_window_skips_elements():
     assert both([[[[1, 9, 2, 0]]]], (1, 2), stride=1, dilation=(1, 2)) == [[[[2, 9]]]]
 
 

@@ -180,7 +180,7 @@ class Conflict(NamedTuple):
     later: IterationAccess
     element: tuple[int, ...]
     exact: bool = True
-    """Whether both surely touch the element."""
+    """True if both surely touch the element."""
 
 
 def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:

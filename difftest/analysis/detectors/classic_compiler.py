@@ -38,7 +38,7 @@ REDUCTION = Hazard(
 
 @deduplicated
 def find_compiler_violations(trace: Trace, machine: Machine) -> Found:
-    """Yield findings on constructs that the classic compiler is known to mishandle."""
+    """Yield findings on constructs that the classic compiler mishandles."""
     if trace.dialect != "classic":
         return
     yield from _scopes(trace)
@@ -103,7 +103,7 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
 
 
 def _sources(event: Event, writers: Mapping[int, Event]) -> Iterator[Event]:
-    """Yield the events that reduced what an event adds to its destination."""
+    """Yield the events that computed, by a reduction, the addend of an event."""
     total = event.writes[0].allocation
     for region in event.reads:
         if region.allocation is not total and region.allocation.id in writers:

@@ -271,9 +271,8 @@ def _products_of_floats(trace: Trace) -> set[int]:
             held = set()
         for region in event.writes:
             before = sums.get(region.allocation.id, set())
-            sums[region.allocation.id] = (
-                held and before | held
-            )  # tiles are written in parts
+            # tiles are written in parts
+            sums[region.allocation.id] = held and before | held
             dtype = region.allocation.dtype
             if dtype.kind in "iu" and dtype.itemsize == _WIDE:
                 floats -= held

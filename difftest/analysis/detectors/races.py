@@ -240,7 +240,7 @@ class Race(NamedTuple):
     own: bool = False
     """For a read: whether its program also wrote the element in the same epoch."""
     exact: bool = True
-    """Whether both surely touch the element."""
+    """True if both surely touch the element."""
 
 
 def _races(

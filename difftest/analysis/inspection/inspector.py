@@ -112,9 +112,8 @@ def _is_rounding(record: LaunchRecord, order: ExecutionOrder) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         first = record.exactly(FORWARD)
         other = record.exactly(order)
-    if (
-        not first
-    ):  # without exact runs, such as with random numbers, the answer is unknown
+    # without exact runs, such as with random numbers, the answer is unknown
+    if not first:
         random = Purpose.BITS, Purpose.DRAW
         return any(event.purpose in random for event in record.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))

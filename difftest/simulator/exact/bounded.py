@@ -168,9 +168,8 @@ def number(value: Any) -> Bounded:
     wide = np.asarray(exact)
     near = float(np.float32(exact))
     given = int(value) if isinstance(value, np.integer) else value
-    if (
-        near == given or math.isnan(exact) or math.isinf(near)
-    ):  # Python compares integers exactly
+    # Python compares integers exactly
+    if near == given or math.isnan(exact) or math.isinf(near):
         return Bounded(wide, None, FLOAT32)
     return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
@@ -317,7 +316,7 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
     added = added.shaped(lambda array: array.reshape(held.value.shape))
     if missing is None:
         return add(held, added)
-    # what is held there is not added, so it must not decide whether the sums are exact
+    # the held values there are not added, so they must not decide whether the sums are exact
     held = held.shaped(lambda array: np.where(missing, 0, array))
     if held.error is not None and not held.error.any():
         held.error = None
@@ -566,9 +565,8 @@ def exponential(x: Bounded) -> Bounded:
     if x.error is not None:
         error = np.expm1(element_bounds(x))
         error *= value
-        if (
-            x.error.max(initial=0.0) > 1.0
-        ):  # far below 0 the power stays 0 whatever the error
+        # far below 0 the power stays 0 for any error
+        if x.error.max(initial=0.0) > 1.0:
             error = np.where(x.error > 1.0, np.exp(x.value + x.error) - value, error)
     return round_bounded(value, error, times=FUNCTION_ROUNDINGS)
 

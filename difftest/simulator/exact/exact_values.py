@@ -84,9 +84,8 @@ class ByteOwners:
         area = Area(0, machine.partitions, 0, size)
         pattern = tile._pattern.finer(tile.dtype.itemsize)
         like = storage.placed(owners, area, pattern, _BYTE)
-        first = (
-            like.ctypes.data - owners.ctypes.data
-        )  # counted as if an owner took one byte
+        # counted as if an owner took one byte
+        first = like.ctypes.data - owners.ctypes.data
         steps = [step * _OWNER.itemsize for step in like.strides]
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 

@@ -330,9 +330,8 @@ def _remainder(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> 
     """Return ``left - k * right`` for an integer k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
-        rest = np.fmod(
-            left.value, right.value
-        )  # float64 holds it; np.mod may add the divisor
+        # float64 holds it; np.mod may add the divisor
+        rest = np.fmod(left.value, right.value)
         kept = np.where(value == rest, 0.0, right.value)
         certain = functools.partial(bounded.is_sum, value, rest, kept)
         return bounded.round_bounded(value, None, left, right, certain=certain)

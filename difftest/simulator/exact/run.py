@@ -551,9 +551,8 @@ def _is_plain(
     """Return whether a copy changes no value, and neither side has exact values of its own."""
     if is_float(dst.dtype):
         wider = dst.dtype == FLOAT32 and is_float(src.dtype)
-        rounds = (
-            src.dtype == TFLOAT32 and call.engine is not Engine.DMA
-        )  # the host's bits
+        # the host's bits
+        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
     ours = src._storage

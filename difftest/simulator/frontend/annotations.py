@@ -32,8 +32,7 @@ def is_mutable(annotation: object, names: dict[str, Any] | None = None) -> bool:
     Parameters
     ----------
     names : the names of the function's module, which resolve the names of a text. An unknown name
-    is
-        recognized by its last part: ``nt.mutable_tensor`` where ``nt`` was imported for a type
+        is recognized by its last part: ``nt.mutable_tensor`` where ``nt`` was imported for a type
         checker alone.
     """
     if isinstance(annotation, typing.ForwardRef):

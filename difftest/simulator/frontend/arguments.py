@@ -27,6 +27,8 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Kind = TypeVar("Kind", bound=Enum)
+LARGEST_ANGLE = float(np.nextafter(np.float32(np.pi), np.float32(0)))
+"""The largest float32 in the range of the Scalar Engine's sin."""
 
 
 class AnyTensor:
@@ -95,9 +97,8 @@ def as_argument(value: Any) -> Any:
 class Members(EnumMeta):
     """An enumeration that suggests a member for a misspelt one."""
 
-    def __getattr__(
-        cls, name: str
-    ) -> Any:  # before Python 3.12, members are looked up here, too
+    # before Python 3.12, members are looked up here, too
+    def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in cls.__members__:
@@ -431,7 +432,7 @@ def need_two(tile: Tile, where: str) -> None:
 
 
 def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
-    """Return the error of a call for an argument: what it accepts, and what it received."""
+    """Return the error of a call for an argument, with the accepted and the received value."""
     return call_error(where, f"takes {takes}", f"got {got}", received, **more)
 
 

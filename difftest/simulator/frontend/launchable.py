@@ -68,7 +68,7 @@ class Launchable:
         self.grid = grid
         self._machine = machine
         self.by_reference = by_reference
-        """Whether parameters may be written, as in kernels of SDKs before 2.21 (``nki.trace``)."""
+        """True if parameters may be written, as in kernels of SDKs before 2.21 (``nki.trace``)."""
         functools.update_wrapper(self, function)
 
     @property

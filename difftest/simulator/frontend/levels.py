@@ -71,10 +71,8 @@ _COLLECTIVES = (
 )
 _PROCESSING = "collective_permute_implicit_current_processing_rank_id"
 _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
-    (
-        "0.2",
-        "0.3",
-    ): {  # idioms of 0.2 that public code still has, and their replacements since 0.3
+    # idioms of 0.2 that public code still has, and their replacements since 0.3
+    ("0.2", "0.3"): {
         "nl.par_dim": "leave it out: the first dimension is the partitions'",
         "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
         "buffer=None": "leave buffer out, or write nl.sbuf",

@@ -342,9 +342,8 @@ def _names(step: dis.Instruction) -> tuple[str, ...]:
     return (step.argval,)
 
 
-_make = (
-    tuple.__new__
-)  # a NamedTuple's own __new__ takes twice the time, for each iteration
+# a NamedTuple's own __new__ takes twice the time, for each iteration
+_make = tuple.__new__
 
 
 class LoopRange:

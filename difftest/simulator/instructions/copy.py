@@ -141,9 +141,8 @@ def constant(value: Any, dtype: DType) -> Array:
     An integer of more than 64 bits is clipped to 64 bits: it saturates anyway.
     """
     if dtype == FLOAT8_E8M0FNU or (dtype.names and value == 0):
-        return as_constant(value).astype(
-            dtype
-        )  # as a host casts: E8M0 lacks a zero, and gets NaN
+        # as a host casts: E8M0 lacks a zero, and gets NaN
+        return as_constant(value).astype(dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
         return as_constant(value)

@@ -110,7 +110,7 @@ def _hardware_descriptors(call: CheckedCall) -> None:
     if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
         raise KernelError(
             "hardware descriptor generation needs NeuronCore-v3",
-            happened=f"dge_mode.hwdge was asked for on {call.machine.name}",
+            happened=f"dge_mode.hwdge was requested on {call.machine.name}",
             received=f"dge_mode.hwdge on {call.machine.name}",
         )
 
@@ -402,9 +402,8 @@ def _turned(call: CheckedCall) -> Result:
 
 def turned(call: CheckedCall, plane: Array) -> Array:
     """Return elements of the source, or properties of them, in the order of the result."""
-    shape: Shape = call[
-        "src"
-    ].shape  # for a row or an element of a tile it has two dimensions
+    # for a row or an element of a tile it has two dimensions
+    shape: Shape = call["src"].shape
     return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
 
 

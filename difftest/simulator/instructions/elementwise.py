@@ -105,9 +105,8 @@ def _tensor_tensor_engine(call: CheckedCall, wanted: Engine) -> Engine:
     ):
         tiles = (*call.tiles.values(), *call.destinations.values())
         if any(tile.space is Space.PSUM for tile in tiles):
-            return (
-                Engine.VECTOR
-            )  # the GpSimd Engine, exact for integers, cannot access PSUM
+            # the GpSimd Engine, exact for integers, cannot access PSUM
+            return Engine.VECTOR
     if call["op"].engines == (Engine.GPSIMD,) or (
         _is_exact(call) and wanted is not Engine.VECTOR
     ):

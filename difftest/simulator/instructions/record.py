@@ -153,7 +153,9 @@ _NO_CACHE = CallCache(EventKind("", Engine.UNKNOWN), None, False, False, (), ())
 class CheckedCall:
     """A use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    The fields from ``engine`` on are results of the check. ``cache`` is the gate's own.
+    The fields before ``engine`` are the kernel's request, the fields from there on are results of
+    the check. They are one object, because meanings and effects read both. ``cache`` is the gate's
+    own.
     """
 
     instruction: Instruction
@@ -364,13 +366,13 @@ class Instruction:
     carries: bool = True
     """True if unwritten elements propagate to the results; otherwise reading them is an error."""
     fit: DestinationFit = DestinationFit.ELEMENTS
-    """How an existing ``dst`` must fit the result."""
+    """The rule for an existing ``dst`` and the result."""
     pages: tuple[str, ...] = ()
     """The public pages that document it."""
     classic: bool = True
     """True if the classic dialect can issue it; otherwise only the current dialect can."""
     exchange: Any = None
-    """How an effect meets others: see :mod:`difftest.simulator.instructions.effects`."""
+    """The meeting of an effect with others: see :mod:`difftest.simulator.instructions.effects`."""
 
     @property
     def summary(self) -> str:

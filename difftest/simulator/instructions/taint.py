@@ -33,7 +33,7 @@ _DECISIVE: dict[Any, Callable[[Any], Any]] = {
     np.bitwise_and: lambda side: side == 0,
     np.bitwise_or: lambda side: np.invert(side) == 0,
 }
-"""The values of one side that decide the result, whatever the other side."""
+"""The values of one side that decide the result, for any values of the other side."""
 
 
 class TaintSink(Protocol):
@@ -248,9 +248,8 @@ class TaintedArray(Lifted):
         lost = (plane[:, 0] & UNWRITTEN_BITS) != 0
         if lost.all():
             return self._made(np.zeros(vals.shape, np.int64), plane)
-        rows = np.where(
-            lost, np.argmin(lost), np.arange(len(lost))
-        )  # another row in its place
+        # another row in its place
+        rows = np.where(lost, np.argmin(lost), np.arange(len(lost)))
         places = STEPS["matches"](data.values[rows], vals.values[rows], *how, **options)
         return self._made(places, plane)
 

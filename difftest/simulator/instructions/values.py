@@ -102,9 +102,8 @@ def sum_in_order(lines: Array, start: Array | None = None) -> Array:
     # NumPy adds in pairs, but subtracts in order; rounding to nearest even ignores the sign.
     result: Array = 0 - np.subtract.reduce(lines, axis=1, initial=0)
     if start is None and not result.all():
-        result[
-            (result == 0) & np.signbit(lines).all(axis=1)
-        ] = -0.0  # all terms are -0.0
+        # all terms are -0.0
+        result[(result == 0) & np.signbit(lines).all(axis=1)] = -0.0
     return result
 
 

@@ -73,9 +73,8 @@ class Oracle(Follower):
             held = self._tensors[number] = self._held(storage)
             if storage.in_hbm:
                 self._kept.append(held)
-            if (
-                storage.allocation.location is None
-            ):  # no line of the kernel allocated it
+            # no line of the kernel allocated it
+            if storage.allocation.location is None:
                 data = np.ascontiguousarray(storage.data).view(host_dtype(held.dtype))
                 held.whole.store(data.reshape(held.shape))
         return held.whole

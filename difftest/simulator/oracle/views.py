@@ -225,9 +225,8 @@ def _sizes(shape: Any) -> list[int]:
 def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
     argument = shape[0] if len(shape) == 1 else shape
     sizes = argument if isinstance(argument, (tuple, list)) else (argument,)
-    return places.reshape(
-        [int(size) for size in sizes]
-    )  # integral floats are accepted with a note
+    # integral floats are accepted with a note
+    return places.reshape([int(size) for size in sizes])
 
 
 @by_places

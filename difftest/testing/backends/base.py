@@ -167,7 +167,7 @@ class Unsupported(Refused):
 
 @dataclass(frozen=True)
 class Crashed(Refused):
-    """An error that does not state a rule: a bug, whatever the reference returns.
+    """An error that does not state a rule: a bug, for any result of the reference.
 
     ``in_backend`` is True for a bug of the backend itself, not of the kernel.
     """

@@ -117,7 +117,7 @@ def explain_log(log: str) -> Iterator[Explanation]:
 def codes_in(row: str) -> list[str]:
     """Return the codes in a line as written; a status by number only if no status has a name.
 
-    A code without ``NCC_`` counts if it is known or in brackets, because other words look alike.
+    A code without ``NCC_`` counts if it is known or in brackets: other words look like codes.
     """
     codes = []
     for match in _CODE.finditer(row):

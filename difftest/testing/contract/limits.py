@@ -193,9 +193,8 @@ def _broken_limit(
 def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None:
     """Limit memory and time from here on, until ``after`` is closed."""
     if expired is not None:
-        _start_clock(
-            after, expired
-        )  # before the memory limit: its thread needs a stack
+        # before the memory limit: its thread needs a stack
+        _start_clock(after, expired)
     if LIMITS.memory is not None:
         import resource
 

@@ -52,7 +52,7 @@ class Recipe:
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
-    """Whether rounding errors on this data count as independent (see ``compare``)."""
+    """True if rounding errors on this data count as independent (see ``compare``)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -207,10 +207,11 @@ class Outliers(Seeded, Recipe):
     ) -> Float64:
         drawn = generator.standard_normal(shape)
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
+        # at least one of each kind
         if drawn.size > 1 and places.size in (
             0,
             drawn.size,
-        ):  # at least one of each kind
+        ):
             places = np.arange(1)
         scales = (
             generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0

@@ -22,7 +22,7 @@ _SEQUENCES = {
 
 
 class SpecError(ValueError):
-    """A KernelSpec contradicts itself; the text names the argument and what it accepts."""
+    """A KernelSpec contradicts itself; the text names the argument and the accepted values."""
 
     __module__ = "difftest"  # the public module; with a longer name pytest would cut the text off
 

@@ -1,4 +1,4 @@
-"""Strategies of whole cases: what a case is, and how it shrinks.
+"""Strategies of whole cases: their parts, and how they shrink.
 
 Which cases are tried is the matter of :mod:`difftest.testing.drawing.plan`.
 """
@@ -38,7 +38,7 @@ from difftest.testing.drawing.reference_properties import (
 )
 from difftest.testing.drawing.sizes import source_of
 
-__tracebackhide__ = True  # what it refuses is a line of its caller's
+__tracebackhide__ = True  # its errors are errors of its caller's line
 
 MOST_CASE_ELEMENTS = 2**28
 """The most elements of all arrays of a drawn case: in float64, as references compute, 2 GiB."""

@@ -1,4 +1,4 @@
-"""Strategies of data: what an input of a drawn case holds.
+"""Strategies for the data of an input in a drawn case.
 
 The tables say how often each kind of recipe is drawn, from simple to complex. Hypothesis shrinks to
 the first kind of a table.
@@ -38,7 +38,7 @@ from difftest.testing.contract.structured import Given, Uniform
 from difftest.testing.drawing.provider import draw_index
 from difftest.testing.drawing.reference_properties import FAR, ReferenceProperties
 
-__tracebackhide__ = True  # what it refuses is a line of its caller's
+__tracebackhide__ = True  # its errors are errors of its caller's line
 
 _SEEDS = 2**16
 _INTEGER_BOUNDS = (1, 2, 4, 8)

@@ -1,4 +1,4 @@
-"""Values of a domain for the dry run of a kernel: sizes that record what is computed of them."""
+"""Values of a domain for the dry run of a kernel: sizes that record the computations with them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def branch_conditions(spec: KernelSpec) -> list[Condition]:
 
 @functools.lru_cache(maxsize=8)
 def search_kernels(spec: KernelSpec) -> KernelSearch:
-    """Run the kernels of a spec without a machine, and return what they ask of sizes."""
+    """Run the kernels of a spec without a machine; return the conditions on sizes that they met."""
     found: list[KernelSearch] = []
 
     @st.composite
@@ -81,7 +81,7 @@ def search_kernels(spec: KernelSpec) -> KernelSearch:
 
 
 class _DryDrawing:
-    """Draws values for the names of a domain, as sizes that record what is computed of them.
+    """Draws values for the names of a domain, as sizes that record the computations with them.
 
     Called with choices of an earlier call, it makes these again and draws the others.
     """

@@ -28,9 +28,10 @@ def examples(
     """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
+    # Hypothesis reads this text each time: it is short
     def collect(
         example: Example,
-    ) -> None:  # Hypothesis reads this text each time: it is short
+    ) -> None:
         drawn.append(example)
 
     asked = settings(
@@ -64,7 +65,7 @@ def examples_or_none(strategy: SearchStrategy[Example], count: int) -> list[Exam
 
     Raises
     ------
-    SpecError : the strategy makes what the spec does not accept.
+    SpecError : the strategy makes a value that the spec does not accept.
     """
     try:
         return examples(strategy, count)

@@ -59,7 +59,7 @@ class MinimalCase(NamedTuple):
     tried: int = 0
 
     def describe(self, fails: str = "fails") -> str:
-        """Return the proof in words, with a verb that says what a failing case does."""
+        """Return the proof in words; the verb is that of a failing case, such as "fails"."""
         parts = []
         if self.proven:
             parts.append(f"no case with smaller {_listed(self.proven, 'or')} {fails}")
@@ -141,7 +141,7 @@ class _Minimization:
         return self._proven_at.get(name) is self.case or not self._smaller((name,))
 
     def _is_failing(self, case: Case) -> bool:
-        """Return whether a case fails, which no case is asked twice; raise if time is over."""
+        """Return whether a case fails, and run no case twice; raise if time is over."""
         mark = repr(case)
         if mark in self._agree:
             return False
@@ -272,8 +272,7 @@ class _Minimization:
 
     def _simplify_data(self) -> None:
         """Try zeros, ones and iota for all inputs without own data, then for each of them."""
-        spec = self.spec
-        free = [name for name in spec.inputs if spec.input(name).data is None]
+        free = self.spec.free_inputs
         for names in (free, *([name] for name in free)):
             self._take_first(self._with_simpler_data(names))
 

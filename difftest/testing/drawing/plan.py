@@ -33,9 +33,9 @@ from difftest.testing.drawing.provider import Planned, planned_provider
 from difftest.testing.drawing.sizes import source_of
 
 _CASES, _EQUAL, _AIMED = 20, 5, 6
-"""Of so many cases, so many have equal sizes, and so many aim at a condition. An operand that is
-taken along a wrong axis, such as a row that is added to columns, shows its wrong values in equal
-sizes alone."""
+"""Of ``_CASES`` cases, ``_EQUAL`` have equal sizes, and ``_AIMED`` aim at a condition. An operand
+along a wrong axis, such as a row that is added to columns, shows its wrong values only if sizes are
+equal."""
 _STRATA = 8
 """The parts of a range in which sizes are dealt."""
 _ROOM = 2**12

@@ -20,7 +20,7 @@ from difftest.testing.contract.spec import (
 from difftest.testing.contract.spec_arguments import argument_error, check_integers
 from difftest.testing.drawing.provider import integer_bounds, prefer, sampled_values
 
-__tracebackhide__ = True  # what it refuses is a line of its caller's
+__tracebackhide__ = True  # its errors are errors of its caller's line
 
 
 def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[int]:
@@ -32,7 +32,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
 
     Raises
     ------
-    ValueError : no integer lies in the range, or an end of it is no integer.
+    ValueError : no integer is in the range, or an end of it is no integer.
     """
     check_integers("sizes", low=low, high=high)
     if low > high:
@@ -52,7 +52,7 @@ def multiples(
 
     Raises
     ------
-    ValueError : no multiple lies in the range, or an argument is no integer.
+    ValueError : no multiple is in the range, or an argument is no integer.
     """
     check_integers("multiples", of=of, at_most=at_most, at_least=at_least)
     if of < 1:
@@ -75,7 +75,7 @@ def _sizes(
 ) -> SearchStrategy[int]:
     """Return a strategy of the multiples of ``of`` from ``fewest`` to ``most`` times it.
 
-    ``of`` may be a size that records what is computed of it.
+    ``of`` may be a size that records the computations with it.
     """
     strategy = _counts(fewest, most, edges)
     if of > 1:

@@ -266,9 +266,8 @@ def _check_form(
 
 def check_values(index: int, expected: Expected, got: Array) -> Answer:
     """Return the verdict on the values of output ``index``, which has the expected form."""
-    with np.errstate(
-        invalid="ignore"
-    ):  # a signalling NaN is a value to judge, not an error
+    # a signalling NaN is a value to judge, not an error
+    with np.errstate(invalid="ignore"):
         low, high, values = as_float64((*expected.interval(), got))
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))

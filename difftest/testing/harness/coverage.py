@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
+from difftest.support.source_lines import parsed_file
+
 ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
 EXPRESSION = "its condition never changes"
-"""The text for a conditional expression that came out alike in all cases."""
+"""The text for a conditional expression whose condition had one value in all cases."""
 SAYINGS = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 
@@ -49,12 +51,8 @@ def _branches_at(file: str, code: CodeType) -> dict[int, Branch]:
 @functools.cache
 def _branches_in(file: str) -> dict[int, Branch]:
     """Return all branches in a file, by each line of their heads."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return {}
     branches: dict[int, Branch] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed_file(file)):
         if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_constant(node):
             head = node.iter if isinstance(node, ast.For) else node.test
             last = head.end_lineno or head.lineno
@@ -150,9 +148,10 @@ class UncoveredBranch(NamedTuple):
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """Return the outcomes that no case took, by file and line; for a loop only the first."""
+    # a run without a backend needs no NumPy
     from difftest.simulator.errors import (
         relative_path,
-    )  # a run without a backend needs no NumPy
+    )
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()
@@ -174,7 +173,7 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
 
 
 def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
-    """Yield the conditional expressions that came out alike in all cases."""
+    """Yield the conditional expressions whose condition had one value in all cases."""
     from difftest.simulator.errors import relative_path
 
     by_line = defaultdict[tuple[str, int], dict[str, str]](dict)
@@ -197,11 +196,8 @@ def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
 @functools.cache
 def expression_lines(file: str) -> frozenset[int]:
     """Return the lines of a file that hold the condition of a conditional expression."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return frozenset()
-    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.IfExp)]
+    nodes = ast.walk(parsed_file(file))
+    tests = [node.test for node in nodes if isinstance(node, ast.IfExp)]
     lines = {
         line
         for test in tests

@@ -70,9 +70,8 @@ def _make_decorator(
             ) from None
         try:
             return functools.partial(decorate, make(*none, **arguments))
-        except (
-            SpecError
-        ) as error:  # its text is complete without the lines of this package
+        # its text is complete without the lines of this package
+        except SpecError as error:
             raise error.with_traceback(None) from None
 
     kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ roundings. Neither comparison needs a tolerance from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -262,13 +262,20 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
     ReferenceRefusal : see :func:`difftest.testing.contract.reference.call_reference`.
     ReferenceDefect : see there; also if the reference runs a kernel that it has to judge.
     """
-    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    arrays = spec.inputs_by_name(case)
     launched: list[object] = []
     with listening(lambda launch: launched.append(function_of(launch.kernel))):
         outputs = call_reference(
             spec.reference, arrays, spec.parameters_of(case.values)
         )
-    for kernel in (spec.kernel, *spec.others) if launched else ():
+    if launched:
+        _refuse_judged_kernel(spec, launched)
+    return ReferenceResult(spec, case, arrays, outputs)
+
+
+def _refuse_judged_kernel(spec: KernelSpec, launched: Collection[object]) -> None:
+    """Raise an error if the reference launched a kernel that it has to judge."""
+    for kernel in (spec.kernel, *spec.others):
         if function_of(kernel) in launched:
             name = function_name(spec.reference)
             raise ReferenceDefect(
@@ -277,7 +284,6 @@ def evaluate_reference(spec: KernelSpec, case: Case) -> ReferenceResult:
                 received=f"a launch of {function_name(kernel)} in the reference",
                 remedy="write the reference in NumPy, in float64",
             )
-    return ReferenceResult(spec, case, arrays, outputs)
 
 
 def _magnitudes(reference: ReferenceResult) -> tuple[Float64, ...]:
@@ -365,10 +371,10 @@ def _is_exact(output: ExactOutput) -> bool:
     error = output.error
     if error is None:
         return True
-    is_rounded = error.size and error.item(
-        0
-    )  # the first bound decides for most outputs
-    return not (is_rounded or error.any())
+    # The first bound decides for most outputs, without a look at the others.
+    if error.size and error.item(0):
+        return False
+    return not error.any()
 
 
 def _has_two_verdicts(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
@@ -402,7 +408,7 @@ def _wrong_in_both(
 ) -> list[Mismatch]:
     """Return the mismatches of outputs that have one in ``others`` too.
 
-    In the others the reference's own roundings may be all that differs.
+    A mismatch in one of them alone may come from the reference's own roundings.
     """
     wrong = {other.output for other in others if isinstance(other, Mismatch)}
     return [
@@ -664,7 +670,7 @@ def _compare_whole(
 ) -> Answer:
     """Compare the machine's values with the reference's.
 
-    It is for integers, and for runs in which a rounded value has decided something.
+    This judges integers, and runs in which a rounded value has decided a comparison or an index.
     """
     raw = reference.precise[index]
     dtype = reference.forms[index][1]

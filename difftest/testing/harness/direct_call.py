@@ -78,7 +78,7 @@ def run_test(
 
 
 def _without_default_deadline(own: settings) -> settings:
-    """Return what a kernel test needs in place of Hypothesis's defaults; keep another deadline.
+    """Return a kernel test's settings in place of Hypothesis's defaults; keep another deadline.
 
     The extension of IPython and pytest's plugin load a profile before tests are decorated.
     """

@@ -1,6 +1,6 @@
 """The failures and warnings of a kernel test: errors whose text is the report.
 
-A report says what is wrong and where, which values were expected, and how to run the case again.
+A report says which elements are wrong, which values were expected, and how to run the case again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from difftest.testing.backends.base import (
     Rejected,
     Unsupported,
 )
-from difftest.testing.contract.case import Case, Edge, to_jsonable
+from difftest.testing.contract.case import Case, Edge, value_texts
 from difftest.testing.contract.recipes import Random, Recipe
 from difftest.testing.contract.reference import ReferenceDefect
 from difftest.testing.contract.spec import KernelSpec, Rejection
@@ -114,7 +114,7 @@ def format_report(
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """Return the rows that show a case: its values, and the data of each input."""
-    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
+    values = value_texts(case.values)
     data = [
         (name, f"{spec.shape_of(case, name)} {case.data[name]!r}")
         for name in spec.inputs
@@ -126,7 +126,7 @@ def rejection_text(
     spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome
 ) -> str:
     """Return the report of a call that a backend did not reject, or rejected for another reason."""
-    parts = [f"{name}={to_jsonable(value)}" for name, value in rejection.values.items()]
+    parts = value_texts(rejection.values)
     parts += [f"{name} of shape {shape}" for name, shape in rejection.shapes.items()]
     wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
     return format_report(
@@ -136,7 +136,7 @@ def rejection_text(
 
 
 def _describe_outcome(outcome: Outcome) -> str:
-    """Return in words what a backend did with a call that it must reject."""
+    """Return in words the outcome of a call that a backend must reject."""
     match outcome:
         case Completed():
             return "accepted it"
@@ -319,7 +319,7 @@ class CaseFailure(ReportedFailure):
         return f"{self.spec.name} {self.title()}"
 
     def _all_rows(self) -> list[Row]:
-        """Return the rows of the report: the case, what is wrong, and how to run it again."""
+        """Return the rows of the report: the case, the error, and the command to run it again."""
         rows = self.case_rows() + self.rows()
         if self.again is not None:
             rows.append(("run again", self.again.command(self.case)))
@@ -426,7 +426,7 @@ class DifferentialFailure(CaseFailure):
     def _random_cases(self) -> list[Case]:
         """Return cases with random data in the sizes of failed cases, the smallest first."""
         spec = self.spec
-        free = [name for name in spec.inputs if spec.input(name).data is None]
+        free = spec.free_inputs
         if not free:
             return []
         data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}

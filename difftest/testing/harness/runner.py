@@ -131,7 +131,8 @@ class Runner:
     tally : the counts of the current test.
     reproduction : the way to run the current test again; None outside pytest.
     record : whether backends record traces.
-    traces, outputs : those of the last case, by the backend that ran the kernel to its end.
+    traces, outputs : the traces and outputs of the last case, by the backend that ran the kernel to
+        its end.
     right : right outputs of another kernel in the same case, by backend, with their verdict.
     verbose : whether a report lists all rounding errors.
     strict : whether hazards that are warnings fail the test.
@@ -315,8 +316,8 @@ class Runner:
     ) -> tuple[KernelCall, Outcome, Match | None]:
         """Run the case on a backend; return the call, its outcome and its verdict if it is known.
 
-        The verdict is known if another kernel's right outputs have the same bits. Then the exact
-        run is spared.
+        The verdict is known if another kernel's right outputs have the same bits. Then no exact run
+        is necessary.
         """
         if (
             len(self._history(trial.spec).agreed) >= _SURE
@@ -451,10 +452,11 @@ class Runner:
             raise NothingComparedError(text)
 
     def narrow(self, spec: KernelSpec) -> str:
-        """Return why a test proves too little whose domain needs one tile alone; else empty.
+        """Return why a test whose domain needs one tile alone proves too little; else empty.
 
-        That is so if the kernel has loops over sizes, and none of them ran twice: not in a case,
-        nor in the search for conditions, which begins with the largest sizes.
+        A test proves too little if the kernel has loops over sizes, and none of them had a second
+        iteration. The cases count, and the search for conditions, which begins with the largest
+        sizes.
         """
         if self.tally.coverage.unknown:
             return ""

@@ -93,10 +93,11 @@ class BranchTrace:
         self.branches.update(
             (file, branch.line, branch.loops) for branch in branches.values()
         )
+        # kept, as a lookup at each line is slow
         self._frames[id(frame)] = (
             branches,
             {0: 0},
-        )  # kept, as a lookup at each line is slow
+        )
 
     def line(self, frame: FrameType, line: int) -> None:
         """Note the next line of a function; 0 if the function returns."""
@@ -147,9 +148,8 @@ class BranchTracer:
         """Trace the calls within the block."""
         self._seen = seen = BranchTrace(kernel)
         home = str(getattr(kernel, "__module__", ""))
-        root = home.partition(".")[
-            0
-        ]  # the kernel's own package counts, installed or not
+        # the kernel's own package counts, installed or not
+        root = home.partition(".")[0]
         file = getattr(sys.modules.get(home), "__file__", None)
         if root not in self._homes and is_installed(file or ""):
             self._homes.add(root)

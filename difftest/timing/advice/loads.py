@@ -148,7 +148,7 @@ def _source(span: Span) -> Region:
 def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on tensors that the kernel stores to HBM and loads again.
 
-    SBUF must have room for the tensor, besides what it holds at its peak.
+    SBUF must have room for the tensor in addition to its contents at the peak.
     """
     machine = schedule.program.machine
     stored = [span for span in _loads(schedule) if _source(span).allocation.writes]

@@ -12,7 +12,7 @@ from difftest.timing.schedule import Schedule, Span
 
 DMA_ENGINES = "dma engines"
 DMA_TRIGGER = "dma triggers"
-"""Units besides the compute engines: the DMA engines, and the triggers of DMAs."""
+"""Units other than the compute engines: the DMA engines, and the triggers of DMAs."""
 
 LEAST = 1.0
 """Microseconds: the least gain of a finding."""

@@ -186,9 +186,8 @@ def plot(report: Report, path: Path, title: str) -> None:
     title = f"{title}: {end:,.1f} us predicted for {machine}"
     descriptors = f"DMA descriptors {schedule.toolchain.words}"
     figure.suptitle(f"{title}, {descriptors}", fontsize=12, x=0.01, ha="left")
-    figure.savefig(
-        path, dpi=130, metadata={"Title": title}
-    )  # a text for screen readers
+    # a text for screen readers
+    figure.savefig(path, dpi=130, metadata={"Title": title})
 
 
 def _draw(axis: Any, lane: Lane, end: float) -> None:

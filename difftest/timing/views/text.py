@@ -29,7 +29,7 @@ def format_totals(report: Report) -> Iterator[str]:
     bounds = roofline(prediction)
     yield (
         f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "
-        f"{bounds.share:.0%} of the higher one reached"
+        f"{bounds.share:.0%} of the higher bound reached"
     )
     timeline = prediction.schedule.timeline
     if timeline.cold_time:
@@ -45,7 +45,7 @@ def format_totals(report: Report) -> Iterator[str]:
         for name, share in prediction.error_budget.shares.items()
         if share >= 0.005
     ]
-    yield f"the time rests on what is: {', '.join(shares)}"
+    yield f"evidence of the costs: {', '.join(shares)}"
 
 
 def _format_times(prediction: Prediction) -> Iterator[str]:
@@ -111,9 +111,8 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Costs")
     for line in rows[:TOP]:
-        path, separator, rest = line.group.partition(
-            ":"
-        )  # a source line without its folder
+        # a source line without its folder
+        path, separator, rest = line.group.partition(":")
         table.add_row(
             Text(f"{Path(path).name}{separator}{rest}"),  # brackets in it are no markup
             f"{line.instructions:,}",

@@ -82,9 +82,8 @@ def _run_case(
         )
     except (NkiError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
-    except (
-        Exception
-    ) as error:  # student code may raise any exception; it fails the case
+    # student code may raise any exception; it fails the case
+    except Exception as error:
         return f"the kernel raised {type(error).__name__}: {error}"
     if len(result.outputs) != 1:
         return f"the kernel returned {len(result.outputs)} tensors, not one"

@@ -299,7 +299,7 @@ class FunctionWriter(InstructionWriter):
         return self._scaled(name, tile, column, tile is right, wanted)
 
     def _is_column(self, node: ast.expr) -> bool:
-        """Return whether a named tile is known to have one element in each partition."""
+        """Return whether a named tile surely has one element in each partition."""
         is_named = isinstance(node, (ast.Name, ast.Subscript))
         return is_named and self.operand(node).is_scalar
 

@@ -274,7 +274,7 @@ class OperandWriter(ABC):
         return NewOperand(name, KnownTile(shape, dtype, "sbuf"))
 
     def has_dtype(self, dst: str, wanted: str | None) -> bool:
-        """Return whether a destination is known to have the requested dtype."""
+        """Return whether a destination surely has the requested dtype."""
         if wanted is None:
             return True
         node = expression(dst)

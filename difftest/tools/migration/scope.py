@@ -121,7 +121,7 @@ class Scope:
         self.tiles |= tiles | kept
 
     def is_integer(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is known to be an integer."""
+        """Return whether an expression is surely an integer."""
         match node:
             case ast.Name(id=name):
                 return name in self.integers

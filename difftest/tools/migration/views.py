@@ -64,7 +64,7 @@ def view(
 
 
 def _goes_with_grids(item: ast.expr) -> bool:
-    """Return whether an index keeps its meaning beside grids. Slices and new axes do not."""
+    """Return whether an index keeps its meaning next to grids. Slices and new axes do not."""
     if isinstance(item, ast.Constant):
         return type(item.value) is int
     return not isinstance(item, ast.Slice)

@@ -68,9 +68,8 @@ class PointJudge:
                 place = spec_at(self.spec, point)
                 judgement.kernel = {"name": place.spec.name}
                 drawn = cases_of(place.spec, self._nature(place.spec), self.count)
-            except (
-                Exception
-            ) as error:  # from a function of the domain, Hypothesis or spec_at
+            # from a function of the domain, Hypothesis or spec_at
+            except Exception as error:
                 judgement.outcome = Outcome.INCONCLUSIVE
                 text = f"no case can be drawn: {type(error).__name__}: {error}"
                 judgement.reason = text.splitlines()[0]
@@ -299,9 +298,8 @@ def judge_on_dask(
     import distributed
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # a session may turn Dask's warnings into errors
+        # a session may turn Dask's warnings into errors
+        warnings.simplefilter("ignore")
         try:
             client: Any = distributed.Client(scheduler, timeout=timeout)
         except OSError as error:

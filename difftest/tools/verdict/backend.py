@@ -34,9 +34,12 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.tools.verdict.device_loops import (
     NAME,
+    described_call,
     difference_of_runs,
     difference_of_turns,
     has_device_loop,
+    kept_turn,
+    left_loop,
     unpredicted_turn,
 )
 from difftest.tools.verdict.fork_server import Sandbox
@@ -129,6 +132,8 @@ _FOLLOWS_REGISTERS = (
     "its instructions follow what registers hold, which Python does not know"
 )
 _TRACED_ONCE = "AWS's compiler traces the body of a loop on the device once"
+_LEFT = "the kernel's Python leaves a loop on the device before its last turn"
+_KEPT_TURN = "the variable of a loop on the device is used in another turn, or after it"
 _CLASSIC = "AWS's classic compiler traces a loop once, and its turns are not alike"
 _TRIES = 6  # shares of replaced integers, each half of the one before
 _KEPT = 2**23  # bytes of the tapes in the cache
@@ -260,8 +265,12 @@ class CandidateBackend:
         """
         if tape.dialect == "classic" and (turn := unpredicted_turn(tape)):
             self.doubts.add(f"{_CLASSIC}: {turn}")
+        if step := left_loop(tape):
+            raise CheatError(f"{_LEFT}: {described_call(step)}; {_TRACED_ONCE}")
         if not has_device_loop(tape):
             return
+        if step := kept_turn(tape):
+            raise CheatError(f"{_KEPT_TURN}: {described_call(step)}; {_TRACED_ONCE}")
         if turn := difference_of_turns(tape):
             what = "turns of a loop issue different instructions"
             raise CheatError(f"{what}: {turn}; {_TRACED_ONCE}")

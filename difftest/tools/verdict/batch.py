@@ -402,9 +402,8 @@ def _judge_all(
             judgement = judge_candidate(
                 kernel, orders.test, orders.settings, forks, spec
             )
-            if (
-                judgement.has_died
-            ):  # an earlier candidate may have harmed the fork server
+            # an earlier candidate may have harmed the fork server
+            if judgement.has_died:
                 with ForkServer() as fresh:
                     judgement = judge_candidate(
                         kernel, orders.test, orders.settings, fresh, spec

@@ -18,18 +18,21 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from difftest.simulator.errors import Location
+from difftest.simulator.frontend.nki.virtual_registers import KEPT
 from difftest.simulator.tape import Tape, TapedCall, TapedForm
 from difftest.simulator.tape_json import tape_to_json
 from difftest.simulator.trace import Iteration, LoopKind
 
 NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
 """A tensor's name on a tape. It may differ between runs, and changes no instruction."""
-_VALUE = re.compile(r'(?<=\["DeviceValue",\[)-?\d+,"[^"]*",')
-"""The value and the label of a register; its origin stays."""
+_VALUE = re.compile(r'(?<=\["DeviceValue",\[)-?\d+,"([^"]*)",')
+"""The value and the label of a register."""
 _STORED = re.compile(r'(?<=_store"\]\},\[\[\[)-?\d+(?=\])')
 """The value that a register stores."""
-_NUMBER = re.compile(r'("TileForm":\[|"register )(\d+)')
+_OF_REGISTERS = '"register '
+_NUMBER = re.compile(rf'("TileForm":\[|{_OF_REGISTERS})(\d+)')
 """The number of a tensor or of a register."""
+_REGISTER = re.compile(rf"{_OF_REGISTERS}(\d+)")
 _PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
 """The fields of a line after its call: the number that it made, its places and its program."""
 
@@ -48,13 +51,13 @@ class Difference(NamedTuple):
     second: TapedCall | None
 
     def __str__(self) -> str:
-        one, two = map(_described, self)
+        one, two = map(described_call, self)
         if one != two:
             return f"{one} in one, {two} in the other"
         return f"{one} with other operands or numbers"
 
 
-def _described(step: TapedCall | None) -> str:
+def described_call(step: TapedCall | None) -> str:
     """Return the name and the line of a call."""
     if step is None:
         return "no further instruction"
@@ -71,6 +74,10 @@ _NOTES = {
     "while": "the condition of a loop",
     "stored": "a stored register",
     "turn": "a turn",
+    "end": "the end of a loop",
+    "left": "a loop that break or return may leave",
+    "allocated": "an allocated register",
+    "moved": "a moved register",
 }
 """The names of notes on a tape."""
 
@@ -83,9 +90,25 @@ def calls_of(tape: Tape) -> list[DeviceCall]:
     """Return the calls of a tape, with texts that can be compared."""
     text = NAME.sub("", tape_to_json(tape)).partition('"steps":[\n')[2]
     return [
-        DeviceCall(step, _PLACES.sub("", _STORED.sub("", _VALUE.sub("", line))))
+        DeviceCall(step, _text_of(step, line))
         for step, line in zip(tape.steps, text.splitlines(), strict=True)
     ]
+
+
+def _text_of(step: TapedCall, line: str) -> str:
+    """Return a line of a tape without values of registers and places.
+
+    The variable of a loop is named by the depth of its loop.
+    """
+    depths = {f"loop {turn.loop.id}": at for at, turn in enumerate(step.loops)}
+
+    def label(match: re.Match[str]) -> str:
+        name = match[1]
+        if not name.startswith("loop "):
+            return f'"{name}",'
+        return f'"loop at depth {depths.get(name)}",'
+
+    return _PLACES.sub("", _STORED.sub("", _VALUE.sub(label, line)))
 
 
 def device_turns(step: TapedCall) -> list[Iteration]:
@@ -130,7 +153,7 @@ def _received(
 
 
 def _difference(
-    one: Sequence[DeviceCall], two: Sequence[DeviceCall], made: int = 0
+    one: Sequence[DeviceCall], two: Sequence[DeviceCall], made: Made | None = None
 ) -> Difference | None:
     """Return the first difference of two sequences of calls, with numbers by their first use."""
     for first, second in zip_longest(_numbered(one, made), _numbered(two, made)):
@@ -140,22 +163,47 @@ def _difference(
 
 
 def _numbered(
-    calls: Sequence[DeviceCall], before: int
+    calls: Sequence[DeviceCall], made: Made | None
 ) -> Iterator[tuple[TapedCall, object]]:
     """Yield each call with its program and text.
 
-    Numbers of tensors and registers below ``before`` stay; others are replaced by the order of
-    their first use.
+    Numbers of tensors and registers that are ``made`` before stay; others are replaced by the order
+    of their first use.
     """
     numbers: dict[str, int] = {}
+    before = made or Made()
 
     def number(match: re.Match[str]) -> str:
-        if int(match[2]) < before:
+        is_register = match[1] == _OF_REGISTERS
+        if int(match[2]) < (before.registers if is_register else before.tensors):
             return match[0]
         return f"{match[1]}new {numbers.setdefault(match[0], len(numbers))}"
 
     for call in calls:
         yield call.step, (call.step.program, _NUMBER.sub(number, call.text))
+
+
+def kept_turn(tape: Tape) -> TapedCall | None:
+    """Return the first call that uses the variable of another turn, or of a loop that has ended."""
+    return next((call.step for call in calls_of(tape) if _KEPT in call.text), None)
+
+
+_KEPT = f'"{KEPT}'
+
+
+def left_loop(tape: Tape) -> TapedCall | None:
+    """Return the first turn of a loop on the device that the kernel's Python leaves early."""
+    turns: dict[int, TapedCall] = {}
+    ends = 0
+    for step in tape.steps:
+        if step.call != "note":
+            continue
+        if step.args[0] == "left":
+            return step
+        if step.args[0] == "turn" and step.loops[-1].number == 0:
+            turns[step.loops[-1].loop.id] = step
+        ends += step.args[0] == "end"
+    return next(iter(turns.values())) if len(turns) > ends else None
 
 
 class TurnDifference(NamedTuple):
@@ -170,31 +218,42 @@ class TurnDifference(NamedTuple):
         return f"turn {self.turn.number}{where}: {self.difference}"
 
 
+class Made(NamedTuple):
+    """The numbers of tensors and of registers that are made so far."""
+
+    tensors: int = 0
+    registers: int = 0
+
+
 class _Turns(NamedTuple):
     """The calls of a loop by its turns.
 
     Attributes
     ----------
-    made : the number of the first tensor that the loop itself can have made.
+    made : the numbers of the first tensor and register that the loop itself can have made.
     rows : the calls of each turn; of inner loops, those of their first turns.
     """
 
-    made: int
+    made: Made
     rows: dict[Iteration, list[DeviceCall]]
 
 
 def _turns_of(tape: Tape, kinds: Collection[LoopKind]) -> list[_Turns]:
     """Return the turns of each loop of some kinds."""
     loops: dict[int, _Turns] = {}
-    highest = len(tape.inputs)
+    made = Made(len(tape.inputs))
     for call in calls_of(tape):
         around = [turn for turn in call.step.loops if turn.loop.kind in kinds]
         for place, turn in enumerate(around):
-            turns = loops.setdefault(turn.loop.id, _Turns(highest, {}))
+            turns = loops.setdefault(turn.loop.id, _Turns(made, {}))
             if not any(inner.number for inner in around[place + 1 :]):
                 turns.rows.setdefault(turn, []).append(call)
+        tensors, registers = made
         if call.step.call != "effect" and call.step.made is not None:
-            highest = max(highest, call.step.made + 1)
+            tensors = max(tensors, call.step.made + 1)
+        for number in _REGISTER.findall(call.text):
+            registers = max(registers, int(number) + 1)
+        made = Made(tensors, registers)
     return list(loops.values())
 
 

@@ -112,9 +112,8 @@ def encode_value(value: Any) -> Any:
     """Encode a kernel parameter as JSON: NumPy scalars as numbers, operators and dtypes by name."""
     if isinstance(value, np.generic):
         return value.item()
-    is_dtype = isinstance(
-        value, np.dtype
-    )  # compared by value: a copy is another object
+    # compared by value: a copy is another object
+    is_dtype = isinstance(value, np.dtype)
     name = dtype_name(value) if is_dtype else getattr(value, "__name__", "")
     for home in _LANGUAGES:
         held = getattr(sys.modules.get(home), name, None)

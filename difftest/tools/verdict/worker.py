@@ -26,7 +26,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
@@ -36,7 +36,12 @@ import numpy as np
 from difftest.simulator.core import SINGLE_TURN
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.entry.install import embedded
-from difftest.simulator.errors import KernelExit, NkiError, set_to
+from difftest.simulator.errors import (
+    KernelExit,
+    NkiError,
+    recording_errors,
+    set_to,
+)
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.launch_listeners import recording_tapes
 from difftest.simulator.tape_json import TapeFormatError, check_size, tape_to_json
@@ -196,9 +201,8 @@ class WorkerService:
                 answer = self.trace(frame)
             else:
                 answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
-        except (
-            BaseException
-        ) as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
+        # SystemExit and KeyboardInterrupt of the kernel's own, too
+        except BaseException as error:
             answer = Frame(failure(error), [])
         if STATE.refused is not None:
             answer = Frame(outside(STATE.refused), [])
@@ -288,10 +292,13 @@ class WorkerService:
             set_to(SINGLE_TURN, fields["single_turn"]),
             self.watch.call(kernel) as seen,
             recording_tapes() as tapes,
+            recording_errors() as errors,
         ):
             outcome = EmbeddedSimulator().run(call)
         if not isinstance(outcome, Completed):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
+        if (swallowed := swallowed_error(errors)) is not None:
+            return Frame(failure(swallowed, "rejected"), [])
         self.watch.record(seen, fields["name"], self.taken)
         text = tape_to_json(tapes[-1])
         try:
@@ -299,6 +306,19 @@ class WorkerService:
         except TapeFormatError as error:
             return Frame(failure(error, "unsupported"), [])
         return Frame({"how": "ran"}, [text.encode()])
+
+
+def swallowed_error(errors: Iterable[NkiError]) -> NkiError | None:
+    """Return the first error that was raised in a candidate's code; None without one.
+
+    After a completed run, C code has handled it: NumPy and Python ignore some errors of the methods
+    that they call.
+    """
+    for error in errors:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(frame.f_code.co_filename in STATE.files for frame, _ in frames):
+            return error
+    return None
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
@@ -396,9 +416,8 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
-        warnings.simplefilter(
-            "ignore"
-        )  # the simulator's warnings are no kernel's output
+        # the simulator's warnings are no kernel's output
+        warnings.simplefilter("ignore")
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:
             send(connection, *service.answer(frame))

@@ -75,10 +75,11 @@ def test_users_of_one_tensor_wait_for_each_other_by_tensor():
     right = columns(one, 3, 6)
     known.of(0, (), (left,))
     assert known.of(1, (left,), ()) == ({0}, set())
+    # the reader of the other slice, no writer
     assert known.of(2, (), (right,)) == (
         set(),
         {1},
-    )  # the reader of the other slice, no writer
+    )
     assert known.of(3, (right,), ()) == ({0, 2}, set())
     assert known.of(4, (), (left,)) == (set(), {0, 1, 3})
 

@@ -19,9 +19,8 @@ def test_original_and_optimised_forms_stand_side_by_side(monkeypatch, tmp_path):
         for line in result.stdout.splitlines()
         if "4x4" in line
     ]
-    assert (
-        names == ["orig_tiny_4x4", "opt_tiny_4x4"] * 2
-    )  # of the convolution, of the pooling
+    # of the convolution, of the pooling
+    assert names == ["orig_tiny_4x4", "opt_tiny_4x4"] * 2
     assert result.stdout.count(" 100.00%") == 2
 
 

@@ -86,11 +86,12 @@ def test_a_comment_allows_one_place(kernel):
     assert "findings: 0, allowed by comments: 1" in result.stdout
 
 
-def test_findings_as_json(kernel, tmp_path, monkeypatch):
+def test_json_has_the_findings_even_if_the_pipe_is_closed(
+    kernel, tmp_path, monkeypatch
+):
     file = tmp_path / "found.json"
-    closed = type(
-        "", (), {"echo": lambda *_, **__: 1 / 0}
-    )  # a pipe, after the first line
+    # a pipe, after the first line
+    closed = type("", (), {"echo": lambda *_, **__: 1 / 0})
     with monkeypatch.context() as patch:
         patch.setattr("difftest.cli.check.click", closed)
         run(*kernel("check_json", CARRIED), "--json", str(file))
@@ -138,7 +139,7 @@ def total(x):
 
 
 @every("grid, code", [((), 0), (("--grid", "2"), 1)])
-def test_two_cores(tmp_path, monkeypatch, grid, code):
+def test_a_race_is_found_on_two_cores_only(tmp_path, monkeypatch, grid, code):
     (tmp_path / "check_race.py").write_text(RACE)
     monkeypatch.syspath_prepend(tmp_path)
     result = run("check_race:total", "--shape", "16,16", *grid)

@@ -40,7 +40,7 @@ def grade(tmp_path, monkeypatch):
     return run
 
 
-def test_a_right_kernel(grade):
+def test_a_right_kernel_gets_its_points_and_predictions(grade):
     result = grade(student.SOURCE, "--test-maxpool")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -68,7 +68,7 @@ def test_predicted_points_are_marked_and_not_added(grade):
     ]
 
 
-def test_without_predictions(grade):
+def test_no_predict_leaves_the_predictions_out(grade):
     result = grade(student.SOURCE, "--no-predict")
     assert result.exit_code == 0
     assert "predicted" not in result.output
@@ -86,7 +86,7 @@ def test_a_kernel_that_cannot_be_predicted_says_why(grade, monkeypatch):
     assert "predicted:" not in result.output
 
 
-def test_without_max_pool(grade):
+def test_without_max_pool_fewer_points_count(grade):
     result = grade(student.SOURCE)
     assert "Correctness: 2.5 of 2.5 points" in result.output
     assert "of 35 points" in result.output

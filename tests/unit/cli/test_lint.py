@@ -261,9 +261,8 @@ def test_two_findings_with_one_text_have_two_fingerprints(file):
 def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
     other = tmp_path / "broken.py"
     other.write_text("def kernel(:\n")
-    (
-        tmp_path / "empty"
-    ).mkdir()  # like a renamed folder: nothing is read, which is an error
+    # like a renamed folder: nothing is read, which is an error
+    (tmp_path / "empty").mkdir()
     result = lint(tmp_path, tmp_path / "empty")
     assert result.exit_code == lint(tmp_path / "empty").exit_code == 2
     assert "broken.py: cannot be read" in result.stderr

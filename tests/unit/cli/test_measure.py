@@ -54,7 +54,9 @@ def machine(site, chip, monkeypatch):
     ("latency", "result", "code"),
     [(83.9, "full", 0), (84, "full", 0), (84.1, "missed", 1)],
 )
-def test_a_measurement_decides(machine, file, latency, result, code):
+def test_the_measured_latency_decides_result_and_exit_code(
+    machine, file, latency, result, code
+):
     machine(latency)
     got, output = measure(file, "-k", ONE)
     assert output.splitlines()[0] == f"{ONE}: {result}"

@@ -50,7 +50,7 @@ def test_a_machine_without_timing_data(monkeypatch):
     assert "no timing data for machine 'trn3'; there are trn2" in result.output
 
 
-def test_profile_mode():
+def test_the_toolchain_of_the_profiler_lays_descriptors_down():
     toolchain = "--toolchain", "classic-profile"
     result = run(TRANSPOSE, "--shape", "256,128", "--dtype", "float16", *toolchain)
     assert result.exit_code == 0, result.output

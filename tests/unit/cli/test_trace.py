@@ -11,7 +11,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["trace", *arguments])
 
 
-def test_a_file(tmp_path):
+def test_the_command_writes_a_trace_that_reads_back(tmp_path):
     file = tmp_path / "trace.json"
     result = run(*CALL, "-o", str(file))
     assert result.exit_code == 0, result.output

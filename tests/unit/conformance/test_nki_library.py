@@ -245,10 +245,11 @@ def test_another_folder_is_refused(tmp_path, capsys):
 @every(
     "name, bits",
     [
+        # 0.5, -1, 1.5, 2: the first in the lowest bits
         (
             "float8_e4m3fn_x4",
             0x403CB830,
-        ),  # 0.5, -1, 1.5, 2: the first in the lowest bits
+        ),
         ("float8_e5m2_x4", 0x403EBC38),
         ("float4_e2m1fn_x4", 0x43A1),
     ],

@@ -122,9 +122,8 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
     coverage = Coverage(unknown={"another tool traces"})
     coverage.add_function("add", {(str(file), line, True) for line in range(1, 9)})
     for turn in (0, 1):
-        coverage.done.add(
-            (str(file), 1, turn)
-        )  # and no third: nothing in the domain may have one
+        # and no third: nothing in the domain may have one
+        coverage.done.add((str(file), 1, turn))
     tally = Tally(coverage=coverage)
     assert list(coverage_lines(tally)) == [
         f"no case: {file}:2, 3, 4, 5, 6 and 2 more: it never ran (add)"

@@ -53,9 +53,8 @@ def test_what_was_written_is_known_for_all_that_share(core):
     assert "2 of 4 elements" not in caught.value.received
     assert "4 of 4 elements" in caught.value.received
     write(first[:, 2:3], np.ones((2, 1), np.float32))
-    assert_array_equal(
-        second._unwritten(), [[True, True]] * 2
-    )  # half of it was written
+    # half of it was written
+    assert_array_equal(second._unwritten(), [[True, True]] * 2)
     write(first[:, 3:4], np.ones((2, 1), np.float32))
     assert_array_equal(second._unwritten(), [[False, True]] * 2)
     assert_array_equal(first._unwritten(), [[False, True, False, False]] * 2)
@@ -134,7 +133,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize(("shape", "address", "space", "received"), OUTSIDE)
 def test_an_address_lies_in_its_memory(core, shape, address, space, received):
-    with pytest.raises(LimitError, match="a tensor with an address lies in") as caught:
+    with pytest.raises(LimitError, match="a tensor with an address fits") as caught:
         placed(core, shape, FLOAT32, address, space)
     assert received in caught.value.received
     assert core.trace.allocations == []

@@ -87,9 +87,8 @@ def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
     values = around((points[1:] + points[:-1]) / 2)
     rounded = round_to(values, dtype)
     assert_array_equal(rounded, nearest(values, dtype), strict=True)
-    assert len(np.unique(rounded[rounded >= 0])) == len(
-        points
-    )  # each value was reached
+    # each value was reached
+    assert len(np.unique(rounded[rounded >= 0])) == len(points)
 
 
 @every("dtype", NARROW)
@@ -208,7 +207,7 @@ def test_integer_to_float_goes_through_float32():
 
 
 @every("name", NAMES)
-def test_names(name):
+def test_each_dtype_has_one_name_and_its_properties(name):
     dtype = as_dtype(name)
     assert as_dtype(dtype) is dtype
     assert dtype_name(dtype) == name

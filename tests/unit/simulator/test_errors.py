@@ -83,9 +83,8 @@ def test_the_stack_is_the_kernels_lines_up_to_the_launch():
         "return helper()",
         "launch(lambda: stacks.append(called()))",
     ]
-    assert set(texts[:-3]) <= {
-        texts[-3]
-    }  # the comprehension's own frame, before Python 3.12
+    # the comprehension's own frame, before Python 3.12
+    assert set(texts[:-3]) <= {texts[-3]}
     assert {line.file for line in stacks[0]} == {__file__}
 
 
@@ -150,7 +149,7 @@ part that is written""",
 
 
 @every("kernel", TEXTS)
-def test_a_complete_text(kernel):
+def test_the_whole_text_of_an_error_is_as_expected(kernel):
     with pytest.raises(NkiError) as caught:
         launch(kernel)
     lines, first = inspect.getsourcelines(kernel)

@@ -20,13 +20,12 @@ def test_what_the_generations_share():
         assert (machine.bn_stats_fmax, machine.vector_transpose_max) == (512, 32)
 
 
-def test_where_they_differ():
+def test_the_generations_differ_in_their_documented_sizes():
     assert (TRN1.nc_version, TRN2.nc_version, TRN3.nc_version) == (2, 3, 4)
     assert TRN1.sbuf_partition_bytes * 128 == 24 * 2**20
     assert TRN2.sbuf_partition_bytes * 128 == 28 * 2**20
-    assert (
-        TRN3.sbuf_partition_bytes * 128 == 32 * 2**20
-    )  # trainium3_arch.rst at v2.32.0
+    # trainium3_arch.rst at v2.32.0
+    assert TRN3.sbuf_partition_bytes * 128 == 32 * 2**20
     assert TRN1.sbuf_usable_bytes == 176 * 1024
 
 

@@ -20,9 +20,8 @@ def own_choice(node):
         return node.arg in CACHES
     if isinstance(node, ast.Assign):
         return any(getattr(target, "id", "") in CACHES for target in node.targets)
-    return isinstance(node, ast.BinOp) and isinstance(
-        node.op, ast.Pow
-    )  # 2.0**64 is not a size
+    # 2.0**64 is not a size
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
 
 
 def documentation(tree):

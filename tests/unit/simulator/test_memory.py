@@ -114,11 +114,12 @@ def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):
         (allocation((128, 45056)), 0, TRN1),  # (192 - 16) KiB / 4
         (allocation((128, 106496), FLOAT16), 0, TRN2),
         (allocation((128, 4096), space=Space.PSUM), 0, TRN2),
+        # blocks lie side by side or in turn
         (
             allocation((64, 128, 2048), axis=1),
             1,
             TRN2,
-        ),  # blocks lie side by side or in turn
+        ),
         (allocation((1, 53248)), 0, TRN2),
     ],
 )

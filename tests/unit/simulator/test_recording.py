@@ -63,10 +63,11 @@ def test_a_result_that_went_elsewhere_has_no_allocation():
     trace = launch(matmul, [STATIONARY, MOVING]).trace
     seen = {r.allocation.id for e in trace for r in (*e.writes, *e.reads)}
     assert seen == {a.id for a in trace.allocations}
+    # the products; the copy was the last
     assert set(range(max(seen) + 1)) - seen == {
         6,
         9,
-    }  # the products; the copy was the last
+    }
 
 
 def test_a_launch_leaves_nothing_to_the_garbage_collector():

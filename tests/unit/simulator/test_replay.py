@@ -107,7 +107,7 @@ def replay_of(call, mode, seen):
     assert_equal(result, launch(replay_tape(tape), arrays, machine=call.machine))
 
 
-def test_each_record():
+def test_each_record_replays_from_its_tape():
     """As its record is issued, and as the classic dialect spells it."""
     seen = set()
     for name in sorted(EXAMPLES):
@@ -152,7 +152,7 @@ def effects_of_one_program(x, counts):
     return out, told
 
 
-def test_effects():
+def test_effects_replay_on_the_same_and_on_other_data():
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     counts = np.array([[3]], np.int32)
     result, tape = taped(effects_of_one_program, [x, counts], machine=TRN3)

@@ -455,7 +455,7 @@ def marked_line(kernel):
 
 
 @every("kernel", RULES)
-def test_a_broken_rule(kernel):
+def test_a_broken_rule_is_an_error_with_rule_limit_and_remedy(kernel):
     broken = RULES[kernel]
     with pytest.raises(NkiError) as caught:
         launch(kernel, broken.args, strictness="documented")

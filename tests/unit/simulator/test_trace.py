@@ -30,7 +30,7 @@ def trace():
     return launch(kernel, [DATA]).trace
 
 
-def test_regions(trace):
+def test_regions_are_in_elements_of_their_allocation(trace):
     """Offsets and strides are in elements of the allocation."""
     load, scale, store = trace.events[3:6]
     x = load.reads[0].allocation
@@ -147,12 +147,13 @@ def test_each_instruction_has_its_own_line_whatever_led_to_it():
     ]
     assert marks == turn * 3
     named = {a.location.text.split("# ")[-1] for a in trace.allocations if a.location}
+    # the rest was moved
     assert named == {
         "load",
         "inner operator",
         "helper",
         "two in a line",
-    }  # the rest was moved
+    }
 
 
 def zeros_on_demand():

@@ -54,7 +54,7 @@ def test_the_good_trace_is_one():
         ),
     ],
 )
-def test_another_document(text, message):
+def test_a_document_that_is_no_trace_is_rejected(text, message):
     assert refusal(text).startswith(message)
 
 

@@ -55,9 +55,8 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     assert (view.shape, view.dtype) == (same.shape, new)
     assert_array_equal(to_bits(view._read(), new).view(UINT8), same.view(UINT8))
     assert_array_equal(view._values(), from_bits(same, new))
-    assert_array_equal(
-        tile._values(), from_bits(values, old)
-    )  # it still has its values
+    # it still has its values
+    assert_array_equal(tile._values(), from_bits(values, old))
 
 
 REFUSED = [
@@ -143,9 +142,8 @@ WHOLE = np.arange(60, dtype=np.float32).reshape(4, 15)
 )
 def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     tile = stored(WHOLE, space)
-    made = tile[1:3, 2:5]._with_pattern(
-        Pattern(offset, shape, strides)
-    )  # not of the part that it is
+    # not of the part that it is
+    made = tile[1:3, 2:5]._with_pattern(Pattern(offset, shape, strides))
     same = np.lib.stride_tricks.as_strided(
         WHOLE.ravel()[offset:], shape, [4 * stride for stride in strides]
     )

@@ -80,7 +80,7 @@ def test_unit_roundoff(name, u):
     assert unit_roundoff(np.dtype(name)) == u
 
 
-def test_is_float():
+def test_is_float_dtype_knows_narrow_floats_and_rejects_integers():
     assert all(is_float_dtype(np.dtype(name)) for name in ("float32", *NARROW))
     assert not any(
         is_float_dtype(np.dtype(name)) for name in ("int8", "uint32", "bool")

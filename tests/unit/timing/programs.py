@@ -49,9 +49,8 @@ class Builder:
         kind = EventKind(
             opcode, engine, Attributes(**attributes), told, purpose=purpose_of(opcode)
         )
-        kind = self.kinds.setdefault(
-            repr(kind), kind
-        )  # calls of one signature share it
+        # calls of one signature share it
+        kind = self.kinds.setdefault(repr(kind), kind)
         self.trace.events.append(Event(number, kind, tuple(writes), tuple(reads)))
         return number
 

@@ -27,7 +27,7 @@ from tests.unit.timing.advised import X, advice, loaded, stored, timeline_of
 from tests.unit.timing.shipped import shipped
 
 
-def test_unused_data():
+def test_loads_of_unread_columns_are_advised_against():
     def part(x, width):
         tile = loaded(x[:, 0:width])
         return stored(nisa.tensor_copy(tile[:, 0:64]))
@@ -40,7 +40,7 @@ def test_unused_data():
     assert "unused-data" not in advice(part, X, width=64)
 
 
-def test_loaded_again():
+def test_a_tile_loaded_in_each_iteration_is_advised_against():
     def sums(x, hoisted):
         total = nl.zeros((128, 512), x.dtype, buffer=nl.sbuf)
         tile = loaded(x[:, 0:512])
@@ -89,7 +89,7 @@ def test_a_row_that_one_dma_broadcasts_is_loaded_once(turns, times):
     assert (found is None) == (times is None)
 
 
-def test_small_dmas():
+def test_many_small_dmas_are_advised_against():
     def columns(x, width):
         total = nl.zeros((128, width), x.dtype, buffer=nl.sbuf)
         for first in range(0, 4096, width):
@@ -108,7 +108,7 @@ def test_small_dmas():
     assert "small-dmas" not in advice(columns, X, width=1024)
 
 
-def test_element_by_element():
+def test_copies_of_single_elements_are_advised_against():
     def copies(x, step):
         tile = loaded(x[:, 0:256])
         target = nl.ndarray((128, 256), x.dtype, buffer=nl.sbuf)
@@ -124,7 +124,7 @@ def test_element_by_element():
     assert "element-by-element" not in advice(copies, X, step=256)
 
 
-def test_redundant_copies():
+def test_a_copy_that_changes_nothing_is_advised_against():
     def doubled(x, copy):
         tile = loaded(x[:, 0:512])
         return stored(
@@ -163,7 +163,7 @@ def matmuls(x, columns, pieces, in_psum=True, strided=False):
     return outs[0]
 
 
-def test_empty_psum_tiles():
+def test_matmuls_of_few_columns_are_advised_against():
     found = advice(matmuls, X, columns=14, pieces=8)["empty-psum-tiles"]
     assert found.count == 32
     assert "fill 14 of 512 columns of a PSUM bank (3%)" in found.happened
@@ -247,7 +247,7 @@ def test_transposes_by_a_product_with_an_identity_of_the_kernels_own():
     assert "transposed-again" not in advice(turned, X, same=False)
 
 
-def test_strided_weights():
+def test_strided_weights_are_advised_against_if_matmuls_are_short():
     found = advice(matmuls, X, columns=128, pieces=4, strided=True)["strided-weights"]
     assert found.count == 16
     assert found.lost > 0
@@ -326,7 +326,7 @@ def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
     )
 
 
-def test_float32_operands():
+def test_float32_operands_of_two_byte_data_are_advised_against():
     def product(x, dtype):
         weights = loaded(x[:, 0:128])
         moving = loaded(x[:, 0:512])

@@ -113,7 +113,7 @@ def test_who_waits_for_dma_that_is_the_limit_waits_for_nothing_that_could_come_e
     assert "waiting" not in advice(streamed, wide, turns=1)
 
 
-def test_uneven_engines():
+def test_copies_on_one_busy_engine_are_advised_against():
     def scaled(x, engine):
         tile = loaded(x[:, 0:2048])
         outs = [nisa.tensor_copy(tile, engine=engine) for _ in range(60)]

@@ -32,7 +32,7 @@ def test_the_scale_that_just_reaches_a_measurement():
     assert needed_scale(1e9, one.interval) == math.inf
 
 
-def test_inside_and_outside():
+def test_a_measurement_outside_its_interval_needs_a_wider_one():
     one = estimate(100.0, 0.9, 1.2)
     inside, outside = (
         check_prediction("k", measured, 100.0, one.interval)

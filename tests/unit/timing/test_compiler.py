@@ -188,9 +188,8 @@ def test_loads_into_one_tile_are_triggered_together_or_each():
     loads = [
         one for one in merged.program.instructions if one.transfer and not one.is_store
     ]
-    assert (
-        sum(one.continues for one in loads) == 32 * 2 + 8
-    )  # of rows, and of the weights' taps
+    # of rows, and of the weights' taps
+    assert sum(one.continues for one in loads) == 32 * 2 + 8
     assert merged.middle < 0.75 * each.middle
     triggered = [one.busy for one in merged.schedule.spans if one.instruction.continues]
     assert set(triggered) == {0.0}
@@ -337,10 +336,11 @@ def test_of_a_wide_interval_one_question_is_asked():
     found = predict(trace, TRN1, dge=True)
     assert found.compiled.high > 1.5 * found.compiled.low
     kept = found.recompiled(LIKELY._replace(repeated_transposes=RepeatRule.KEPT))
+    # a transpose is left out with the copy of its result
     assert found.caution.startswith(
         "the largest unknown is which repeated copies the compiler makes: "
         f"{found.middle:,.1f} us if those that a loop changes, {kept:,.1f} us if all"
-    )  # a transpose is left out with the copy of its result
+    )
 
 
 def test_the_part_of_a_kernel_asks_the_same_question(monkeypatch):

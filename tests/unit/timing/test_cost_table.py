@@ -54,10 +54,11 @@ def test_what_trn3_has_of_trn2_is_assumed_and_runs_at_its_clock():
     rows = cost_table(TRN3).rows
     reciprocal = rows["reciprocal", V, "*"]
     older = cost_table(TRN2).rows["reciprocal", V, "*"]
+    # 64 cycles of 1.2 GHz
     assert (reciprocal.cycles, reciprocal.interval_ns) == (
         8.0,
         54,
-    )  # 64 cycles of 1.2 GHz
+    )
     assert (
         reciprocal.latency_ns - reciprocal.interval_ns
         == older.latency_ns - older.interval_ns

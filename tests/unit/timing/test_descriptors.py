@@ -115,11 +115,12 @@ def test_a_dma_of_todays_has_its_own_way():
         ((128, 64), 64, 0.58),  # one run: software
         ((128, 64), 128, 0.58),  # short rows apart: software
         ((128, 160), 320, 0.588 / 2),  # long rows apart: two generators
+        # one partition: laid down, as fast as its engine takes them
         (
             (1, 64),
             64,
             0.2,
-        ),  # one partition: laid down, as fast as its engine takes them
+        ),
     ],
 )
 def test_a_load_takes_the_time_of_its_way(shape, wide, each):

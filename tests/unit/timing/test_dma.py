@@ -20,7 +20,7 @@ def row_time(engines, one):
     return engines.costs(one, generated=False)[1]
 
 
-def test_a_load_alone():
+def test_a_single_load_takes_its_packets_and_latencies():
     """Eight rows of 4000 bytes on each engine: 8 x (9 + 4000 / 28.1) ns = 1210.8 ns; before them
     the lead of 950, after them the tail of 410 and the read latency of 790."""
     begin, end, done = DmaEngines(TRN2).run(100.0, tile(4000))

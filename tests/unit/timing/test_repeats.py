@@ -97,7 +97,7 @@ def copies(body, compiler=LIKELY):
     return len(left_out(traced(lambda x: looped(x, body), (128, 64)), compiler))
 
 
-def test_what_repeats_what():
+def test_only_copies_of_the_same_data_repeat():
     def tile_and_cast(turn, tile):
         return nisa.tensor_copy(tile) + nisa.tensor_copy(tile, dtype=nl.float16)
 

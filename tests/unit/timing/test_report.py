@@ -170,7 +170,7 @@ def test_peaks_by_tensor_and_line(matmul):
     assert sbuf.steps[-1].bytes == psum.steps[-1].bytes == 0
 
 
-def test_roofline():
+def test_the_roofline_follows_from_passes_and_bytes():
     """8192 rows of four passes each at 2.4 GHz; 2.5 MiB at 424 bytes a ns."""
     prediction = prediction_of(
         "matmul.nki_matmul_tiled_", (512, 512), (512, 512), (512, 512), dge=True

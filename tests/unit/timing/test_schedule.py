@@ -167,10 +167,11 @@ def test_a_function_table_is_loaded_before_its_first_function():
 @every(
     "names, loads",
     [
+        # traced: one load, copies before the first function
         (
             ["copy", "exp", "copy", "exp"],
             1,
-        ),  # traced: one load, copies before the first function
+        ),
         (["square", "rsqrt", "square", "rsqrt"], 1),
         (["exp", "rsqrt"] * 4, 8),  # traced: 8 in four blocks of a decoder's attention
     ],
@@ -434,7 +435,7 @@ def test_more_data_is_never_faster(width, more, dge):
     assert ends[0] <= ends[1]
 
 
-def test_progress_is_told():
+def test_progress_is_reported_every_2000_instructions():
     told = []
     build = Builder()
     tile = build.load((128, 1))

@@ -66,12 +66,13 @@ def product(dtype, columns):
         ("float16", 512, 219, 0.04),
         ("float16", 128, 48, 0.14),
         ("float32", 128, 192, 0.12),
+        # docs/contributing/timing-instructions.md: no model here says it
         (
             "float32",
             512,
             1150,
             0.28,
-        ),  # docs/contributing/timing-instructions.md: no model here says it
+        ),
     ],
 )
 def test_a_product_takes_what_the_probe_shows(dtype, columns, measured, error):

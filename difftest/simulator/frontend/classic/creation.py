@@ -143,7 +143,7 @@ def shared_identity_matrix(n, dtype=np.uint8):
     if size > MOST_ROWS:
         raise not_taken(
             "nl.shared_identity_matrix",
-            "what the host can make",
+            "a size that the host can make",
             f"{size} rows",
             f"n={size}",
             error=LimitError,

@@ -312,9 +312,8 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(item, Index):
             ndim = max(ndim, item.ndim)
             item = Index(item.shape + ones, item.start, item.steps + zeros)
-        elif isinstance(
-            item, Tile
-        ):  # with one index a partition, the free dimension is not kept
+        # with one index a partition, the free dimension is not kept
+        elif isinstance(item, Tile):
             have = item._tile_shape()
             if item.size == have[0]:
                 have = have[:1]

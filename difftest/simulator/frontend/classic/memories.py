@@ -176,7 +176,7 @@ class Placed(Buffer):
         starts, most = self._starts(partitions, size, machine)
         if not (0 <= bank < machine.psum_banks and low in starts and 0 <= byte <= most):
             raise LimitError(
-                "a placed block lies in its memory, from a partition where so many can begin",
+                "a placed block fits its memory, and begins at a partition for its size",
                 happened=f"a block was placed outside {self.space.value}",
                 received=received,
                 limit=f"partitions {', '.join(map(str, starts))}; bytes 0 to {most}",

@@ -159,7 +159,7 @@ class Product(NamedTuple):
     moving: Tile
     placement: tuple[Any, ...]
     writes: tuple[int, int]
-    """How often each operand's tensor had been written."""
+    """The number of writes to each operand's tensor so far."""
 
 
 def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:

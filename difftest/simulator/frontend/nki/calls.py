@@ -352,7 +352,7 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
 
 
 def _check_omitted(op: AluOp, name: str, operand: Any, where: str) -> None:
-    """Require None or 0 beside a unary operator, and nothing else there."""
+    """Require None or 0 next to a unary operator, and nothing else there."""
     is_empty = operand is None or (is_number(operand) and operand == 0)
     if op.unary is is_empty:
         return

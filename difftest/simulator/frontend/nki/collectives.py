@@ -151,9 +151,8 @@ def _exchange(
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
     ids = channels.get("channel_ids")
-    if (
-        len(dsts) > 1 and ids is None
-    ):  # a channel has one tensor, so nothing is coalesced
+    # a channel has one tensor, so nothing is coalesced
+    if len(dsts) > 1 and ids is None:
         for dst in dsts:
             need_tile(dst, "several dsts", where, HBM)
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):

@@ -73,7 +73,7 @@ class Moving:
     def _refuse(self, what: str) -> NoReturn:
         raise KernelError(
             "an indirect view is for instructions, has one index, and its dimension stays whole",
-            happened=f"{what} was asked of a view that is already indirect",
+            happened=f"{what} was applied to a view that is already indirect",
             received=f"{what} of {self!r}",
             remedy="slice the tensor before indirect, select, vector_select or ap with an offset, "
             "write by nisa.tensor_copy or nisa.memset; is_indirect() tells such views",
@@ -108,7 +108,7 @@ class DynamicView(Moving, Views, IndirectTile):
         self._index = index
         self._rows = rows
         self._whole = whole
-        """Whether one offset moves the whole pattern; otherwise each row has one."""
+        """True if one offset moves the whole pattern; otherwise each row has one."""
 
     def __repr__(self) -> str:
         return f"{self._owner!r} indexed by {self._index!r}, shape {list(self.shape)}"

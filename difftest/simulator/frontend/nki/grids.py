@@ -139,8 +139,8 @@ class NkiGrid:
         """
         if math.prod(self.shape) != 1:
             raise KernelError(
-                f"is_remainder is asked of one {self.word}",
-                happened=f"is_remainder was asked of {math.prod(self.shape)} {self.word}s",
+                f"is_remainder is for one {self.word}",
+                happened=f"is_remainder was used on {math.prod(self.shape)} {self.word}s",
                 received=repr(self),
                 remedy=f"index one {self.word} first",
             )

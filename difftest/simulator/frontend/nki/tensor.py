@@ -190,8 +190,8 @@ def _refused(name: str, *, in_place: bool = False) -> Any:
 
     def operator(self: NkiTensor, *others: Any) -> NoReturn:
         raise KernelError(
-            "tensors of today's dialect have no operators",
-            happened=f"an operator of Python was used on a tensor, which stands for nl.{name}",
+            "tensors of the current dialect have no operators",
+            happened=f"an operator of Python was used on a tensor in place of nl.{name}",
             received=", ".join(f"{each!r:.60}" for each in (self, *others)),
             remedy=remedy,
         )

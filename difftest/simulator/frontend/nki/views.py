@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -86,7 +85,7 @@ class Views(Patterned):
         if not first <= at < ndim:
             raise ShapeError(
                 f"{what} names a {'free ' if first else ''}dimension of the tensor",
-                happened=f"{what} was asked of dimension {dim} of {ndim}",
+                happened=f"{what} got dimension {dim} of {ndim}",
                 received=f"dim {dim} of {_describe(self)}",
                 limit=f"{first} to {ndim - 1}",
                 remedy="the partition dimension, 0, stays as it is on chip"
@@ -541,10 +540,5 @@ class EmptyView(NKIObject):
         )
 
     def __repr__(self) -> str:
-        location = self._made
-        where = (
-            ""
-            if location is None
-            else f" at {os.path.basename(location.file)}:{location.line}"
-        )
+        where = "" if self._made is None else f" at {self._made.short_place}"
         return f"{list(self.shape)} without elements, made{where}"

@@ -36,7 +36,7 @@ class RegisterError(NkiError, TypeError):
 class DeviceValue(NKIObject):
     """An integer on the device. In ``if``, ``while``, ``range`` and ``int`` it raises TypeError."""
 
-    __slots__ = ("_label", "_value", "frozen", "origin")
+    __slots__ = ("_label", "_origin", "_turns", "_value", "frozen")
 
     _value: int | None
     frozen: bool
@@ -48,14 +48,15 @@ class DeviceValue(NKIObject):
         frozen: bool = False,
         label: str = "",
         origin: str = "",
+        turns: tuple[Iteration, ...] = (),
     ) -> None:
         self._value = value
         self._label = label
-        self.origin = origin
-        """How the device computes the value: ``=5`` for an integer of the kernel's Python,
-        ``loaded`` from memory, the ``turn`` of a loop, and sums and products of these."""
+        self._origin = origin
+        self._turns = turns
+        """The iterations whose variables the value depends on."""
         self.frozen = frozen
-        """Whether it is read-only, as a loop's variable is."""
+        """True if it is read-only, as a loop's variable is."""
 
     def device_value(self) -> int:
         """Return the value on the device.
@@ -68,10 +69,27 @@ class DeviceValue(NKIObject):
             raise UNWRITTEN_REGISTER("a register from nisa.register_alloc()")
         return self._value
 
+    @property
+    def origin(self) -> str:
+        """The computation of the value on the device.
+
+        ``=5`` for an integer of the kernel's Python, ``loaded`` from memory, the ``turn`` of a
+        loop, and sums and products of these. It begins with ``kept`` if Python has kept the
+        value from another iteration, or after its loop.
+        """
+        if self._turns and not {*self._turns} <= {*current().loops.turns}:
+            return f"{KEPT}{self._origin.removeprefix(KEPT)}"
+        return self._origin
+
     def snapshot(self) -> DeviceValue:
         """Return the current value; a view keeps it while the register changes."""
-        value = self.device_value()
-        return DeviceValue(value, frozen=True, label=self.label, origin=self.origin)
+        return DeviceValue(
+            self.device_value(),
+            frozen=True,
+            label=self.label,
+            origin=self.origin,
+            turns=self._turns,
+        )
 
     @property
     def label(self) -> str:
@@ -80,10 +98,11 @@ class DeviceValue(NKIObject):
             self._label = new_label()
         return self._label
 
-    def of_loop(self: Value, loop: int) -> Value:
-        """Return self, labelled as the variable of a loop of this id."""
-        self._label = f"loop {loop}"
-        self.origin = "turn"
+    def of_turn(self: Value, turn: Iteration) -> Value:
+        """Return self, labelled as the variable of a loop in an iteration."""
+        self._label = f"loop {turn.loop.id}"
+        self._origin = "turn"
+        self._turns = (turn,)
         return self
 
     def _values(self) -> Array:
@@ -96,7 +115,7 @@ class DeviceValue(NKIObject):
     def _refuse(self, use: str, *others: object) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
-            happened=f"a register's value was asked for: {use}",
+            happened=f"a register's value was used: {use}",
             received=f"{use} of {self!r}",
             remedy="loop with nl.fori_loop or nl.while_loop, index with ap(scalar_offset=...), and "
             "calculate in SBUF",
@@ -133,6 +152,8 @@ def computed_origin(operation: str, *values: Any) -> str:
 
 
 _LONGEST = 200
+KEPT = "kept "
+"""The beginning of the origin of a loop's variable that is used in another iteration."""
 
 
 def new_label() -> str:
@@ -178,7 +199,8 @@ class VirtualRegister(DeviceValue):
                 remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
             )
         self._value = thirty_two_bits(value, where)
-        self.origin = origin
+        self._origin = origin
+        self._turns = ()
 
 
 def thirty_two_bits(value: int, where: str) -> int:
@@ -204,10 +226,15 @@ class NkiScalar(DeviceValue):
     __slots__ = ("dtype",)
 
     def __init__(
-        self, value: int, dtype: np.dtype[Any], label: str = "", origin: str = ""
+        self,
+        value: int,
+        dtype: np.dtype[Any],
+        label: str = "",
+        origin: str = "",
+        turns: tuple[Iteration, ...] = (),
     ) -> None:
         held = int(np.array(value, dtype=np.int64).astype(dtype))
-        super().__init__(held, frozen=True, label=label, origin=origin)
+        super().__init__(held, frozen=True, label=label, origin=origin, turns=turns)
         self.dtype = dtype
 
     def _with(self, name: str, operate: Any, other: Any) -> Any:
@@ -221,7 +248,10 @@ class NkiScalar(DeviceValue):
         with np.errstate(all="ignore"):  # arithmetic wraps around
             pair = np.array([self.device_value(), right], dtype=np.int64)
             value = int(operate(pair[:1], pair[1:])[0])
-        return NkiScalar(value, self.dtype, origin=computed_origin(name, self, other))
+        turns = self._turns + (other._turns if isinstance(other, NkiScalar) else ())
+        origin = computed_origin(name, self, other)
+        label = "" if current().tape is None else new_label()
+        return NkiScalar(value, self.dtype, label, origin, turns)
 
     __add__ = __radd__ = partialmethod(_with, "add", np.add)
     __sub__ = partialmethod(_with, "subtract", np.subtract)
@@ -242,7 +272,10 @@ def _note_turn(frame: FrameType, value: int) -> None:
     The end of a loop that ``break`` or ``return`` leaves is invisible, so such a loop is not
     recorded.
     """
-    if not is_running() or not _loops(_source(frame))[frame.f_lineno]:
+    if not is_running():
+        return
+    if not _loops(_source(frame))[frame.f_lineno]:
+        current().note_on_tape("left")
         return
     loops = current().loops
     at = (id(frame), frame.f_lineno)

@@ -61,9 +61,8 @@ class Guard:
             if output.size and not output.astype(np.float64).any() and right.any():
                 return ALL_ZERO
         key = (kernel, *((output.shape, str(output.dtype)) for output in outputs))
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # equal after rounding counts as equal
+        # equal after rounding counts as equal
+        with np.errstate(over="ignore", invalid="ignore"):
             rounded = [
                 r.astype(o.dtype) for o, r in zip(outputs, expected, strict=False)
             ]

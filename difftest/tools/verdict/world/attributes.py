@@ -16,6 +16,7 @@ from difftest.tools.verdict.world.calls import (
 from difftest.tools.verdict.world.held import (
     BOUND,
     CLASSES,
+    HELD,
     OWN_SPECIAL,
     READERS,
     SETTERS,
@@ -45,6 +46,7 @@ from difftest.tools.verdict.world.texts import (
     is_own_error,
     is_own_function,
     joined,
+    marked,
     opaque_refusal,
     text_of,
 )
@@ -99,13 +101,50 @@ def _read_own(value: Any, name: str) -> Any:
     if name == "__class__":
         return type_of(value)
     if name == "__dict__":
-        return dict(vars(value))
+        return OwnNames(value)
+    if name in _TEXT_METHODS and not _is_own_method(value, name):
+        return Facade(name, functools.partial(text_of, value, _TEXT_METHODS[name]))
     if name in _TUPLE_NAMES and isinstance(value, tuple):
         return _of_tuple(value, name)
     if is_special(name) and name not in OWN_SPECIAL:
         return _hidden(value, name)
     return kept(getattr(value, name))
 
+
+_TEXT_METHODS: dict[str, Callable[[Any], str]] = {"__repr__": repr, "__str__": str}
+"""Special methods whose plain text would tell what an opaque text hides."""
+
+
+def _is_own_method(value: Any, name: str) -> bool:
+    return is_own_function(getattr(type(value), name, None))
+
+
+class OwnNames(dict[str, Any]):
+    """``vars()`` of an own object: an item that is set becomes an attribute, by the guards."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(vars(owner))
+        self._owner = owner
+
+    def __setitem__(self, name: str, item: Any) -> None:
+        put(self._owner, name, item)
+        super().__setitem__(name, item)
+
+    def update(self, *others: Any, **names: Any) -> None:
+        """Set attributes, as ``dict.update`` does."""
+        for name, item in dict(*others, **names).items():
+            self[name] = item
+
+    def __ior__(self, other: Any) -> OwnNames:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def __delitem__(self, name: str) -> None:
+        raise refusal(f"the attribute {name!r:.40} is deleted", "use del")
+
+
+HELD.add(OwnNames)
+NAMES[OwnNames] = frozenset({"copy", "get", "items", "keys", "update", "values"})
 
 _TUPLE_NAMES = ("_asdict", "_replace", "_make", "_fields", "_field_defaults")
 """The public names of named tuples that begin with an underscore."""
@@ -183,6 +222,7 @@ def make_new(make: Any, kind: Any, /, *args: Any) -> Any:
     """Return ``Base.__new__(kind, *args)`` for an own class."""
     if not (isinstance(kind, type) and is_own_class(kind)):
         raise refusal("__new__ of a class that is not the candidate's own")
+    check_arguments(None, args, {})
     return make(kind, *args)
 
 
@@ -228,6 +268,8 @@ def _read_error(value: BaseException, name: str) -> Any:
         return type_of(value)
     if name == "args" and is_own_error(value):
         return tuple(map(kept, value.args))
+    if name == "value" and isinstance(value, StopIteration):
+        return kept(value.value)
     if name == "args":
         return tuple(Opaque(str(item)) for item in value.args)
     return _hidden(value, name)
@@ -245,8 +287,6 @@ def writable(value: Any, name: str) -> Any:
     """Return a value whose attribute may be set: the guard of ``value.name = item``."""
     kind = type(value)
     if name[:1] == INTERNAL:
-        raise refusal(f"the attribute {name} is set")
-    if name in ("_is_protocol", "_is_runtime_protocol"):
         raise refusal(f"the attribute {name} is set")
     setter = SETTERS.get(kind)
     if setter is not None:
@@ -358,9 +398,13 @@ def _read_super(value: Any, name: str) -> Any:
         return _hidden(value, name)
     if name == "__new__":
         return Facade(name, functools.partial(make_new, value.__new__))
-    if is_special(name) and name not in (*OWN_SPECIAL, "__setattr__"):
+    if is_special(name) and name not in OWN_SPECIAL:
         return _hidden(value, name)
-    return kept(getattr(value, name))
+    found = getattr(value, name)
+    if name in _TEXT_METHODS and not is_own_function(getattr(found, "__func__", None)):
+        is_plain = isinstance(owner, BaseException) and is_own_error(owner)
+        return Facade(name, lambda: marked(found(), opaque=not is_plain))
+    return kept(found)
 
 
 READERS |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,25 @@ _PASSED_ON = (NkiError, RecursionError, MemoryError)
 """Errors that a candidate cannot handle: they depend on the machine that runs it."""
 
 
+def _is_passed_on(error: BaseException) -> bool:
+    return not isinstance(error, Exception) or isinstance(error, _PASSED_ON)
+
+
+def leaving() -> None:
+    """Raise an error again that a candidate cannot handle: the first statement of ``finally``.
+
+    The rest of the block could end a generator or raise something else, which would replace it.
+    """
+    error = sys.exc_info()[1]
+    if error is None or isinstance(error, GeneratorExit):
+        return
+    if _is_passed_on(error):
+        raise error
+
+
 def caught(error: BaseException) -> None:
     """Raise an error again that a candidate cannot handle: the first statement of a handler."""
-    if not isinstance(error, Exception) or isinstance(error, _PASSED_ON):
+    if _is_passed_on(error):
         raise error
     if isinstance(error, TypeError) and Opaque.__name__ in str(error):
         raise opaque_refusal()
@@ -46,10 +63,7 @@ class Context:
 
     def __exit__(self, kind: Any, error: Any, trace: object) -> Any:
         leave = type(self.manager).__exit__
-        is_passed = error is not None and (
-            not isinstance(error, Exception) or isinstance(error, _PASSED_ON)
-        )
-        if error is None or is_passed:
+        if error is None or _is_passed_on(error):
             leave(self.manager, None, None, None)
             return False
         caught(error)

@@ -37,6 +37,15 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return _call_other(function, kind, args, kwargs)
 
 
+def _inner_function(function: Any, kind: type) -> Any:
+    """Return the function that a static method or an alias such as ``list[int]`` calls."""
+    if kind is staticmethod:
+        return function.__func__
+    if kind.__module__ in ("types", "typing"):
+        return getattr(function, "__origin__", None)
+    return None
+
+
 def _call_other(
     function: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -51,6 +60,15 @@ def _call_other(
     kept(function)
     if kind is Kind:
         return unavailable(f"{function!r}()")
+    return _call_wrapped(function, kind, args, kwargs)
+
+
+def _call_wrapped(
+    function: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a static method or an alias such as ``list[int]`` by what it wraps; others as is."""
+    if (inner := _inner_function(function, kind)) is not None:
+        return call(inner, *args, **kwargs)
     check_arguments(function, args, kwargs)
     return kept(function(*args, **kwargs))
 

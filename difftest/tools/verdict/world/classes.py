@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from difftest.simulator.frontend.nki.constants import NKIObject
+from difftest.tools.verdict.world import texts
 from difftest.tools.verdict.world.attributes import ENUM_CLASS
 from difftest.tools.verdict.world.held import CLASSES, HELD, READERS, Facade, kept
 from difftest.tools.verdict.world.instances import TEXT
-from difftest.tools.verdict.world.kinds import BASES, VALUE_BASES
+from difftest.tools.verdict.world.kinds import BASES, LRU_CACHE, VALUE_BASES
 from difftest.tools.verdict.world.refusal import (
     STATE,
     Absent,
+    is_special,
     need,
     refusal,
     unavailable,
@@ -32,6 +34,7 @@ from difftest.tools.verdict.world.texts import (
     SHARED_ENUMERATIONS,
     SHOWS,
     is_own_class,
+    is_own_function,
 )
 
 
@@ -39,28 +42,29 @@ def _special(names: str) -> frozenset[str]:
     return frozenset(f"__{name}__" for name in names.split())
 
 
-SPECIAL = _special(
+METHODS = _special(
     "abs add and bool call class_getitem contains delitem divmod enter eq exit float floordiv "
     "format ge getitem gt hash iadd iand imul index init int invert isub iter le len lshift lt "
-    "match_args matmul mod mul name ne neg new new_member next or pos post_init pow radd rand "
+    "matmul missing mod mul ne neg new next or pos post_init pow radd rand "
     "repr reversed rfloordiv rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub "
-    "rtruediv rxor setitem slots str sub truediv xor"
+    "rtruediv rxor setitem str sub truediv xor"
 )
-"""Special names that a class of a candidate may define."""
-_MADE = _special(
-    "abstractmethods annotate annotate_func annotations annotations_cache classcell classdictcell "
-    "callable_proto_members_only closed "
-    "conditional_annotations copy dataclass_fields dataclass_params delattr dict doc extra_items "
-    "firstlineno getnewargs getnewargs_ex getstate init_subclass module mutable_keys new_member "
-    "non_callable_proto_members optional_keys orig_bases parameters protocol_attrs qualname "
-    "readonly_keys reduce reduce_ex replace required_keys setattr setstate static_attributes "
-    "subclasshook total type_params weakref"
+"""Special methods that a class of a candidate may define."""
+_MADE = (
+    METHODS
+    | _special(
+        "match_args name slots abstractmethods annotate annotate_func annotations "
+        "annotations_cache classcell classdictcell callable_proto_members_only closed "
+        "conditional_annotations copy dataclass_fields dataclass_params delattr dict "
+        "doc extra_items firstlineno getnewargs getnewargs_ex getstate init_subclass "
+        "module mutable_keys new_member non_callable_proto_members optional_keys "
+        "orig_bases parameters protocol_attrs qualname readonly_keys reduce reduce_ex "
+        "replace required_keys setattr setstate static_attributes subclasshook total "
+        "type_params weakref"
+    )
+    | {"_abc_impl", "_is_protocol", "_is_runtime_protocol"}
 )
-"""Special names that Python itself puts into a class."""
-
-
-ANNOTATORS = ("__annotate__", "__annotate_func__")
-"""The functions that Python 3.14 makes of a class's annotations. No candidate defines one."""
+"""Special names of a class: a candidate's methods, and those that Python itself puts there."""
 
 
 class OwnEnumType(enum.EnumMeta):
@@ -70,6 +74,14 @@ class OwnEnumType(enum.EnumMeta):
         if more or options:
             raise refusal("an enumeration made by a call", "write a class statement")
         return super().__call__(value)
+
+    def __new__(
+        cls, name: str, kinds: tuple[type, ...], names: Any, **options: Any
+    ) -> Any:
+        """Make an enumeration; one of texts would turn an opaque value into a plain text."""
+        if texts.has_opaque(list(dict.values(names))):
+            raise texts.opaque_refusal()
+        return super().__new__(cls, name, kinds, names, **options)
 
 
 OwnEnum = types.new_class("Enum", (enum.Enum,), {"metaclass": OwnEnumType})
@@ -108,6 +120,8 @@ def bases(name: str, *wanted: Any) -> tuple[Any, ...]:
             need(base)
         elif base is TEXT:
             base = str
+        elif base is NAMED_TUPLE:
+            base = typing.NamedTuple
         if not _is_base(base, has_enumeration=has_enumeration):
             raise refusal(f"a class {name} of {base!r:.60}", "derive it from no class")
         found.append(base)
@@ -166,26 +180,35 @@ def made(kind: Any) -> Any:
         return kept(kind)
     if not isinstance(kind, _METACLASSES):
         raise refusal(f"a class of type {type(kind).__name__}")
-    for name, value in vars(kind).items():
-        is_special = name.startswith("__") and name.endswith("__")
-        allowed = SPECIAL if _is_written(value) else SPECIAL | _MADE
-        if is_special and name not in allowed:
+    for name in vars(kind):
+        if is_special(name) and name not in _MADE:
             raise refusal(f"the special method {name} of a class", "use a plain method")
     type.__setattr__(kind, OWN, True)
     return kind
 
 
-def _is_written(value: Any) -> bool:
-    """Return whether a value of a class is a function that the candidate has written.
+def made_with(*names: str) -> Callable[[Any], Any]:
+    """Return :func:`made` for a class statement that binds these special names.
 
-    Python 3.14 compiles the annotations of a class to a function, whose name no candidate can
-    give (:data:`ANNOTATORS`).
+    C code calls a special method without guards, so it must be the candidate's own function.
     """
-    function = getattr(value, "__func__", value)
-    if getattr(function, "__builtins__", None) is not STATE.builtins:
-        return False
-    code = getattr(function, "__code__", None)
-    return getattr(code, "co_name", "") not in ANNOTATORS
+
+    def check(kind: Any) -> Any:
+        values = vars(kind) if isinstance(kind, type) else {}
+        for name in names:
+            value = values.get(name)
+            function = getattr(value, "__func__", value)
+            if not (value is None or is_own_function(function) or _is_guarded(value)):
+                what = f"the special method {name} of a class, which is no function"
+                raise refusal(what, "use def")
+        return made(kind)
+
+    return check
+
+
+def _is_guarded(value: Any) -> bool:
+    """Return whether the call of a value is guarded, whoever calls it."""
+    return type(value) in (Facade, LRU_CACHE)
 
 
 def _own(kind: Any, what: str) -> type:
@@ -283,6 +306,8 @@ def typed_tuple(name: str, pairs: Any = ()) -> Any:
     return made(typing.NamedTuple(name, pairs))
 
 
+NAMED_TUPLE = Facade("NamedTuple", typed_tuple)
+"""``typing.NamedTuple`` of a candidate: a base of class statements, and a function."""
 ENUM_CLASS |= {
     kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
     for kind in ENUMERATIONS.values()

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from difftest.tools.verdict.world import classes, texts
 from difftest.tools.verdict.world.attributes import call_method, read, writable
-from difftest.tools.verdict.world.blocks import Context, caught, enter
+from difftest.tools.verdict.world.blocks import Context, caught, enter, leaving
 from difftest.tools.verdict.world.calls import call
 from difftest.tools.verdict.world.held import kept
 from difftest.tools.verdict.world.instances import plain_kinds
@@ -79,8 +79,8 @@ class Guarded(ast.NodeTransformer):
         self._tried = 0
         """The number of ``try`` statements around a node that handle a failed import."""
         self._matches = 0
-        self._is_class = False
-        """Whether the statements are of a class: only there a function may have a special name."""
+        self._class_names: list[str] | None = None
+        """The special names that the class statement around the statements binds, if any."""
 
     def visit(self, node: ast.AST) -> Any:
         """Return a node with guards; another node than the listed ones refuses."""
@@ -108,9 +108,20 @@ class Guarded(ast.NodeTransformer):
         is_load = isinstance(node.ctx, ast.Load)
         if node.id in (_READABLE if is_load else _SETTABLE):
             return node
+        if isinstance(node.ctx, ast.Store) and self._binds_method(node.id):
+            return node
+        if is_load and self._class_names is not None and node.id in classes.METHODS:
+            return node
         if is_load:
             return self._refused(node, f"the name {node.id}")
         return self._hidden_target(node)
+
+    def _binds_method(self, name: str) -> bool:
+        """Return whether a class statement may bind a special name; its guard checks the value."""
+        if self._class_names is None or name not in classes.METHODS:
+            return False
+        self._class_names.append(name)
+        return True
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         """Refuse ``__name__ := value``: only a plain name may stand there."""
@@ -193,11 +204,11 @@ class Guarded(ast.NodeTransformer):
             node.returns = self.visit(node.returns)
         if getattr(node, "type_params", []):
             return self._refused(node, "type parameters")
-        if node.name in classes.ANNOTATORS:
+        if is_special(node.name) and self._class_names is None:
+            return self._refused(node, f"a function {node.name}")
+        if is_special(node.name) and not self._binds_method(node.name):
             hidden = _call("hidden", node, _text(node.name, node))
             return ast.copy_location(ast.Expr(hidden), node)
-        if is_special(node.name) and not self._is_class:
-            return self._refused(node, f"a function {node.name}")
         body = self._body(node.body)
         if entered := self._entered(node.args, node.body[0]):
             line = ast.copy_location(ast.Expr(entered), node.body[0])
@@ -249,23 +260,28 @@ class Guarded(ast.NodeTransformer):
             options = _call("class_options", node, keywords=keywords)
             node.keywords = [ast.copy_location(ast.keyword(None, options), node)]
         decorators = [self._decorator(one) for one in node.decorator_list]
-        node.decorator_list = [*decorators, _name("made", node)]
-        node.body = self._body(node.body, is_class=True)
+        bound: list[str] = []
+        node.body = self._body(node.body, bound)
+        made = _call("made", node, *(_text(name, node) for name in bound))
+        node.decorator_list = [*decorators, made]
         return node
 
     # -- statements --------------------------------------------------------------------------------
 
     def _body(
-        self, statements: list[ast.stmt], *, is_class: bool = False
+        self, statements: list[ast.stmt], class_names: list[str] | None = None
     ) -> list[ast.stmt]:
-        """Return statements with guards; a statement may become several."""
+        """Return statements with guards; a statement may become several.
+
+        Of a class statement, ``class_names`` gets the special names that they bind.
+        """
         result: list[ast.stmt] = []
-        before = self._is_class
-        self._is_class = is_class
+        before = self._class_names
+        self._class_names = class_names
         for statement in statements:
             found = self.visit(statement)
             result += found if isinstance(found, list) else [found]
-        self._is_class = before
+        self._class_names = before
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
@@ -331,8 +347,6 @@ class Guarded(ast.NodeTransformer):
 
     def visit_Try(self, node: ast.Try) -> Any:
         """Guard the errors that a handler gets."""
-        if any(_leaves(statement) for statement in node.finalbody):
-            return self._refused(node, "return, break or continue in finally")
         handles = any(map(_handles_imports, node.handlers))
         self._tried += handles
         node.body = self._body(node.body)
@@ -340,7 +354,10 @@ class Guarded(ast.NodeTransformer):
         for handler in node.handlers:
             self._handler(handler)
         node.orelse = self._body(node.orelse)
-        node.finalbody = self._body(node.finalbody)
+        if node.finalbody:
+            at = node.finalbody[0]
+            line = ast.copy_location(ast.Expr(_call("leaving", at)), at)
+            node.finalbody = [line, *self._body(node.finalbody)]
         return node
 
     def _handler(self, handler: ast.ExceptHandler) -> None:
@@ -388,11 +405,15 @@ class Guarded(ast.NodeTransformer):
         if isinstance(pattern, ast.MatchValue):
             pattern.value = self._held(pattern.value, holder, found, "pattern_value")
         elif isinstance(pattern, ast.MatchClass):
-            has_names = bool(pattern.kwd_attrs) or len(pattern.patterns) > 1
-            names = [_text(has_names, pattern), _text(bool(pattern.patterns), pattern)]
+            sizes = [len(pattern.patterns), len(pattern.kwd_attrs)]
+            counts = [_text(size, pattern) for size in sizes]
             pattern.cls = self._held(
-                pattern.cls, holder, found, "pattern_class", *names
+                pattern.cls, holder, found, "pattern_class", *counts
             )
+        elif isinstance(pattern, ast.MatchMapping):
+            pattern.keys = [
+                self._held(key, holder, found, "pattern_value") for key in pattern.keys
+            ]
 
     def _held(
         self,
@@ -497,18 +518,6 @@ def _handles_imports(handler: ast.ExceptHandler) -> bool:
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def _leaves(statement: ast.stmt) -> bool:
-    """Return whether a statement leaves a ``finally`` early, which would swallow an error."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (ast.Return, ast.Break, ast.Continue)):
-            return True
-        if not isinstance(node, _SCOPES):
-            pending += ast.iter_child_nodes(node)
-    return False
-
-
 def _bound_names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a top-level statement binds in its module."""
     pending: list[ast.AST] = [statement]
@@ -566,19 +575,9 @@ def error_types(kinds: Any) -> Any:
 
 def subject(value: Any) -> Any:
     """Return the value that a match statement looks at; an opaque text in it is refused."""
-    if _has_opaque(value, 3):
+    if texts.has_opaque(value):
         raise texts.opaque_refusal()
     return value
-
-
-def _has_opaque(value: Any, depth: int) -> bool:
-    kind = type(value)
-    if kind is texts.Opaque:
-        return True
-    if not depth or kind not in (list, tuple, dict):
-        return False
-    items = value.values() if kind is dict else value
-    return any(_has_opaque(item, depth - 1) for item in items)
 
 
 def pattern_value(value: Any) -> Any:
@@ -586,10 +585,18 @@ def pattern_value(value: Any) -> Any:
     return kept(value)
 
 
-def pattern_class(kind: Any, has_names: bool, has_patterns: bool) -> Any:
-    """Return the class of a pattern; attributes are of own classes only."""
+def pattern_class(kind: Any, patterns: int, names: int) -> Any:
+    """Return the class of a pattern; attributes are of own classes only.
+
+    Parameters
+    ----------
+    patterns : the number of patterns by position. One looks at the whole value, ``int(x)``, if the
+        class has no ``__match_args__``.
+    names : the number of patterns by name.
+    """
     plain = plain_kinds(kind)
     is_own = isinstance(plain, type) and texts.is_own_class(plain)
+    has_names = names or patterns > 1 or (patterns and hasattr(plain, "__match_args__"))
     if has_names and not is_own:
         raise refusal(
             "attributes of a class that is not the candidate's own, in a pattern"
@@ -611,13 +618,14 @@ GUARDS: dict[str, Any] = {
         "call_method": call_method,
         "enter": enter,
         "caught": caught,
+        "leaving": leaving,
         "context": Context,
         "joined": texts.joined,
         "formatted": texts.formatted,
         "percent": texts.percent,
         "bases": classes.bases,
         "class_options": classes.class_options,
-        "made": classes.made,
+        "made": classes.made_with,
         "refused": refused,
         "hidden": hidden,
         "decorator": decorator,

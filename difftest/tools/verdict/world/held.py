@@ -197,13 +197,20 @@ def kept(value: Any) -> Any:
 
 
 def _kept_other(value: Any, kind: type) -> Any:
-    if kind is np.ndarray and value.dtype.hasobject:
-        raise refusal("an array of objects", "use a list")
+    if kind is np.ndarray and not _has_numbers(value.dtype):
+        raise refusal("an array of objects or of texts", "use a list")
     if isinstance(value, type) and not STATE.is_open:
         return value if value in CLASSES or is_own_class(value) else kind_of(value)
     if STATE.is_open or _is_held(value, kind):
         return value
     raise refusal(f"a value of type {kind.__name__}")
+
+
+def _has_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether arrays of a dtype hold numbers only: NumPy makes texts of any object."""
+    if dtype.fields is not None:
+        return all(_has_numbers(field[0]) for field in dtype.fields.values())
+    return dtype.base.kind not in "OSU"
 
 
 def _is_held(value: Any, kind: type) -> bool:
@@ -213,7 +220,9 @@ def _is_held(value: Any, kind: type) -> bool:
     if kind is FunctionType:
         return is_own_function(value)
     if kind is MethodType:
-        return is_own_function(value.__func__) or type(value.__func__) in HELD
+        function = value.__func__
+        is_listed = type(function) in HELD or id(function) in FUNCTIONS
+        return is_listed or is_own_function(function)
     if kind in BOUND:
         return _is_listed_method(value)
     return isinstance(value, (BaseException, np.dtype))

@@ -39,7 +39,13 @@ from difftest.tools.verdict.world.held import (
     list_function,
 )
 from difftest.tools.verdict.world.kinds import LRU_CACHE, SCALARS
-from difftest.tools.verdict.world.refusal import STATE, is_special, refusal, unavailable
+from difftest.tools.verdict.world.refusal import (
+    STATE,
+    exact_text,
+    is_special,
+    refusal,
+    unavailable,
+)
 from difftest.tools.verdict.world.texts import is_own_class, is_own_function
 
 _FILE = resources.files("difftest.tools.verdict").joinpath("data/world.json")
@@ -62,6 +68,15 @@ def _list(table: Mapping[str, Any]) -> None:
             list_function(value)
         elif type(value) not in HELD:
             HELD.add(type(value))
+
+
+def _list_mixins(table: Mapping[str, Any]) -> None:
+    """Let a candidate call the methods that its classes get from :mod:`collections.abc`."""
+    for kind in table.values():
+        for name, value in vars(kind).items() if isinstance(kind, type) else ():
+            if isinstance(value, types.FunctionType) and not name.startswith("_"):
+                list_function(value)
+    HELD.update({table["ItemsView"], table["KeysView"], table["ValuesView"]})
 
 
 # -- functools, operator, contextlib ---------------------------------------------------------------
@@ -123,6 +138,9 @@ def _total_ordering(kind: Any) -> Any:
 
 
 def _attrgetter(*names: Any) -> Facade:
+    for name in names:
+        exact_text(name, "the name of an attribute")
+
     def get(value: Any) -> Any:
         found = tuple(functools.reduce(read, name.split("."), value) for name in names)
         return found if len(found) > 1 else found[0]
@@ -131,6 +149,7 @@ def _attrgetter(*names: Any) -> Facade:
 
 
 def _methodcaller(name: Any, *args: Any, **options: Any) -> Facade:
+    exact_text(name, "the name of a method")
     return Facade(
         "methodcaller", lambda value: call(read(value, name), *args, **options)
     )
@@ -195,8 +214,9 @@ class StandardOutput:
 
     def write(self, text: Any) -> int:
         """Count a text."""
-        self._write(str(text))
-        return len(str(text))
+        shown = texts.text_of(text)
+        self._write(str(shown))
+        return len(shown)
 
     def flush(self) -> None:
         """Do nothing."""
@@ -293,7 +313,7 @@ def _typing() -> dict[str, Any]:
     for value in table.values():
         if not isinstance(value, (type, types.FunctionType)):
             HELD.add(type(value))
-    table["NamedTuple"] = NAMED_TUPLE
+    table["NamedTuple"] = classes.NAMED_TUPLE
     table["Type"] = table["List"]  # in annotations only; Type[int] could be called
     table.pop("ForwardRef", None)
     table["Any"] = typing.Any
@@ -306,9 +326,6 @@ def _typing() -> dict[str, Any]:
     # Python's own mark their argument, which may be an object of NKI.
     table |= {name: Facade(name, lambda own: own) for name in ("final", "override")}
     return table
-
-
-NAMED_TUPLE: Any = list_function(typing.NamedTuple)
 
 
 def _numpy() -> dict[str, Any]:
@@ -352,6 +369,7 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
     }
     for table in tables.values():
         _list(table)
+    _list_mixins(tables["collections.abc"])
     tables["functools"] |= {
         "partial": Partial,
         "wraps": Facade("wraps", _wraps),
@@ -410,7 +428,7 @@ class Namespace:
     def __init__(self, **names: Any) -> None:
         # NumPy reads special attributes of an object, such as an address of memory.
         for name in names:
-            if is_special(name):
+            if is_special(exact_text(name, "the name of an attribute")):
                 raise refusal(f"the attribute {name} is set")
         vars(self).update(names)
 

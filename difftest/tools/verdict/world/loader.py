@@ -24,6 +24,7 @@ from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
     Absent,
+    exact_text,
     unavailable,
 )
 
@@ -163,8 +164,9 @@ class CandidateModules:
         found = self._find(self._absolute(module, level, package), is_tried=is_tried)
         if type(found) is Absent:
             return
-        listed = vars(found).get("__all__") or vars(found)
-        names = [name for name in listed if not name.startswith(("_", INTERNAL))]
+        listed = vars(found).get("__all__") or list(vars(found))
+        texts = [exact_text(name, "a name of __all__") for name in listed]
+        names = [name for name in texts if not name.startswith(("_", INTERNAL))]
         vars(self.modules[target]).update({name: vars(found)[name] for name in names})
 
     def _absolute(self, module: str, level: int, package: str) -> str:

@@ -149,6 +149,22 @@ class Absent:
         return unavailable(f"{self._name}()")
 
 
+_ASKED_OF_CLASSES = ("_is_protocol", "_is_runtime_protocol", "_abc_impl")
+"""Names by which a class of :mod:`typing` or :mod:`abc` decides what its instances are."""
+
+
 def is_special(name: str) -> bool:
-    """Return whether a name is special in Python: two underscores on both sides."""
+    """Return whether Python gives a name a meaning: two underscores on both sides, or listed."""
+    if name in _ASKED_OF_CLASSES:
+        return True
     return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
+
+
+def exact_text(value: Any, role: str) -> str:
+    """Return a text that becomes a key or the name of an attribute.
+
+    A text of an own class decides itself what it equals, and so which name is found.
+    """
+    if type(value) is not str:
+        raise refusal(f"{role} that is not a plain str", "use a literal")
+    return value

@@ -85,6 +85,17 @@ def joined(*parts: Any) -> Any:
     return "".join(parts)
 
 
+def has_opaque(value: Any, depth: int = 3) -> bool:
+    """Return whether a value is an opaque text, or a container with one."""
+    kind = type(value)
+    if kind is Opaque:
+        return True
+    if not depth or kind not in (list, tuple, dict):
+        return False
+    items = value.values() if kind is dict else value
+    return any(has_opaque(item, depth - 1) for item in items)
+
+
 def marked(text: str, *, opaque: bool) -> Any:
     """Return a text, opaque or not."""
     return Opaque(text) if opaque else text
@@ -126,7 +137,7 @@ def _own_text(value: Any, convert: Callable[[Any], str]) -> Any:
     """Return the text of the candidate's own ``__str__`` or ``__repr__``; None without one."""
     kind = type(value)
     if isinstance(value, Enum):
-        return convert(value)
+        return marked(convert(value), opaque=not is_transparent(value.value))
     for name in ("__str__", "__repr__")[convert is repr :]:
         method = getattr(kind, name)
         if is_own_function(method):
@@ -201,7 +212,9 @@ def formatted(value: Any, conversion: int = -1, spec: Any = "") -> Any:
 def _has_own_format(value: Any) -> bool:
     """Return whether the candidate's own class formats a value."""
     is_member = isinstance(value, Enum) and is_own_class(type(value))
-    return is_member or is_own_function(getattr(type(value), "__format__", None))
+    if is_member and is_transparent(value.value):
+        return True
+    return is_own_function(getattr(type(value), "__format__", None))
 
 
 def _is_padding(spec: str) -> bool:
@@ -216,7 +229,7 @@ def percent(left: Any, right: Any) -> Any:
     """Return ``left % right``: a text with values in it, or the remainder."""
     if isinstance(left, bytes) and not is_transparent(right):
         raise opaque_refusal()
-    if not isinstance(left, str):
+    if not isinstance(left, str) or type(left).__mod__ is not str.__mod__:
         return left % right
     values = right if type(right) is tuple else (right,)
     if type(right) is dict:
@@ -248,10 +261,14 @@ class _Formatter(string.Formatter):
     def __init__(self, attribute: Callable[[Any, str], Any]) -> None:
         self.attribute = attribute
         self.is_opaque = False
+        self._before: list[bool] = []
+        """Of each field that is not formatted yet: whether an earlier field is opaque."""
 
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
+        self._before.append(self.is_opaque)
+        self.is_opaque = False
         first, rest = _split(field_name)
         value = self.get_value(first, args, kwargs)
         for is_attribute, name in rest:
@@ -264,8 +281,10 @@ class _Formatter(string.Formatter):
         return text_of(value, _CONVERSIONS[conversion])
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if self.is_opaque:  # by a field within the specification
+            raise opaque_refusal()
         text = formatted(value, -1, format_spec)
-        self.is_opaque |= type(text) is Opaque
+        self.is_opaque = self._before.pop() or type(text) is Opaque
         return str(text)
 
 

@@ -39,7 +39,7 @@ def held(count, size, buffer):
 
 
 @every("machine, found", [(TRN2, 0), (TRN1, 1)])
-def test_sbuf_by_generation(machine, found):
+def test_a_full_sbuf_depends_on_the_generation(machine, found):
     got = findings_in(held(2, 92_000, nl.sbuf), [], machine=machine)
     assert [one.id for one in got] == ["sbuf-full"] * found
     if found:

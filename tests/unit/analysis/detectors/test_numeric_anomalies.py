@@ -133,7 +133,7 @@ def test_a_nan_that_a_comparison_hides(decide, found):
     assert found_in(kernel, [rows]) == found
 
 
-def test_exp_of_a_large_number():
+def test_exp_of_a_large_number_is_a_note():
     assert found_in(by(nl.exp), [np.full((4, 8), 100, F32)]) == [
         ("infinity-made", "note")
     ]
@@ -150,7 +150,7 @@ def test_an_infinity_on_the_way_to_a_finite_result():
     [(nl.float16, 1e5), (nl.bfloat16, np.finfo(F32).max), (nl.float8_e4m3, 256.0)],
 )
 @every("way", ["copy", "store"])
-def test_a_cast_that_overflows(dtype, value, way):
+def test_a_cast_that_overflows_is_a_warning(dtype, value, way):
     compute = (
         (lambda tile: nl.copy(tile, dtype=dtype))
         if way == "copy"
@@ -367,11 +367,12 @@ LOST = [("integer-rounded", "warning")]
         (summed(1), counted(2**17 + 1), LOST),
         (summed(1), counted(2**16), []),  # below 2**24
         (summed(1), np.full((128, 8), 2**17, np.int32), []),  # which float32 has
+        # each product is below 2**24, and their sum is not
         (
             summed(3),
             counted(2**16),
             LOST,
-        ),  # each product is below 2**24, and their sum is not
+        ),
         (summed(1, nl32.float32), counted(2**17 + 1), []),  # floats by chance whole
         (summed(1), (counted(2**17 + 1) * 1.0001).astype(F32), []),  # no counts
         (summed_in_classic(2), counted(2**16), []),  # twice an odd sum is even
@@ -479,7 +480,7 @@ def test_the_remedy_for_nan_in_a_search():
     assert found_in(kernel, [data]) == []
 
 
-def test_a_search_among_nan():
+def test_a_search_among_nan_is_a_warning():
     data = normal(4, 16)
     table = normal(16, 8)
     assert found_in(largest(gathers=False), [data, table]) == []

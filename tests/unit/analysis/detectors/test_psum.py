@@ -70,7 +70,7 @@ CHAINS = [("psum-chains", "warning")]
         (chains(1024, 3), []),
     ],
 )
-def test_chains_in_one_tensor(kernel, found):
+def test_chains_in_one_bank_of_a_tensor_are_found(kernel, found):
     """A warning on the generation that failed; AWS's own kernels have such chains on later ones."""
     assert found_in(kernel, [X], machine=TRN1) == found
     assert found_in(kernel, [X]) == [(id, "note") for id, _ in found]
@@ -233,5 +233,7 @@ def added_elsewhere(total, tile):
         (zeros, added_elsewhere, []),
     ],
 )
-def test_classic_accumulation(start, update, found):
+def test_classic_accumulation_in_psum_has_findings_by_how_it_starts(
+    start, update, found
+):
     assert found_in(classic(start, update), [X]) == found

@@ -494,5 +494,5 @@ DIFFERENT = "program-trip-counts"
     ids=["equal", "different", "different-unrolled", "equal-unrolled", "of-python"],
 )
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.levels.LevelWarning")
-def test_trip_counts(loop, count, found):
+def test_trip_counts_that_differ_between_programs_are_found(loop, count, found):
     assert found_in(both(trips(loop, count)), [X]) == found

@@ -58,7 +58,7 @@ HARMLESS = {
 @pytest.mark.filterwarnings("ignore:nl.where got a comparison of indices")
 @every("dtype", DTYPES)
 @every("name", HARMLESS)
-def test_it_does_not(name, dtype):
+def test_harmless_uses_of_masked_elements_have_no_finding(name, dtype):
     assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
 
 
@@ -92,7 +92,7 @@ def gather(masked):
 
 
 @every("masked, found", [(True, 0), (False, 1)])
-def test_indices(masked, found):
+def test_an_unwritten_index_is_found_unless_a_mask_leaves_it_out(masked, found):
     """The poison of uint8 is 165, a row that the table has."""
     got = findings_in(
         gather(masked), [normal(200, 4), np.arange(5, dtype=np.uint8)[:, None]]
@@ -103,7 +103,7 @@ def test_indices(masked, found):
 
 
 @every("command", ["reset_reduce", "reduce"])
-def test_looking_changes_nothing(command):
+def test_a_run_with_other_poison_changes_no_result(command):
     """A run with other poison leaves registers and random numbers alone."""
 
     def kernel(x, masked):

@@ -210,7 +210,7 @@ def test_each_instruction_that_draws_is_known():
     "order, items",
     [(FORWARD, [0, 1, 2, 3]), (ExecutionOrder(reversed=True), [3, 2, 1, 0])],
 )
-def test_an_order(order, items):
+def test_an_order_arranges_the_iterations(order, items):
     assert list(order.arranged(range(4))) == items
 
 

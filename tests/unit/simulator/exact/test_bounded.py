@@ -81,7 +81,7 @@ ROUNDS_ONCE = ("abs", "copy", "reciprocal", "relu", "sqrt", "square")
 
 
 @every("name", sorted(FUNCTIONS))
-def test_functions(name):
+def test_the_result_of_a_function_is_within_its_bound(name):
     """The result is within its bound, which is as tight as the ends or the slope allow."""
     low, high = (0.25, 4.0) if name in VALID_RANGES else (-4.0, 4.0)
     if name == "arctan":

@@ -80,9 +80,8 @@ def strict(monkeypatch):
             error = np.broadcast_to(made.error, made.value.shape)
             error = error if error.shape == tile.shape else fit(error, tile)
             error = error * (1 + 2.0**-30)
-        if isinstance(
-            tile, IndirectTile
-        ):  # of a place that is named twice the last value holds
+        # of a place that is named twice the last value holds
+        if isinstance(tile, IndirectTile):
             plane = np.zeros(tile._storage.size)
             tile._scatter(plane, value, where)
             value = tile._gather(plane)
@@ -185,9 +184,8 @@ def ran_apart(call, dialect, machine, masked=False):
                     others=tuple(tiles[name] for name in others),
                     engine=call.engine,
                 )
-            except (
-                NkiError
-            ):  # no operator of this instruction, or the data left its range
+            # no operator of this instruction, or the data left its range
+            except NkiError:
                 continue
             ran.update(getattr(one, "name", one) for one in options)
 

@@ -186,9 +186,8 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
     assert added_up(0.3, 0.7, dtype=nl.float32) == ["a running sum"]
     assert added_up(0.3, 0.7, 0.9, dtype=nl.bfloat16) == []
     assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
-    assert added_up(*[0.0] * 5, 0.1, dtype=nl.bfloat16) == [
-        "a running sum"
-    ]  # 5 rounded nothing
+    # 5 rounded nothing
+    assert added_up(*[0.0] * 5, 0.1, dtype=nl.bfloat16) == ["a running sum"]
 
 
 @every(

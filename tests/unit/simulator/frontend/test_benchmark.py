@@ -149,9 +149,8 @@ def test_without_a_model_it_refuses():
 def test_the_level_that_the_sdk_adds_to_logging_is_there_for_as_long(
     predictor, monkeypatch
 ):
-    monkeypatch.delattr(
-        logging, "OFF", raising=False
-    )  # there for the session, with --simulate
+    # there for the session, with --simulate
+    monkeypatch.delattr(logging, "OFF", raising=False)
     with embedded(predictor=predictor):
         assert logging.OFF > logging.CRITICAL
         with embedded():

@@ -99,7 +99,7 @@ GRIDS = {
 
 
 @every("grid", GRIDS.values())
-def test_a_grid(grid):
+def test_a_grid_runs_each_program(grid):
     assert_array_equal(tile_of_the_grid[grid](DATA), 2 * DATA)
     assert_array_equal(nki.simulate_kernel(tile_of_the_grid[grid], DATA), 2 * DATA)
     assert_array_equal(launch(tile_of_the_grid[grid], [DATA]).outputs[0], 2 * DATA)
@@ -279,7 +279,7 @@ REFUSED = [
 
 
 @every("use, error, received", [row[1:] for row in REFUSED])
-def test_what_is_refused(use, error, received):
+def test_misuse_of_a_kernel_is_rejected(use, error, received):
     with pytest.raises(error) as caught:
         use()
     assert received in caught.value.received

@@ -190,9 +190,8 @@ def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     assert caught.value.remedy.startswith(
         "give the new value another name than x, or write it"
     )
-    with pytest.raises(
-        BufferError
-    ) as first:  # the first iteration has not bound a name again
+    # the first iteration has not bound a name again
+    with pytest.raises(BufferError) as first:
         launch(loaded_twice, [data, 1], plain=plain)
     with pytest.raises(OutOfBoundsError) as beyond:  # nothing to do with the name
         launch(loaded_beyond, [data, 3], plain=plain)
@@ -279,9 +278,8 @@ def bound_first(x, turns, columns):
         first = zeros[-1] + i * columns
         for c in nl.static_range(first, first + columns):
             nl.store(out[:, nl.ds(c, 1)], nl.load(x[:, nl.ds(c, 1)]))
-        total = nl.add(
-            total, 1.0
-        )  # a tile: the detectors of hazards look at what tiles carry
+        # a tile: the detectors of hazards look at what tiles carry
+        total = nl.add(total, 1.0)
         columns = x.shape[1] // 4  # bound to its old value
     return out
 

@@ -80,10 +80,11 @@ OURS = {
 @every(
     "kind, names",
     [
+        # names of the current dialect, of the class that both have
         (
             Tensor,
             CLASSIC | {"offset", "size", "strides"},
-        ),  # names of the current dialect, of the class that both have
+        ),
         (NkiTensor, TODAYS),
         (IndirectTensor, TODAYS),
         (DynamicView, TODAYS - {"data", "indirect"}),

@@ -74,7 +74,7 @@ ENGINES = [
 
 
 @every("compute, engine", [row[1:] for row in ENGINES])
-def test_engines(compute, engine):
+def test_each_call_runs_on_its_documented_engine(compute, engine):
     assert engine_of(compute, F, N) is engine
 
 

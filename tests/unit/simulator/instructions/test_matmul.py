@@ -89,7 +89,7 @@ REFUSED = {
 
 
 @every("said, use", REFUSED.items())
-def test_what_is_refused(said, use):
+def test_misuse_of_a_matmul_is_rejected(said, use):
     rule, received = said
     with pytest.raises(NkiError) as caught:
         launch(use)

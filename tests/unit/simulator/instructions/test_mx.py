@@ -146,7 +146,7 @@ REFUSED = {
 
 
 @every("name", REFUSED)
-def test_what_is_refused(name):
+def test_misuse_of_mx_operands_is_rejected(name):
     machine, call, rule = REFUSED[name]
     with pytest.raises(NkiError, match=rule):
         observed(lambda x: (call(x),), DATA, machine=machine)

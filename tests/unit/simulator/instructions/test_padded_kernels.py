@@ -64,7 +64,7 @@ def attention(q, k, v, summed):
 
 @MODES
 @every("summed", [0, 1])
-def test_attention(plain, summed):
+def test_attention_on_padded_rows_is_right_unless_padding_is_summed(plain, summed):
     q, k, v = (
         RNG.standard_normal((rows, 64)).astype(np.float32) for rows in (40, 70, 70)
     )

@@ -129,9 +129,8 @@ def test_infinities_stay_where_they_are():
     right = normal(64, 40)
     right[:, 39] = np.inf
     for multiply in (in_order, *map(framed, PADDINGS)):
-        with np.errstate(
-            invalid="ignore"
-        ):  # BLAS multiplies what its registers have beyond
+        # BLAS multiplies what its registers have beyond
+        with np.errstate(invalid="ignore"):
             got = multiply(abs(left), right)
         assert np.isfinite(got[:, :39]).all()
         assert np.isposinf(got[:, 39]).all()
@@ -145,9 +144,8 @@ def test_without_a_frame_numpy_adds_the_terms(monkeypatch):
     for one, other in zip(left, right, strict=True):
         wanted += one[:, None] * other
     got = products.product(left, right)
-    assert (
-        abs(got - wanted).max() < 1e-5
-    )  # an ARM processor rounds a term and its sum at once
+    # an ARM processor rounds a term and its sum at once
+    assert abs(got - wanted).max() < 1e-5
     assert_array_equal(got, in_order(left, right))
 
 

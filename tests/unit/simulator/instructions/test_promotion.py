@@ -60,14 +60,15 @@ def test_the_documented_pairs(a, b, result):
         (ml_dtypes.bfloat16(2), "bfloat16"),
         (np.float32(2), "float32"),
         (np.bool_(True), "bool"),
+        # NumPy's 64-bit scalars are weak: a host computes with them
         (
             np.sqrt(2.0),
             "float32",
-        ),  # NumPy's 64-bit scalars are weak: a host computes with them
+        ),
         (np.prod((2, 3)), "int32"),
     ],
 )
-def test_scalars(scalar, dtype):
+def test_a_scalar_has_its_documented_dtype(scalar, dtype):
     assert scalar_dtype(scalar) == as_dtype(dtype)
 
 

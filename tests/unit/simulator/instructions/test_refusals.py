@@ -77,7 +77,7 @@ TOO_OLD = {
 
 
 @every("rule", {**CLASSIC, **TODAYS, **TOO_OLD})
-def test_what_is_refused(rule):
+def test_calls_against_a_rule_are_rejected(rule):
     if rule in TODAYS:
         machine = {"machine": TRN3}
     elif rule in TOO_OLD:

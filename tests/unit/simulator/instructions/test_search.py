@@ -16,9 +16,8 @@ WITH_TIES = integers(5, 20, low=0, high=5, dtype=np.float32)
 NARROW = DATA.astype(ml_dtypes.bfloat16)
 LONG = normal(3, 2500, seed=3)
 LONG_WITH_TIES = integers(3, 2500, low=0, high=9, dtype=np.float32)
-CLUSTERED = np.sort(
-    LONG, axis=1
-)  # all of the largest lie at the end, after the last whole fold
+# all of the largest lie at the end, after the last whole fold
+CLUSTERED = np.sort(LONG, axis=1)
 DATA_OF_ALL_KINDS = {
     "distinct": DATA,
     "ties": WITH_TIES,

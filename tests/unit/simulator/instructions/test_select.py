@@ -51,6 +51,6 @@ REFUSED = [
 
 
 @every("compute, rule", [row[1:] for row in REFUSED])
-def test_what_is_refused(compute, rule):
+def test_misuse_of_a_selection_is_rejected(compute, rule):
     with pytest.raises(NkiError, match=rule):
         on_tiles(compute, A, PREDICATE)

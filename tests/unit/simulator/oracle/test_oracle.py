@@ -177,9 +177,8 @@ def test_integers_of_32_bits_are_compared_exactly_where_the_engine_does():
 def test_a_product_whose_partial_sums_overflow_is_left_open():
     """The order of its sum decides whether it is an infinity, NaN or a number."""
     x = np.ones((128, 8), np.float32)
-    x[:, 0] = np.where(
-        np.arange(128) % 3, -2e19, 2e19
-    )  # each product is beyond float32
+    # each product is beyond float32
+    x[:, 0] = np.where(np.arange(128) % 3, -2e19, 2e19)
 
     def product(x):
         made = nl.ndarray((8, 8), nl.float32, buffer=nl.psum)

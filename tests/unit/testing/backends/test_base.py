@@ -27,7 +27,7 @@ def test_poisoned_integers_are_a5_bytes(dtype):
     assert still_poisoned(array) is None
 
 
-def test_poisoned_bool():
+def test_a_poisoned_bool_is_true():
     assert poisoned_array((2,), np.dtype("bool")).tolist() == [True, True]
 
 

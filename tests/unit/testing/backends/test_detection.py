@@ -12,7 +12,7 @@ from tests.unit.testing.backends.sdk_standin import (
 )
 
 
-def test_nothing_installed(site):
+def test_without_an_sdk_no_module_is_found(site):
     assert detect_sdk().classic.module is None
     assert detect_sdk().classic.state == "no package neuronxcc"
 

@@ -101,12 +101,13 @@ def test_a_copy_that_comes_back_of_an_argument_that_is_written_counts_once(simul
         ("it", False, 1, [[2, 2]]),
         ("both", True, 2, [[7, 7], [2, 2]]),
         ("other", True, 2, [[7, 7], [2, 2]]),
+        # more than the reference has: that must be reported
         (
             "other",
             True,
             1,
             [[7, 7], [2, 2]],
-        ),  # more than the reference has: that must be reported
+        ),
         ("it", True, None, [[2, 2]]),
         ("other", True, None, [[7, 7], [2, 2]]),
     ):

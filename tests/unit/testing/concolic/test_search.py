@@ -548,9 +548,8 @@ def test_a_power_with_a_modulus_is_pythons(compute, value, text):
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     cases = [{"rows": r, "columns": c} for r, c in ((30, 50), (219, 98), (200, 97))]
-    assert {file for file, *_ in branch_conditions(spec_of(SHORT[4]))} == {
-        __file__
-    }  # also of a table
+    # also of a table
+    assert {file for file, *_ in branch_conditions(spec_of(SHORT[4]))} == {__file__}
     *_, (file, line, places) = branch_conditions(spec_of(both))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
     assert nearest_miss(places, cases) == (

@@ -291,10 +291,11 @@ def minus(a, b):
 @every(
     "changes",
     [
+        # by name where the names agree
         {
             "kernel": minus,
             "reference": lambda b, a: a - b,
-        },  # by name where the names agree
+        },
         {"kernel": minus, "reference": lambda first, second: first - second},
         {
             "kernel": lambda a, b, n: a * n + b,

@@ -70,14 +70,14 @@ def test_inputs_are_new_at_each_access():
 
 
 @every("reduction, length", [(7, 7), ("K", 2), (lambda K, M: K * M, 10), (0, 0)])
-def test_reduction_length(reduction, length):
+def test_the_reduction_length_is_a_number_a_name_or_a_function(reduction, length):
     assert (
         product_spec(reduction=reduction).reduction_length({"TILE": 1, "M": 5, "K": 2})
         == length
     )
 
 
-def test_grid():
+def test_the_grid_may_depend_on_the_values():
     values = {"TILE": 1, "M": 5, "K": 2}
     assert product_spec().grid_of(values) == ()
     assert product_spec(grid=(2, 2)).grid_of(values) == (2, 2)

@@ -60,7 +60,7 @@ def test_a_recipe_travels_as_json_and_as_code(recipe):
     assert eval(repr(recipe)) == recipe
 
 
-def test_uniform():
+def test_uniform_data_fill_their_range():
     values = Uniform(0, low=0.5, high=2.0).build((50, 40), FLOAT32)
     assert 0.5 <= values.min() < 0.6
     assert 1.9 < values.max() <= 2.0
@@ -75,7 +75,7 @@ def test_indices_reach_the_last_one():
     } == {0, 1, 2}
 
 
-def test_rows():
+def test_sorted_one_hot_and_permuted_rows_have_their_form():
     x = Sorted(1).build((5, 30), FLOAT32)
     assert (np.diff(x, axis=1) >= 0).all()
     assert x.std() > 0.5
@@ -87,7 +87,7 @@ def test_rows():
     assert (order != np.arange(30)).any()
 
 
-def test_bernoulli():
+def test_bernoulli_data_have_their_share_of_ones():
     mask = Bernoulli(0, share=0.25).build((100, 100), np.dtype(np.uint8))
     assert set(np.unique(mask)) == {0, 1}
     assert 0.2 < mask.mean() < 0.3

@@ -77,7 +77,7 @@ def test_sizes_stay_in_the_range_and_lean_to_its_ends_and_the_hardwares_limits()
     assert edges <= set(values)
 
 
-def test_sizes_of_one():
+def test_a_range_of_one_size_draws_that_size():
     assert set(drawn(sizes(5, 5))) == {5}
 
 

@@ -53,9 +53,8 @@ def test_the_magnitude_is_the_reference_over_absolute_values():
 def test_the_magnitude_is_never_below_the_value():
     """A difference of absolute values would claim that a - b with a = -b is free of error."""
     expected = expect_one(add_spec(reference=lambda a, b: a - b), Fill(-3.5), Fill(3.5))
-    assert error_of(expected) == pytest.approx(
-        [7] * 4, abs=1
-    )  # a unit of 7 is 8 roundoffs
+    # a unit of 7 is 8 roundoffs
+    assert error_of(expected) == pytest.approx([7] * 4, abs=1)
 
 
 def test_the_spec_may_give_the_magnitude():
@@ -93,7 +92,7 @@ def test_the_reference_gets_the_parameters_that_it_has():
     assert expect_one(spec).value.tolist() == [5] * 4
 
 
-def test_several_outputs():
+def test_each_output_has_bounds_of_its_own():
     spec = add_spec(reference=lambda a, b: (a + b, a - b))
     case = Case({"n": 2}, "float32", {"a": Ones(), "b": Ones()})
     first, second = evaluate_reference(spec, case).bounds

@@ -132,7 +132,7 @@ def test_a_generator_that_goes_on_is_the_same_call(watch):
     ]
 
 
-def test_iterations_of_loops(watch):
+def test_loops_without_an_iteration_never_ran(watch):
     assert said(loops, coverage_of(watch, loops, 0)) == [
         (1, "it never ran"),
         (2, "it never ran"),
@@ -250,9 +250,8 @@ def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
         launch(doubled, [np.ones((2, 3), np.float32)], record=True)
         assert sys.gettrace() is not None
     assert set(within) == {None}
-    assert {what for _, _, what in seen.done} == {
-        0
-    }  # the loop's only turn, after an instruction
+    # the loop's only turn, after an instruction
+    assert {what for _, _, what in seen.done} == {0}
 
 
 def test_a_body_on_the_line_of_its_head_is_no_fork():

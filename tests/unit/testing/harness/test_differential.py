@@ -78,7 +78,7 @@ def wide(function):
 third = made_of(lambda x: nl.multiply(x, 1 / 3))
 
 
-def test_a_correct_kernel():
+def test_a_correct_kernel_matches_in_all_elements():
     verdict, _ = checked(third, wide(lambda x: x / 3))
     assert verdict == Match(elements=64 * 96, exact=False)
 
@@ -261,9 +261,8 @@ def test_a_rounding_that_no_input_or_output_has():
     assert isinstance(
         checked(narrow, wide(lambda x: x / 3), accumulation="bfloat16")[0], Match
     )
-    small = made_of(
-        lambda x: nl.copy(x, dtype=nl.float16)
-    )  # finer than bfloat16, and ends at 6e-8
+    # finer than bfloat16, and ends at 6e-8
+    small = made_of(lambda x: nl.copy(x, dtype=nl.float16))
     _, text = failure(small, wide(lambda x: x), Fill(1e-9), dtype="bfloat16")
     assert "is rounded into float16" in text
 

@@ -45,7 +45,7 @@ def test_each_element_says_how_far_it_is():
     )
 
 
-def test_unwritten_elements():
+def test_unwritten_elements_are_marked_in_the_map():
     hole = np.array([[False, True]])
     assert one_map([[1.0, 2.0]], [[1.0, 2.0]], unwritten=[hole])["rows"] == (".u",)
 

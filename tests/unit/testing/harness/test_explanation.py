@@ -37,7 +37,7 @@ def spec_and_case(reference, inputs):
     spec = SimpleNamespace(
         reference=reference, parameters_of=lambda values: {}, inputs=inputs
     )
-    spec.inputs_of = lambda case: tuple(inputs.values())
+    spec.inputs_by_name = lambda case: inputs
     return spec, SimpleNamespace(values={})
 
 
@@ -192,7 +192,7 @@ def test_few_values_tell_nothing():
         ((200, 8), np.s_[:], ""),
     ],
 )
-def test_the_last_tile(shape, wrong, text):
+def test_errors_in_the_last_tile_alone_are_named(shape, wrong, text):
     mask = np.zeros(shape, bool)
     mask[wrong] = True
     found = last_tile(mask, [4])
@@ -204,7 +204,7 @@ def case(n, dtype="float32", recipe=None):
     return Case({"n": n}, dtype, {"a": recipe or Zeros(), "b": Zeros()})
 
 
-def test_one_dtype():
+def test_a_dtype_that_alone_fails_is_named():
     half = case(4, "float16")
     assert one_dtype(half, [case(4)], [half]) == (
         "one dtype: no case in float16 agrees, and all do in float32"

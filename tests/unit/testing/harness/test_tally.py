@@ -45,9 +45,8 @@ def test_finite_elements_and_demanded_rejections_alone_check_something():
     assert tally.nothing.endswith("to a comparison, of add on plain\n  add: vague")
     tally.rows["add", "plain"].rejections += 1
     assert not tally.nothing
-    tally.count(
-        "add", "other", Inconclusive("vague")
-    )  # one backend does not speak for another
+    # one backend does not speak for another
+    tally.count("add", "other", Inconclusive("vague"))
     assert "of add on other" in tally.nothing
     tally.count("add", "other", Match(elements=1, exact=False, nonfinite=7))
     assert not tally.nothing

@@ -31,7 +31,7 @@ def gamma(tolerance, elements):
     return float(np.max(expected.high - expected.value))
 
 
-def test_worst_case_gamma():
+def test_worst_case_gamma_is_0_u_and_infinite_at_its_ends():
     assert worst_case_gamma(0, U32) == 0
     assert worst_case_gamma(1, U32) == pytest.approx(U32)
     assert worst_case_gamma(2**24, U32) == math.inf

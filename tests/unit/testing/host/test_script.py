@@ -103,10 +103,11 @@ def test_a_broken_contract_shows_the_lines_of_the_script_alone(script, capsys):
     files = [
         line.split('"')[1] for line in error.splitlines() if line.startswith("  File")
     ]
+    # the launch and the assert, without frames of ours in between
     assert files == [
         path,
         path,
-    ]  # the launch and the assert, without frames of ours in between
+    ]
     assert error.endswith("AssertionError: two columns\n")
 
 

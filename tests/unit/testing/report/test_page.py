@@ -242,15 +242,13 @@ def test_a_screen_reader_finds_its_way(page):
     assert len(pictures) == 3
     assert all(page.elements[at + 1][0] == "title" for at in pictures)
     assert all(page.elements[at][1]["role"] == "img" for at in pictures)
-    scrolled = [
-        one for one in page.of("pre", "div", "figure") if "tabindex" in one
-    ]  # by keys
+    # by keys
+    scrolled = [one for one in page.of("pre", "div", "figure") if "tabindex" in one]
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in scrolled)
     assert {one["role"] for one in scrolled} == {"region", "group"}
     landmarks = [one["aria-label"] for one in scrolled if one["role"] == "region"]
-    assert len(set(landmarks)) == len(
-        landmarks
-    )  # two cases of a kernel have two timelines
+    # two cases of a kernel have two timelines
+    assert len(set(landmarks)) == len(landmarks)
     wrapped = [one for one in page.of("pre") if "tabindex" not in one]
     assert [one["class"] for one in wrapped] == ["again", "again"]
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
@@ -290,9 +288,8 @@ def test_each_failure_is_there_as_text(page):
     ):
         assert part in page.said, part
     assert "said twice" not in page.said  # one bug, one report
-    assert (
-        page.said.count("scale: wrong algorithm at n=2") == 2
-    )  # in the head, and above its report
+    # in the head, and above its report
+    assert page.said.count("scale: wrong algorithm at n=2") == 2
 
 
 def test_the_page_has_the_tests_and_their_findings(page, document):

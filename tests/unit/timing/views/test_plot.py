@@ -30,9 +30,8 @@ def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path, monkeypatch
         (figure,) = figures
         for axis in figure.axes:
             check_lane(axis, report)
-        assert (
-            len(figure.axes) == len({lane for lane, _ in drawn_by(report)}) + 2
-        )  # memories
+        # memories
+        assert len(figure.axes) == len({lane for lane, _ in drawn_by(report)}) + 2
         end = report.prediction.schedule.end / 1e3
         assert figure.axes[-1].get_xlim() == (0, end)
         assert figure.get_suptitle().startswith(

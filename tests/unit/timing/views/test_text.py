@@ -88,7 +88,7 @@ def test_what_does_not_fit_sbuf_is_said():
     assert any("49,152 bytes a partition do not fit SBUF" in line for line in lines)
 
 
-def test_tables(report):
+def test_tables_name_engines_and_source_lines(report):
     assert "tensor" in printed(text.format_engines(report))
     assert re.search(
         r"transpose\.py:\d+ ",

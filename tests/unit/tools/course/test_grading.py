@@ -142,6 +142,5 @@ def test_a_prediction_comes_from_the_timing_model(tmp_path):
     with embedded():
         kernel = student.load(file)
         predicted = predict_p99(kernel, small)
-        assert (
-            5 < predicted.low < predicted.p99 < predicted.high < 500
-        )  # a few dozen instructions
+        # a few dozen instructions
+        assert 5 < predicted.low < predicted.p99 < predicted.high < 500

@@ -129,12 +129,13 @@ def test_each_row_is_a_rule_or_has_a_reason() -> None:
     answers = re.findall(r"^\| .*? \| (.+) \|$", text, re.M)
     named = {id for answer in answers for id in re.findall(r"NK[A-Z]\d{3}", answer)}
     assert named <= set(rules())
+    # the last heads a table
     said = (
         "no rule: ",
         "the simulator ",
         "difftest ",
         "here",
-    )  # the last heads a table
+    )
     silent = [one for one in answers if not re.search(r"NK[A-Z]\d{3}", one)]
     assert [one for one in silent if not any(part in one for part in said)] == []
     assert len(answers) > 40

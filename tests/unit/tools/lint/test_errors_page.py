@@ -13,7 +13,9 @@ ROWS = PAGE.read_text(encoding="utf-8").splitlines()
 
 
 @every("name, dialect, text", list(kernels()))
-def test_each_is_told(name: str, dialect: str, text: str, tmp_path: Path) -> None:
+def test_each_documented_error_is_reported_by_some_check(
+    name: str, dialect: str, text: str, tmp_path: Path
+) -> None:
     who = told(name, dialect, text, tmp_path)
     assert any(who), "nobody says it"
     assert row(name, dialect, who) in ROWS, "python -m conformance.errors --write"

@@ -166,7 +166,7 @@ BODIES = [
 
 
 @every("body", BODIES)
-def test_a_fix_writes(body: tuple[str, str, str, str, bool]) -> None:
+def test_a_fix_writes_the_expected_code(body: tuple[str, str, str, str, bool]) -> None:
     id, sdk, wrong, right, is_safe = body
     request = LintRequest(sdk=SDKS[sdk], ids={id, *re.findall(r"NK\w\d{3}", wrong)})
     text = HEAD.format(wrong)

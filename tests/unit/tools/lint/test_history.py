@@ -46,9 +46,8 @@ NO_ROW = {
 )
 def test_each_row_is_that_of_the_stubs(name: str) -> None:
     since, ended, _ = LIFETIMES[name]
-    if name.startswith(
-        "nl.tile_size."
-    ):  # the stubs of 0.4 and 0.5 do not declare its numbers
+    # the stubs of 0.4 and 0.5 do not declare its numbers
+    if name.startswith("nl.tile_size."):
         return
     if name in GUIDE:
         assert name not in STUBS

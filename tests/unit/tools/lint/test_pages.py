@@ -56,9 +56,8 @@ def launched(
     machine = MACHINES[min(rule.targets, default="trn2")]
     grid = (2,) if "program_id" in text else ()
     arguments = [np.ones((128, 64), np.float32)]
-    with (
-        warnings.catch_warnings()
-    ):  # about older levels, and about undocumented code that runs
+    # about older levels, and about undocumented code that runs
+    with warnings.catch_warnings():
         if quietly:
             warnings.simplefilter("ignore", LevelWarning)
             warnings.simplefilter("ignore", RuleWarning)
@@ -72,9 +71,8 @@ def launched(
 def test_each_page_marks_what_its_rule_finds_in_a_trace(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        trace_rules, "MANY_INSTRUCTIONS", 250
-    )  # 250,000 take ten seconds
+    # 250,000 take ten seconds
+    monkeypatch.setattr(trace_rules, "MANY_INSTRUCTIONS", 250)
     for number, page in enumerate(snippets(rule)):
         text = page.replace("range(250_001)", "range(251)")
         sdk = sdk_of(rule.page, {rule.id}, Source(Path("kernel.py"), text))
@@ -112,7 +110,7 @@ def test_each_page_is_of_a_rule() -> None:
 
 
 @every("rule", rules().values())
-def test_ids_and_sources(rule: Rule) -> None:
+def test_each_rules_page_has_its_fields(rule: Rule) -> None:
     assert re.fullmatch(r"NK[A-Z]\d{3}", rule.id)
     assert rule.page.startswith(f"# {rule.id}: {rule.title}\n\n- Rule: {rule.rule}\n")
     assert set(rule.words) >= {"Rule", "Remedy", "Known", "Sources"}

@@ -118,7 +118,7 @@ MECHANICAL = {
 
 
 @every("name", MECHANICAL)
-def test_what_is_mechanical(name):
+def test_mechanical_rewrites_leave_no_comment(name):
     before, after = MECHANICAL[name]
     assert rewritten(before) == (body(after), [])
 

@@ -85,10 +85,11 @@ def test_a_difference_is_told(tmp_path, changes, said):
 
 
 def test_rounding_is_told_from_another_algorithm(tmp_path):
+    # some are of small integers, which hide it
     rounds = {
         "between": "nl.bfloat16",
         "count": 9,
-    }  # some are of small integers, which hide it
+    }
     with pytest.raises(
         ValidationError, match="--rounding accepts differences due to rounding"
     ):

@@ -27,7 +27,7 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_module_counts(package, name):
+def test_a_change_of_any_module_changes_the_digest(package, name):
     before = digest()
     (package / name).write_text("second")
     assert digest() != before

@@ -177,7 +177,7 @@ def test_a_weak_spec_lets_mutants_live(tmp_path):
     )
 
 
-def test_a_classic_kernel(tmp_path):
+def test_mutants_of_a_classic_kernel_are_found(tmp_path):
     made, _ = campaign_of(tmp_path, {"twice": sample.CLASSIC}, cases=20)
     found = {mutant.operator for mutant, one in made.results.items() if one.death}
     assert {"last tile missing", "another operation", "instruction left out"} <= found
@@ -192,10 +192,11 @@ def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
     source = read_source(file)
     fates = {}
     for old, new in (
+        # and the first once more: wrong
         (
             "0:1], data2=tile[:, 1:2]",
             "1:2], data2=tile[:, 2:3]",
-        ),  # and the first once more: wrong
+        ),
         ("operand0=1.0", "operand0=1.000001"),
         (SUM, SUM.replace("0:1", "9").replace("2:3", "0:1").replace("9", "2:3")),
     ):

@@ -26,9 +26,8 @@ def runner(tmp_path, monkeypatch):
     at_exit = contextlib.ExitStack()
     monkeypatch.setattr(atexit, "register", at_exit.callback)
     monkeypatch.setattr(campaign, "is_observed", lambda: True)
-    monkeypatch.setattr(
-        FindingStore, "database", None
-    )  # the database of these tests has the findings of others
+    # the database of these tests has the findings of others
+    monkeypatch.setattr(FindingStore, "database", None)
     with at_exit:
         yield campaign.CampaignRunner(
             Runner(()), FindingStore(tmp_path), tmp_path, "embedded", ()

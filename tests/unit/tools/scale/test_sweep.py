@@ -206,7 +206,7 @@ def test_a_call_that_takes_too_long_is_told():
     assert "ran for more than 0.2 s" in row["reason"]
 
 
-def test_the_command(tmp_path):
+def test_sweep_runs_each_point_on_each_machine(tmp_path):
     file = tmp_path / "out.parquet"
     words = ["sweep", TEST, "--over", "CHUNK=3,4", "--machines", "trn1,trn2", "-n", "0"]
     words += ["--case", '{"columns": 4, "rows": 4}', "-o", str(file), "--cases", "1"]

@@ -203,13 +203,12 @@ def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatc
     )
     assert said == "Error: --storage: disk is full; the same command goes on\n"
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ResourceWarning
-        )  # Optuna's connections end with a process
+        # Optuna's connections end with a process
+        warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
-def test_the_command(monkeypatch):
+def test_tune_prints_the_better_value_or_why_no_point_is_correct(monkeypatch):
     monkeypatch.setattr(
         "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)
     )

@@ -100,7 +100,9 @@ def test_scaled(case): ...
 @every(
     "factor, code, said", [(3.0, 0, "no fake output passes"), (0.0, 7, "weak: zeros")]
 )
-def test_the_option(tmp_path, monkeypatch, factor, code, said):
+def test_audit_says_whether_fake_outputs_pass(
+    tmp_path, monkeypatch, factor, code, said
+):
     monkeypatch.setattr(audits, "CASES", 5)
     file = tmp_path / f"test_audited_{code}.py"
     file.write_text(SPEC_FILE.format(factor=factor))

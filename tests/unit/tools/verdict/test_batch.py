@@ -117,9 +117,8 @@ def test_a_broken_line_takes_no_other_with_it(tmp_path, capfd, monkeypatch):
         Journal(file).add(key, {"seed": 3})
     first, _, third = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first + b'{"key": "se\0\n' + third)
-    monkeypatch.setattr(
-        "sys.stderr", None
-    )  # as in a sweep: pytest, which collects, has its own
+    # as in a sweep: pytest, which collects, has its own
+    monkeypatch.setattr("sys.stderr", None)
     assert list(Journal(file).known) == ["first", "third"]
     assert (
         "1 of 3 lines cannot be read; those tasks run again" in capfd.readouterr().err

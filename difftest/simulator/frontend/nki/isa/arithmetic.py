@@ -299,9 +299,8 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
         )
         if not wide or engine is engines.vector:
             raise error
-        report_violation(
-            error
-        )  # NKI 0.2 accepted this, and NeuronCore-v2's compiler requires it
+        # NKI 0.2 accepted this, and NeuronCore-v2's compiler requires it
+        report_violation(error)
     return locals()
 
 

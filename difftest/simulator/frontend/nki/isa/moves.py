@@ -291,10 +291,19 @@ def _same_place(src, dst):
 @public  # by hand: it makes an object, and no event
 def register_alloc(x=None):
     """Allocate a register; initialize it with ``x`` unless that is None."""
-    if x is None:
-        return VirtualRegister(None)
-    value = thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
-    return VirtualRegister(value, origin=origin_of(value))
+    register = VirtualRegister(None)
+    if x is not None:
+        value = thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
+        register.set(value, "register_alloc", origin_of(value))
+    _note_register("allocated", register)
+    return register
+
+
+def _note_register(kind, register):
+    """Record on the tape that the device sets a register without an event."""
+    core = current()
+    if core.tape is not None:
+        core.note_on_tape(kind, register.label, register.origin)
 
 
 @public  # by hand: between registers, without an event
@@ -304,6 +313,7 @@ def register_move(dst, src):
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
     target.set(value, "register_move", origin_of(src if is_register else value))
+    _note_register("moved", target)
     return issued()
 
 

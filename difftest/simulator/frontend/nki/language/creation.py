@@ -239,9 +239,8 @@ def ds(start, size):
 
 _SIZES: dict[str, Callable[[Machine], int]] = {
     "pmax": lambda machine: machine.partitions,
-    "psum_fmax": lambda machine: (
-        machine.psum_fmax
-    ),  # psum_bank_fmax under its name before 0.4
+    # psum_bank_fmax under its name before 0.4
+    "psum_fmax": lambda machine: machine.psum_fmax,
     "psum_bank_fmax": lambda machine: machine.psum_fmax,
     "psum_bank_fmax_bytes": lambda machine: machine.psum_bank_bytes,
     "psum_num_banks": lambda machine: machine.psum_banks,
@@ -255,9 +254,8 @@ _SIZES: dict[str, Callable[[Machine], int]] = {
     ),
     "sbuf_fmax": lambda machine: machine.sbuf_usable_bytes // 4,
     "sbuf_fmax_bytes": lambda machine: machine.sbuf_usable_bytes,
-    "total_available_sbuf_size": lambda machine: (
-        machine.sbuf_usable_bytes
-    ),  # before 0.4
+    # before 0.4
+    "total_available_sbuf_size": lambda machine: machine.sbuf_usable_bytes,
 }
 """Sizes of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes is the sum
 over all partitions.

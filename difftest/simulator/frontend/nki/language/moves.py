@@ -270,7 +270,7 @@ def fori_loop(lower, upper, body_fun, step=1):
                 returned,
                 "a body_fun that returns nothing",
                 "nl.fori_loop",
-                remedy="keep what goes from turn to turn in SBUF or HBM",
+                remedy="keep the values of the next iteration in SBUF or HBM",
             )
 
 
@@ -346,7 +346,8 @@ def _on_device(
             variable = NkiScalar(value, np.dtype(np.int32))
         else:
             variable = VirtualRegister(value, frozen=frozen)
-        yield variable.of_loop(loops.turns[-1].loop.id)
+        yield variable.of_turn(loops.turns[-1])
+    current().note_on_tape("end")
 
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:

@@ -54,6 +54,6 @@ def test_partitions_do_not_meet_free_dimensions(compute):
         (lambda x: nl.where(x, "1", x), KernelError),
     ],
 )
-def test_what_is_refused(compute, error):
+def test_operands_that_no_engine_takes_are_rejected(compute, error):
     with pytest.raises(error):
         on_tiles(compute, A)

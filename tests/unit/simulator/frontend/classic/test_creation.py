@@ -26,7 +26,7 @@ def test_tensors_like_another():
     assert_array_equal(small, np.zeros((4, 6), np.int8), strict=True)
 
 
-def test_constants_of_numpy():
+def test_constants_and_identities_are_in_shared_hbm():
     table = np.arange(24).reshape(4, 6) % 5
 
     def compute(_):
@@ -73,7 +73,7 @@ REFUSED = {
 
 
 @every("said, use", REFUSED.items())
-def test_what_is_refused(said, use):
+def test_misuse_of_creation_is_rejected(said, use):
     rule, received = said
 
     def kernel():

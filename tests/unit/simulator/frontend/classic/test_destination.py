@@ -106,7 +106,7 @@ FORMS = [
 
 
 @every("compute", FORMS)
-def test_the_destination(compute):
+def test_loop_reduce_accumulates_into_the_tile_of_its_assignment(compute):
     expected = np.zeros((4, 5), np.float32)
     for i in range(3):
         expected = expected + DATA[:, i]
@@ -174,7 +174,7 @@ def into_a_list_that_is_too_short(x):
         into_a_list_that_is_too_short,
     ],
 )
-def test_without_a_destination(compute):
+def test_loop_reduce_needs_a_tile_on_the_left_of_its_assignment(compute):
     with pytest.raises(
         KernelError, match="reduces into the tile on the left of its assignment"
     ):

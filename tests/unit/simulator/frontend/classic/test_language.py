@@ -73,5 +73,5 @@ def test_dtypes_are_the_documented_objects():
     assert nl.tfloat32 == np.dtype("V4")
 
 
-def test_the_smallest_float32():
+def test_fp32_min_is_the_smallest_float32():
     assert np.float32(nl.fp32.min).view(np.uint32) == 0xFF7FFFFF

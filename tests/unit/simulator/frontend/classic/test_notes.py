@@ -316,7 +316,7 @@ def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
     assert np.isnan(result).all()
 
 
-def test_an_unknown_strictness():
+def test_an_unknown_strictness_is_rejected():
     with pytest.raises(
         KernelError, match="strictness is one of the accepted values"
     ) as caught:

@@ -83,7 +83,7 @@ REFUSED = {
     "rule, received, use",
     [(r, *one) for r, uses in REFUSED.items() for one in uses.items()],
 )
-def test_what_is_refused(rule, received, use):
+def test_misuse_of_a_tensor_is_rejected(rule, received, use):
     def kernel(t):
         use(nl.load(t), t)
 
@@ -111,9 +111,10 @@ def test_numpys_functions_do_not_take_tiles():
 
 
 def test_pow_with_a_modulus_is_one_clear_error():
+    # as Python 3.14 calls it
     for compute in (
         lambda x: pow(x, 2, 5),
         lambda x: x.__rpow__(2, 5),
-    ):  # as Python 3.14 calls it
+    ):
         with pytest.raises(KernelError, match="without a modulus"):
             on_tiles(compute, A)

@@ -58,7 +58,7 @@ def test_tensors_are_instances_of_the_annotations():
     assert not isinstance(3, nt.tensor)
 
 
-def test_they_show_themselves():
+def test_the_repr_of_an_annotation_is_its_source():
     assert repr(nt.tensor) == "nt.tensor"
     assert repr(nt.mutable_tensor[128, 512]) == "nt.mutable_tensor[128, 512]"
     assert repr(nt.tensor[128]) == "nt.tensor[128]"

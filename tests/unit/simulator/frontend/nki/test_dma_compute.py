@@ -79,9 +79,8 @@ def test_a_row_named_twice_is_added_to_twice_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LostAdditionWarning)
         run(scatter)
-        run(
-            scatter, np.array([[99], [0], [99]], np.int32), oob_mode=SKIP
-        )  # twice out of bounds
+        # twice out of bounds
+        run(scatter, np.array([[99], [0], [99]], np.int32), oob_mode=SKIP)
 
 
 @every(

@@ -58,9 +58,8 @@ def test_an_offset_counts_in_the_patterns_own_dtype():
         on_chip = nl.load(x)
         half = nl.ndarray((16, 4), nl.int32)
         one = nl.full((1, 1), 2, nl.int32)
-        pairs = on_chip.reshape(
-            (16, 16, 2)
-        )  # an offset along them counts elements of int32
+        # an offset along them counts elements of int32
+        pairs = on_chip.reshape((16, 16, 2))
         view = pairs.ap(
             [[16, 16], [1, 4]], scalar_offset=one, indirect_dim=1, dtype=nl.int32
         )

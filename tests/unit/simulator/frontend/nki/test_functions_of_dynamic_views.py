@@ -29,5 +29,5 @@ def test_what_is_no_view_on_chip_is_refused():
 
     with pytest.raises(BufferError, match="in hbm"):
         launch(lambda a: nl.relu(a.select(0, nisa.register_alloc(1))), (DATA,))
-    with pytest.raises(KernelError, match="an assignment was asked of a view"):
+    with pytest.raises(KernelError, match="an assignment was applied to a view"):
         launch(assigned, (DATA,))

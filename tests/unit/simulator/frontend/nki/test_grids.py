@@ -223,7 +223,7 @@ REFUSED = {
     "a float": (lambda: tile_grid()[1.0], "was indexed with 1.0"),
     "several remainders": (
         lambda: tile_grid().is_remainder,
-        "is_remainder was asked of 4 tiles",
+        "is_remainder was used on 4 tiles",
     ),
     "a grid as an operand": (
         lambda: nisa.tensor_copy(nl.ndarray((32, 8), nl.float32), tile_grid()[0, 0]),

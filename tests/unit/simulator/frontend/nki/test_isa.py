@@ -49,7 +49,7 @@ def summed(*flags, before=None):
         ((False, None), 2),
     ],
 )
-def test_accumulation(flags, times):
+def test_matmuls_accumulate_by_their_flags(flags, times):
     np.testing.assert_allclose(summed(*flags), PRODUCT * times, rtol=1e-5, atol=1e-5)
 
 
@@ -147,9 +147,8 @@ def test_instructions_return_handles_that_depend_on_each_other():
         )
         second = nisa.memset(x, 2.0)
         assert second.depends_on(first, first).depends_on(first) is second
-        second.depends_on(
-            *[nisa.memset(x, 2.0) for _ in nl.affine_range(1)]
-        )  # is unrolled
+        # is unrolled
+        second.depends_on(*[nisa.memset(x, 2.0) for _ in nl.affine_range(1)])
 
         def body(i):
             inner.extend(

@@ -52,7 +52,7 @@ def test_tensors_like_another():
     assert (made(compute) == 0).all()
 
 
-def test_constants(tmp_path):
+def test_constants_and_identities_hold_their_data(tmp_path):
     data = np.arange(6, dtype=ml_dtypes.bfloat16).reshape(2, 3)
     np.save(tmp_path / "c.npy", A)
 
@@ -105,7 +105,7 @@ def test_tensors_of_overlapping_addresses_share_their_bytes():
     [
         (nl.psum, (0, 4), KernelError, "the first of a bank"),
         (nl.sbuf, (0,), KernelError, "(partition, byte in each partition)"),
-        (nl.sbuf, (128, 0), LimitError, "lies in sbuf"),
+        (nl.sbuf, (128, 0), LimitError, "fits sbuf"),
         (nl.hbm, (0, 0), KernelError, "an address in HBM is (byte,)"),
         (nl.shared_hbm, (-4,), KernelError, "an address in HBM is (byte,)"),
     ],
@@ -155,7 +155,7 @@ def test_tile_sizes_are_the_machines(machine, sbuf):
     made(compute, machine=machine)
 
 
-def test_memories():
+def test_functions_on_memories_tell_hbm_from_on_chip():
     assert [nl.is_hbm(b) for b in (nl.hbm, nl.shared_hbm, nl.private_hbm, nl.sbuf)] == [
         True,
         True,

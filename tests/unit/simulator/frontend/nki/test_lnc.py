@@ -488,9 +488,8 @@ def test_an_interrupt_ends_the_programs_at_their_next_instruction():
         for number in range(500_000):
             nisa.memset(tile, 1)
             issued.append(number)
-            if (
-                number == 10
-            ):  # as a terminal does: the thread that waits for the programs gets it
+            # as a terminal does: the thread that waits for the programs gets it
+            if number == 10:
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     # A job in the background of a shell, such as a run of CI, inherits that it ignores interrupts.

@@ -73,7 +73,7 @@ MISUSES = {
         lambda: tile((4, 8)).__iadd__(tile((4, 8))),
         "remedy:   write nisa.tensor_tensor(tile, tile, other, nl.add), or nisa.tensor_scalar(",
     ),
-    "pow with a modulus": (lambda: pow(tile((4, 8)), 2, 5), "stands for nl.power"),
+    "pow with a modulus": (lambda: pow(tile((4, 8)), 2, 5), "in place of nl.power"),
     **{
         f"{name} as classic NKI has it": (
             call,
@@ -224,16 +224,16 @@ def test_a_misuse_is_one_error_that_has_the_line(name):
 
 
 FLAGSHIPS = {
-    "a register's value was asked for: range() or an index": lambda: wide(8)[
+    "a register's value was used: range() or an index": lambda: wide(8)[
         :, register() : 4
     ],
-    "a register's value was asked for: if, while, and, or, not": lambda: (
+    "a register's value was used: if, while, and, or, not": lambda: (
         1 if register() else 2
     ),
-    "a register's value was asked for: arithmetic": lambda: nl.fori_loop(
+    "a register's value was used: arithmetic": lambda: nl.fori_loop(
         0, 2, lambda i: i * 2
     ),
-    "a register's value was asked for: a comparison": lambda: register() == 3,
+    "a register's value was used: a comparison": lambda: register() == 3,
     "a slice has the step -1": lambda: wide(8)[:, ::-1],
     "an access left its tensor: index 8 of 8 elements": lambda: wide(8)[:, 8],
     "an access left its tensor: elements 4 to 11 of 8 elements": lambda: wide(8)[
@@ -284,7 +284,7 @@ FLAGSHIPS = {
 
 
 @every("headline", FLAGSHIPS)
-def test_a_headline(headline):
+def test_the_first_line_of_an_error_says_what_happened(headline):
     with pytest.raises(NkiError) as caught:
         simulate(lambda x: FLAGSHIPS[headline]())(np.ones((2, 2), np.float32))
     assert str(caught.value).splitlines()[0] == headline

@@ -161,7 +161,7 @@ def dma(source, shape, **options):
         (
             lambda x, i: x.vector_select(0, i).vector_select(0, i),
             KernelError,
-            "vector_select was asked of a view",
+            "vector_select was applied to a view",
         ),
         (lambda x, i: x.vector_select(0, i)[0], KernelError, "stays whole"),
         (lambda x, i: x.vector_select(1, i), ShapeError, "dimension 0"),

@@ -87,6 +87,6 @@ def words_of(count, dtype=nl.uint32):
         ),
     ],
 )
-def test_misuse(compute, machine, error, text):
+def test_misuse_of_random_states_is_rejected(compute, machine, error, text):
     options = {} if machine is None else {"machine": machine}
     assert text in raised(error, lambda: (compute(), tile((1, 1)))[1], **options)

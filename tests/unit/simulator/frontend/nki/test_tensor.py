@@ -66,7 +66,7 @@ def test_ranks_in_hbm(key, shape):
     assert shapes(lambda t: t[key].shape, buffer=nl.hbm) == shape
 
 
-def test_attributes():
+def test_the_attributes_of_a_view_are_in_elements_of_its_storage():
     def look(t):
         part = t[8:24, 2:4, ::4]
         assert part.strides == (4096, 64, 4)

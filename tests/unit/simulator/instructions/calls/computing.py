@@ -76,9 +76,8 @@ def tensor_tensor(d: Drawing) -> DrawnCall:
     engine = d.engine(*tiles)
     if all(one.dtype in WIDE for one in tiles):
         in_psum = any(one.space is Space.PSUM for one in tiles)
-        engine = (
-            Engine.VECTOR if in_psum else engine
-        )  # exact on GpSimd alone, which needs SBUF
+        # exact on GpSimd alone, which needs SBUF
+        engine = Engine.VECTOR if in_psum else engine
     return DrawnCall(
         d.record, {"data1": data1, "data2": data2}, (op,), {"dst": dst}, engine
     )
@@ -203,9 +202,8 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     depth = d.pick((1, 3, 32, 128))
     columns = d.pick((1, 4, 128))
     rows = d.pick((1, 5, 512))
-    ocp = (
-        FLOAT8_E4M3FN in d.forced.values()
-    )  # for NeuronCore-v4 and the current dialect
+    # for NeuronCore-v4 and the current dialect
+    ocp = FLOAT8_E4M3FN in d.forced.values()
     dtypes = [
         one for one in MATMUL_DTYPES if one != (FLOAT8_E4M3 if ocp else FLOAT8_E4M3FN)
     ]

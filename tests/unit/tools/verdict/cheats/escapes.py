@@ -581,7 +581,7 @@ ERRORS = {
     ),
     "a refusal swallowed in finally": (
         "def f():\n    try:\n        a._storage\n    finally:\n        return 1\nf()",
-        "finally",
+        "_storage",
     ),
     "a refusal swallowed by a generator": (
         "def f():\n    try:\n        yield\n    except BaseException:\n        yield\n---\n"
@@ -628,7 +628,7 @@ OBJECTS = {
         INTERFACE
         + "class C: ...\n---\nc = C()\nc.__dict__.update(__array_interface__=I)\n"
         "np.array(c)",
-        "an array of objects",
+        "__array_interface__ is set",
     ),
     "a dictionary by __match_args__": (
         INTERFACE
