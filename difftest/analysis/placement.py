@@ -19,6 +19,7 @@ import math
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ Numbers = NDArray[np.integer[Any]]
 
 MEMORIES = (Space.SBUF, Space.PSUM)
 """The memories where tensors are placed."""
+_NEEDED: WeakKeyDictionary[Trace, dict[Machine, dict[Space, int]]] = WeakKeyDictionary()
 EASY = 3
 """A memory of three times the peak always has room for all live ranges (Gergov, "Algorithms for
 compile-time memory optimization", SODA 1999). Then no layout is necessary."""
@@ -122,7 +124,18 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
 
 
 def needed_bytes(trace: Trace, machine: Machine) -> dict[Space, int]:
-    """Return by memory the bytes of each partition that every placement needs, without a layout."""
+    """Return by memory the bytes of each partition that every placement needs, without a layout.
+
+    The result for a finished trace is cached.
+    """
+    known = _NEEDED.setdefault(trace, {})
+    if machine not in known:
+        known[machine] = _peaks(trace, machine)
+    return known[machine]
+
+
+def _peaks(trace: Trace, machine: Machine) -> dict[Space, int]:
+    """Return what :func:`needed_bytes` does, without its cache."""
     peaks: dict[Space, int] = {}
     for (_, space), allocations in _tensors(trace.allocations, trace).items():
         sizes = _by_block(allocations, trace, machine)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -242,12 +242,16 @@ def launch_lines(counts: LaunchCounts, *, verbose: bool) -> list[str]:
         shown = {label: row for label, row in rows.items() if row.hazards}
         total = sum(row.launches for row in quiet.values())
         shown[f"{len(quiet)} kernels without hazards (-v)"] = KernelLaunches(total)
-    columns = {
-        "kernel": list(shown),
-        "launches": [str(row.launches) for row in shown.values()],
-        "hazards": [str(len(row.hazards)) for row in shown.values()],
+    return padded_table(_columns(shown))
+
+
+def _columns(rows: Mapping[str, KernelLaunches]) -> dict[str, list[str]]:
+    """Return the columns of the table by their titles."""
+    return {
+        "kernel": list(rows),
+        "launches": [str(row.launches) for row in rows.values()],
+        "hazards": [str(len(row.hazards)) for row in rows.values()],
     }
-    return padded_table(columns)
 
 
 def _no_launch_lines(importers: Collection[str], *, verbose: bool) -> list[str]:

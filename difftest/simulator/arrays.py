@@ -61,10 +61,7 @@ class Arguments:
         self.parameters = signature.parameters
         self.mutable_parameters = mutable_parameters(function, signature)
         """The names of parameters that the kernel may write to."""
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        self.location = (
-            None if code is None else Location(code.co_filename, code.co_firstlineno)
-        )
+        self.location = Location.of_definition(inspect.unwrap(function))
         self.by_reference = by_reference
         self.mutable: list[tuple[Array, Any]] = []
         """For each array that the kernel may write to: the caller's array, and the tensor."""

@@ -95,6 +95,12 @@ class Location(NamedTuple):
     file: str
     line: int
 
+    @classmethod
+    def of_definition(cls, function: object) -> Location | None:
+        """Return the first line of a function's definition; None for an object without code."""
+        code = getattr(function, "__code__", None)
+        return None if code is None else cls(code.co_filename, code.co_firstlineno)
+
     @property
     def text(self) -> str:
         return linecache.getline(self.file, self.line).strip()

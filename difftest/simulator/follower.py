@@ -47,8 +47,8 @@ class Followers:
         self.oracle: Any = None
         self.events: Any = None
         for point in Followers.__annotations__:
-            told = [getattr(each, point) for each in followers if hasattr(each, point)]
-            setattr(self, point, tuple(told))
+            methods = [getattr(each, point, None) for each in followers]
+            setattr(self, point, tuple(filter(None, methods)))
         for follower in followers:
             if follower.name:
                 setattr(self, follower.name, follower)

@@ -62,7 +62,7 @@ from difftest.simulator.program_scheduler import (
     YieldOnShared,
     one_thread,
 )
-from difftest.simulator.recording import fuse_moves
+from difftest.simulator.recording import EventRecorder, fuse_moves
 from difftest.simulator.strictness import (
     Strictness,
     reported_violations,
@@ -316,12 +316,12 @@ class Launch(NamedTuple):
         tensor = NkiTensor if target.dialect == "nki" else Tensor
         grid = grid_shape(self.grid) or target.grid
         chosen = target.machine if self.machine is None else self.machine
-        core = Core(chosen, grid, record=self.record, tile=tensor)
+        core = Core(chosen, grid, record=False, tile=tensor)
         core.seat.rank = self.rank
         core.level = known_level(self.level) or target.level
         core.loops.order = self.order
         core.draws.states = dict(self.drawn)
-        core.followers = Followers(*self._followers(), *core.followers.all)
+        core.followers = Followers(*self._followers())
         core.tile = core.kind(tensor)
         core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
@@ -347,6 +347,8 @@ class Launch(NamedTuple):
             from difftest.simulator.oracle.comparison import Oracle
 
             yield Oracle()
+        if self.record:
+            yield EventRecorder()
 
 
 def _outputs(core: Core, kernel_call: Callable[[], Any]) -> list[Any]:

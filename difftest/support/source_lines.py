@@ -1,10 +1,19 @@
-"""Source lines that tracebacks and reports show in place of a file's own."""
+"""The source of files as tracebacks and reports show it."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
+
+
+def parsed_file(file: str) -> ast.Module:
+    """Return the syntax tree of a file, a notebook's cell too; empty if it is not Python."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 @contextlib.contextmanager

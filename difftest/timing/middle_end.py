@@ -65,8 +65,11 @@ def optimized(events: list[Event], machine: Machine) -> list[Group]:
     events : the events in program order, within the tiles that the compiler gave them.
     """
     events = _by_columns(events)
-    for may_go, rule in ((_leaves_psum, _read_from_psum), (_adds_column, _take_bias)):
-        events = _simplified(events, may_go, rule)
+    for is_candidate, rule in (
+        (_leaves_psum, _read_from_psum),
+        (_adds_column, _take_bias),
+    ):
+        events = _simplified(events, is_candidate, rule)
     groups = [
         group
         for statement in _Distribution(events, machine).statements()
@@ -107,13 +110,13 @@ Rule = Callable[[Event, list[Event]], list[Event] | None]
 
 
 def _simplified(
-    events: list[Event], may_go: Callable[[Event], bool], rule: Rule
+    events: list[Event], is_candidate: Callable[[Event], bool], rule: Rule
 ) -> list[Event]:
     """Return the events without those that a rule makes unnecessary.
 
-    ``may_go`` tells of an event alone whether the rule has to look at its readers.
+    ``is_candidate`` decides from an event alone if the rule must look at its readers.
     """
-    candidates = [place for place, event in enumerate(events) if may_go(event)]
+    candidates = [place for place, event in enumerate(events) if is_candidate(event)]
     if not candidates:
         return events
     readers = _Readers(events)

@@ -227,12 +227,13 @@ class Schedule:
         """
         ends = self.timeline.end
         until = max(ends)
-        span: Span | None = self.span(len(ends) - 1 - ends[::-1].index(until))
+        spans = self.spans
+        span: Span | None = spans[len(ends) - 1 - ends[::-1].index(until)]
         chain: list[PathSegment] = []
         following: Span | None = None
         while span is not None:
             before = span.released_by if waited_for_engine(span) else span.waited_for
-            previous = None if before < 0 else self.span(before)
+            previous = None if before < 0 else spans[before]
             since = min(span.start, until) if previous is not None else 0.0
             chain.append(PathSegment(span, (until - since) / 1e3, following))
             until = since
@@ -251,13 +252,6 @@ class Schedule:
         runs = zip(*self.timeline.columns, strict=True)
         steps = self.program.instructions
         return [Span(step, *run) for step, run in zip(steps, runs, strict=True)]
-
-    def span(self, index: int) -> Span:
-        """Return the run of one instruction."""
-        columns = self.timeline.columns
-        return Span(
-            self.program.instructions[index], *[column[index] for column in columns]
-        )
 
 
 def schedule(

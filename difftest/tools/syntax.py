@@ -15,6 +15,15 @@ def names_in(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
+def dotted_name(node: ast.AST) -> str:
+    """Return a name such as ``nl.load``, as the source has it; empty for other expressions."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    return ".".join([node.id, *parts]) if isinstance(node, ast.Name) else ""
+
+
 def bound_names(node: ast.AST) -> set[str]:
     """Return the names that a statement or a target binds."""
     parts = (part for part in ast.walk(node) if isinstance(part, ast.Name))

@@ -27,6 +27,8 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Kind = TypeVar("Kind", bound=Enum)
+LARGEST_ANGLE = float(np.nextafter(np.float32(np.pi), np.float32(0)))
+"""The largest float32 in the range of the Scalar Engine's sin."""
 
 
 class AnyTensor:

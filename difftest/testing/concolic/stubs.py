@@ -13,11 +13,12 @@ import contextlib
 import enum
 import functools
 import itertools
-import linecache
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+from difftest.support.source_lines import parsed_file
 
 StubFor = Callable[[Any], Any]
 
@@ -147,12 +148,8 @@ def table_keys(code: types.CodeType) -> list[int]:
 @functools.cache
 def _keys_in(file: str) -> dict[tuple[str, int], list[int]]:
     """Return the integers in literal keys, by the names and first lines of a file's functions."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return {}
     keys: dict[tuple[str, int], list[int]] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed_file(file)):
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno] + [part.lineno for part in node.decorator_list])
             keys.setdefault((node.name, first), []).extend(_keys_within(node))

@@ -46,7 +46,7 @@ class Case:
 
     def label(self) -> str:
         """Return a test id: values and dtype."""
-        parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
+        parts = value_texts(self.values)
         return "-".join([*parts, self.dtype, *self.dtypes.values()])
 
     def to_json(self) -> str:
@@ -56,6 +56,11 @@ class Case:
     def _fields(self) -> dict[str, Any]:
         """Return the fields, without empty ``dtypes`` and ``shapes``."""
         return {name: of for name, of in vars(self).items() if of or name not in _RARE}
+
+
+def value_texts(values: Mapping[str, Any]) -> list[str]:
+    """Return the values of a domain as texts such as ``rows=129``."""
+    return [f"{name}={to_jsonable(value)}" for name, value in values.items()]
 
 
 def to_jsonable(value: Any) -> Any:

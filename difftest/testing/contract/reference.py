@@ -128,13 +128,13 @@ def _write_defect(
 ) -> ReferenceDefect:
     """Return the error for a reference that wrote to arguments."""
     noun = "arguments" if len(written) > 1 else "argument"
-    code = getattr(function_of(function), "__code__", None)
+    place = Location.of_definition(function_of(function))
     return ReferenceDefect(
         f"{who} wrote to its {noun} {', '.join(written)}",
         rule="a reference only reads its arguments: what it writes there is lost",
         received="values that differ from those passed",
         remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
-        where=str(Location(code.co_filename, code.co_firstlineno)) if code else "",
+        where="" if place is None else str(place),
     )
 
 

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
@@ -23,7 +24,7 @@ from difftest.support.signature import (
     function_name,
     signature_of,
 )
-from difftest.testing.contract.case import Case, tell_apart, to_jsonable
+from difftest.testing.contract.case import Case, tell_apart, value_texts
 from difftest.testing.contract.limits import too_large
 from difftest.testing.contract.recipes import Recipe
 from difftest.testing.contract.spec_arguments import (
@@ -117,7 +118,7 @@ class Rejection:
 
     def label(self) -> str:
         """Return a test id."""
-        parts = [f"{name}={to_jsonable(value)}" for name, value in self.values.items()]
+        parts = value_texts(self.values)
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
         return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(
@@ -238,7 +239,7 @@ class KernelSpec:
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if the kernel does not fit
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's name."""
         return self.title or function_name(self.kernel)
@@ -266,7 +267,7 @@ class KernelSpec:
         )
         return _dimensions_of(entry)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[str, ...]:
         """The names of all array arguments: the inputs, then all other outputs."""
         return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
@@ -280,8 +281,17 @@ class KernelSpec:
         """Return the shape of an input or output in a case."""
         return case.shapes.get(argument) or self.shape(argument, case.values)
 
+    @property
+    def free_inputs(self) -> list[str]:
+        """The inputs without data of their own."""
+        return [name for name in self.inputs if self.input(name).data is None]
+
     def inputs_of(self, case: Case) -> tuple[Array, ...]:
         """Return new input arrays of a case."""
+        return tuple(self.inputs_by_name(case).values())
+
+    def inputs_by_name(self, case: Case) -> dict[str, Array]:
+        """Return new input arrays of a case, by their names."""
         forms = {
             n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs
         }
@@ -289,7 +299,7 @@ class KernelSpec:
             (shape, dtype.itemsize) for shape, dtype in forms.values()
         ):
             raise SpecError(f"inputs of {case.label()}: {problem}")
-        return tuple(case.data[name].build(*form) for name, form in forms.items())
+        return {name: case.data[name].build(*form) for name, form in forms.items()}
 
     def input(self, name: str) -> Input:
         """Return an input's dimensions, own dtype and own data."""

@@ -272,8 +272,7 @@ class _Minimization:
 
     def _simplify_data(self) -> None:
         """Try zeros, ones and iota for all inputs without own data, then for each of them."""
-        spec = self.spec
-        free = [name for name in spec.inputs if spec.input(name).data is None]
+        free = self.spec.free_inputs
         for names in (free, *([name] for name in free)):
             self._take_first(self._with_simpler_data(names))
 

@@ -148,7 +148,7 @@ def _inputs(
     ``fill`` makes the inputs that have no data of their own and a dtype of these kinds.
     """
     generator = np.random.default_rng(0)
-    arrays = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    arrays = spec.inputs_by_name(case)
     for name, array in arrays.items():
         if spec.input(name).data is None and array.dtype.kind in kinds:
             arrays[name] = round_once(fill(generator, array), array.dtype)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
+from difftest.support.source_lines import parsed_file
+
 ITERATIONS = ("it never ran", "never a second iteration", "never a third iteration")
 BRANCHES = ("never true", "never false")
 EXPRESSION = "its condition never changes"
@@ -49,12 +51,8 @@ def _branches_at(file: str, code: CodeType) -> dict[int, Branch]:
 @functools.cache
 def _branches_in(file: str) -> dict[int, Branch]:
     """Return all branches in a file, by each line of their heads."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return {}
     branches: dict[int, Branch] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed_file(file)):
         if isinstance(node, (ast.If, ast.While, ast.For)) and not _is_constant(node):
             head = node.iter if isinstance(node, ast.For) else node.test
             last = head.end_lineno or head.lineno
@@ -198,11 +196,8 @@ def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:
 @functools.cache
 def expression_lines(file: str) -> frozenset[int]:
     """Return the lines of a file that hold the condition of a conditional expression."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return frozenset()
-    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.IfExp)]
+    nodes = ast.walk(parsed_file(file))
+    tests = [node.test for node in nodes if isinstance(node, ast.IfExp)]
     lines = {
         line
         for test in tests

@@ -9,7 +9,6 @@ effect of the data, come from the notes of the case's exact run.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +100,7 @@ def describe_mismatch(
         except (ReferenceDefect, ReferenceRefusal, IndexError, MemoryError, OSError):
             return None
 
-    inputs = dict(zip(spec.inputs, spec.inputs_of(case), strict=True))
+    inputs = spec.inputs_by_name(case)
     sizes = [value for value in parameters.values() if type(value) is int]
     with np.errstate(all="ignore"):
         content = next(_patterns(mismatch, evidence, inputs, again), "")
@@ -434,5 +433,5 @@ def is_expected(reference: ReferenceResult | Exception, finding: Finding) -> boo
 def _at(location: Location | None) -> str:
     if location is None:
         return ""
-    place = f" at {os.path.basename(location.file)}:{location.line}"
+    place = f" at {location.short_place}"
     return f"{place} ({location.text})" if location.text else place

@@ -31,7 +31,7 @@ from difftest.testing.backends.base import (
     Rejected,
     Unsupported,
 )
-from difftest.testing.contract.case import Case, Edge, to_jsonable
+from difftest.testing.contract.case import Case, Edge, value_texts
 from difftest.testing.contract.recipes import Random, Recipe
 from difftest.testing.contract.reference import ReferenceDefect
 from difftest.testing.contract.spec import KernelSpec, Rejection
@@ -114,7 +114,7 @@ def format_report(
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """Return the rows that show a case: its values, and the data of each input."""
-    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
+    values = value_texts(case.values)
     data = [
         (name, f"{spec.shape_of(case, name)} {case.data[name]!r}")
         for name in spec.inputs
@@ -126,7 +126,7 @@ def rejection_text(
     spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome
 ) -> str:
     """Return the report of a call that a backend did not reject, or rejected for another reason."""
-    parts = [f"{name}={to_jsonable(value)}" for name, value in rejection.values.items()]
+    parts = value_texts(rejection.values)
     parts += [f"{name} of shape {shape}" for name, shape in rejection.shapes.items()]
     wanted = f"an error of the kernel's contract whose text matches {rejection.match!r}"
     return format_report(
@@ -426,7 +426,7 @@ class DifferentialFailure(CaseFailure):
     def _random_cases(self) -> list[Case]:
         """Return cases with random data in the sizes of failed cases, the smallest first."""
         spec = self.spec
-        free = [name for name in spec.inputs if spec.input(name).data is None]
+        free = spec.free_inputs
         if not free:
             return []
         data: dict[str, Recipe] = {name: Random(seed) for seed, name in enumerate(free)}

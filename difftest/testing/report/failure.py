@@ -12,7 +12,7 @@ from difftest.simulator.errors import Location
 from difftest.support.tracebacks import (
     function_of,
 )
-from difftest.testing.contract.case import Case, to_jsonable
+from difftest.testing.contract.case import Case, value_texts
 from difftest.testing.harness.error_groups import raised_at
 from difftest.testing.harness.error_map import error_maps
 from difftest.testing.harness.failures import (
@@ -90,7 +90,7 @@ def _distance(case: Case, other: Case) -> tuple[int, float]:
 
 def label(case: Case) -> str:
     """Return a case in one line: its values, its dtype and its data."""
-    values = [f"{name}={to_jsonable(value)}" for name, value in case.values.items()]
+    values = value_texts(case.values)
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
     return ", ".join(values + [case.dtype] + data)
 
@@ -187,8 +187,7 @@ def failing_line(failure: ReportedFailure) -> Location | None:
         at = raised_at(failure.raised, failure.spec)
         if at is not None:
             return at
-    code = getattr(function_of(failure.spec.kernel), "__code__", None)
-    return None if code is None else Location(code.co_filename, code.co_firstlineno)
+    return Location.of_definition(function_of(failure.spec.kernel))
 
 
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import group_by
 from difftest.tools.lint.rule import LAST_CLASSIC, NEWEST, Release
 from difftest.tools.lint.type_inference import TypeInference, ValueType
-from difftest.tools.syntax import argument_of, calls_in, names_in
+from difftest.tools.syntax import argument_of, calls_in, dotted_name, names_in
 
 MODULES = {
     "nki": "nki",
@@ -179,9 +179,7 @@ class ImportedNames:
 
     def has_classic(self, node: ast.AST) -> bool:
         """Return whether a name is of the classic dialect. A file may import both dialects."""
-        while isinstance(node, ast.Attribute):
-            node = node.value
-        return isinstance(node, ast.Name) and node.id in self._classic
+        return dotted_name(node).partition(".")[0] in self._classic
 
     def spelled(self, name: str) -> str | None:
         """Return the file's spelling of ``nl.load``; None if it does not import the module."""
@@ -193,13 +191,10 @@ class ImportedNames:
 
     def of(self, node: ast.AST) -> str:
         """Return the documented name of a name or an attribute, or "" if it is not NKI's."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.insert(0, node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id not in self._full:
+        local, dot, rest = dotted_name(node).partition(".")
+        if local not in self._full:
             return ""
-        full = ".".join([self._full[node.id], *parts]).removeprefix(_CLASSIC)
+        full = f"{self._full[local]}{dot}{rest}".removeprefix(_CLASSIC)
         for module in sorted(MODULES, key=len, reverse=True):
             if full == module or full.startswith(f"{module}."):
                 return MODULES[module] + full[len(module) :]

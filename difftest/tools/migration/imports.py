@@ -12,7 +12,7 @@ from libcst import matchers as m
 from libcst.helpers import get_full_name_for_node
 
 from difftest.tools.migration.rules import IMPORT, OTHERS, Rule
-from difftest.tools.syntax import annotation_nodes, bound_names
+from difftest.tools.syntax import annotation_nodes, bound_names, dotted_name
 
 CLASSIC = "neuronxcc"
 WITHOUT_NKI = {
@@ -70,7 +70,7 @@ class ModuleNames:
 
     def meant(self, node: ast.AST) -> str:
         """Return the canonical name of a node of ``ast``, such as ``nl.load``; else ""."""
-        return self._meant(ast.unparse(node)) if isinstance(node, ast.Attribute) else ""
+        return self._meant(dotted_name(node))
 
     def called(self, node: ast.AST | None) -> str:
         """Return the canonical name of the function that a node calls; else ""."""

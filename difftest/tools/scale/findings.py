@@ -222,7 +222,7 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
         at = event and event.location
     elif failure.raised is not None:
         at = raised_at(failure.raised, spec)
-    return at or _first_line(_failing_function(failure))
+    return at or Location.of_definition(inspect.unwrap(_failing_function(failure)))
 
 
 def _failing_function(failure: CaseFailure) -> Callable[..., Any]:
@@ -232,14 +232,6 @@ def _failing_function(failure: CaseFailure) -> Callable[..., Any]:
     if is_of_reference or isinstance(failure, BrokenReferenceError):
         return failure.spec.reference
     return failure.spec.kernel
-
-
-def _first_line(function: Callable[..., Any]) -> Location | None:
-    """Return the line of a function's definition, or None for an object without code."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return None
-    return Location(code.co_filename, code.co_firstlineno)
 
 
 def _near(file: str, root: Path) -> str:

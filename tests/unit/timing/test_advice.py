@@ -449,7 +449,7 @@ def test_a_gain_is_tried_where_it_can_be():
     (found,) = (one for one in advise(timeline) if one.id == "redundant-copies")
     bound = (
         Units(timeline)
-        .without(RemovedWork(timeline.span(n) for n in found.spared))
+        .without(RemovedWork(timeline.spans[n] for n in found.spared))
         .lost
     )
     gained = (timeline.end - reschedule_without(timeline, found.spared).finish) / 1e3

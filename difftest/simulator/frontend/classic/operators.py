@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.arguments import engine, not_taken
+from difftest.simulator.frontend.arguments import LARGEST_ANGLE, engine, not_taken
 from difftest.simulator.frontend.classic.calls import (
     ISA,
     LANGUAGE,
@@ -419,7 +419,6 @@ def invert_number(x: Any, dtype: Any, mask: Any) -> Any:
     return issue(vector.reciprocal, (x,), dtype=dtype, mask=mask)
 
 
-_LARGEST_ANGLE = float(np.nextafter(np.float32(np.pi), np.float32(0)))
 _sin = activate("sin")
 
 
@@ -447,8 +446,8 @@ def _sine(x: Any, shift: float, dtype: Any, mask: Any) -> Any:
         ("add", shift + np.pi),
         ("mod", 2 * np.pi),
         ("subtract", np.pi),
-        ("minimum", _LARGEST_ANGLE),
-        ("maximum", -_LARGEST_ANGLE),
+        ("minimum", LARGEST_ANGLE),
+        ("maximum", -LARGEST_ANGLE),
     ):
         angle = binary(op, angle, float(number), dtype=FLOAT32, mask=mask)
     return _sin(angle, dtype, mask)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -541,10 +540,5 @@ class EmptyView(NKIObject):
         )
 
     def __repr__(self) -> str:
-        location = self._made
-        where = (
-            ""
-            if location is None
-            else f" at {os.path.basename(location.file)}:{location.line}"
-        )
+        where = "" if self._made is None else f" at {self._made.short_place}"
         return f"{list(self.shape)} without elements, made{where}"

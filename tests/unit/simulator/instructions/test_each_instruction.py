@@ -1,20 +1,29 @@
 """Each instruction alone against its documented meaning, on all that its record promises.
 
-The meaning is the plain mode's: written once more after AWS's documentation. Each drawn call
-runs three times, and all three leave the same bits. A record without an example fails.
+The meaning is the plain mode's: written once more after AWS's documentation. Each drawn call of the
+classic dialect runs three times, and all three leave the same bits. A call of the current dialect
+alone runs twice, once with the oracle. A record without an example fails.
 """
 
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from difftest.simulator import OracleError
 from difftest.simulator.dtypes import DTYPES, dtype_name
 from difftest.simulator.instructions.record import INSTRUCTIONS, OperandKind
+from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
 from tests.kernels.budget import NIGHTLY, half
-from tests.unit.simulator.instructions.calls.drawn import MODES, Operand, difference
+from tests.unit.simulator.instructions.calls.drawn import (
+    ISSUED,
+    MODES,
+    Operand,
+    difference,
+)
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, drawn
 
 EXAMPLES_EACH = 4
@@ -23,8 +32,11 @@ WITHOUT_DATA = (OperandKind.NUMBER, OperandKind.INDEX)
 
 
 def agree(call, modes=MODES):
-    """Assert that the modes agree on every destination; a call of the current dialect just runs."""
-    first, *others = modes if call.is_classic else MODES[:1]
+    """Assert that the modes agree on every destination.
+
+    The oracle follows a call of the current dialect as it is issued, in place of a spelled one.
+    """
+    first, *others = modes if call.is_classic else ISSUED
     result = call.run(first)
     for mode in others:
         for number, (one, other) in enumerate(zip(result, call.run(mode), strict=True)):
@@ -86,6 +98,18 @@ def test_what_the_record_promises(name):
             ) from error
         kept.append(call)
     assert kept
+
+
+def test_a_wrong_oracle_of_an_instruction_of_the_current_dialect_is_found(monkeypatch):
+    meaning = MEANINGS["nonzero_with_count"]
+
+    def off_by_one(use):
+        result = meaning(use)
+        return result._replace(values=result.values + 1)
+
+    monkeypatch.setitem(MEANINGS, "nonzero_with_count", off_by_one)
+    with pytest.raises(OracleError, match="nonzero_with_count wrote other values"):
+        agree(drawn("nonzero_with_count", random.Random(1).choice))
 
 
 @every("name", sorted(EXAMPLES))

@@ -75,6 +75,14 @@ def sum_into_its_own_result(x):
     return made
 
 
+def cumulative_over_two_calls(x):
+    command = nisa.reduce_cmd
+    first, second = tile(), tile()
+    for made, how in ((first, command.reset_reduce), (second, command.reduce)):
+        nisa.tensor_scalar_cumulative(made, x, nl.multiply, nl.add, 1.0, reduce_cmd=how)
+    return second
+
+
 CALLS = {
     "a hole that a copy moves and fills": lambda x: into(
         (4, 7),
@@ -92,6 +100,7 @@ CALLS = {
     "a sum of -0.0": partly_negative_zeros,
     "a product of subnormals": product_of_subnormals,
     "results that overlap": sum_into_its_own_result,
+    "a second cumulative sum continues the first": cumulative_over_two_calls,
     "nonzero_with_count": lambda x: into(
         (4, 25),
         nl.int32,

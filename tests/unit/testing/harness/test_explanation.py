@@ -37,7 +37,7 @@ def spec_and_case(reference, inputs):
     spec = SimpleNamespace(
         reference=reference, parameters_of=lambda values: {}, inputs=inputs
     )
-    spec.inputs_of = lambda case: tuple(inputs.values())
+    spec.inputs_by_name = lambda case: inputs
     return spec, SimpleNamespace(values={})
 
 

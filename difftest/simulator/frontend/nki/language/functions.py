@@ -19,7 +19,12 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import NotModelledError
-from difftest.simulator.frontend.arguments import as_flag, last_axes, not_taken
+from difftest.simulator.frontend.arguments import (
+    LARGEST_ANGLE,
+    as_flag,
+    last_axes,
+    not_taken,
+)
 from difftest.simulator.frontend.levels import check_level, named, public
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
@@ -42,8 +47,6 @@ from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-_LARGEST_ANGLE = float(np.nextafter(np.float32(np.pi), np.float32(0)))
-"""The largest float32 in the range of the Scalar Engine's sin."""
 _OPERANDS = (Tile, DynamicView)
 
 Function = Callable[..., Any]
@@ -138,8 +141,8 @@ def inverted(x: Any, dtype: Any) -> Any:
 def _sine(shift: float, x: Any, dtype: Any) -> Any:
     """Compute ``sin(x + shift)``, with the angle reduced to the Scalar Engine's range."""
     x = with_number(x, "add", shift + np.pi, FLOAT32, ("mod", 2 * np.pi))
-    x = with_number(x, "add", -np.pi, FLOAT32, ("minimum", _LARGEST_ANGLE))
-    x = with_number(x, "maximum", -_LARGEST_ANGLE, FLOAT32, ("add", 0.0))
+    x = with_number(x, "add", -np.pi, FLOAT32, ("minimum", LARGEST_ANGLE))
+    x = with_number(x, "maximum", -LARGEST_ANGLE, FLOAT32, ("add", 0.0))
     return activated("sin", x, dtype)
 
 

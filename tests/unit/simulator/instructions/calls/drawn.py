@@ -29,6 +29,8 @@ from tests.unit.simulator.instructions.calls.spelling import spelled
 from tests.unit.simulator.instructions.calls.tensors import NAMES, Operand
 
 MODES = ("record", "classic", "plain")
+ISSUED = ("record", "judged")
+"""The modes of a call that no dialect spells: the oracle follows the second one."""
 WIDE_ULPS = 16
 """Units in the last place between two computations of one curved function (activation alone)."""
 
@@ -93,7 +95,8 @@ class DrawnCall:
             tiles = {**given, **NAMES["nki" if today else "classic"]}
             for array, (name, one) in zip(arrays, held.items(), strict=True):
                 tiles[name] = place(array, one)
-            made = self._issue(tiles) if mode == "record" else self._spell(mode, tiles)
+            is_spelled = mode not in ISSUED
+            made = self._spell(mode, tiles) if is_spelled else self._issue(tiles)
             names = [
                 name for name in self.destinations if isinstance(given[name], Operand)
             ]
@@ -103,7 +106,7 @@ class DrawnCall:
             )
 
         arrays = [one.array for one in held.values()]
-        how = {"plain": mode == "plain", "exact": exact or False}
+        how = {"plain": mode in ("plain", "judged"), "exact": exact or False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TopKWarning)
             decorated = jit(kernel) if today else as_kernel(kernel)
