@@ -113,7 +113,7 @@ def _read_own(value: Any, name: str) -> Any:
 
 
 _TEXT_METHODS: dict[str, Callable[[Any], str]] = {"__repr__": repr, "__str__": str}
-"""Special methods whose plain text would tell what an opaque text hides."""
+"""Special methods whose plain text would reveal what an opaque text hides."""
 
 
 def _is_own_method(value: Any, name: str) -> bool:
