@@ -321,11 +321,12 @@ def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> st
 def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
     """Return the causes of a wrong output's rounding errors, the most important first.
 
-    For a wrong algorithm it returns only the caveats of the exact run and the narrowed values.
+    For a wrong algorithm, and for an element that is as wrong without rounding, it returns only the
+    caveats of the exact run and the narrowed values.
     """
     caveats = describe_caveats(exact)
     narrowed = [_describe_narrowing(narrowing) for narrowing in exact.narrowed]
-    if verdict.question == "algorithm":
+    if verdict.question == "algorithm" or _is_wrong_unrounded(verdict, exact):
         return (*caveats, *narrowed)
     lost = [loss for loss in exact.losses if loss.happened > 0]
     others = [
@@ -340,6 +341,16 @@ def explain_rounding(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         *_describe_largest_bound(exact.losses),
         *others,
     )
+
+
+def _is_wrong_unrounded(verdict: Mismatch, exact: ExactRun) -> bool:
+    """Return whether the kernel's first wrong element has the same value without rounding."""
+    if verdict.output is None or verdict.evidence is None or verdict.first is None:
+        return False
+    at = verdict.first.index
+    unrounded = np.asarray(exact.outputs[verdict.output].value[at])
+    got = verdict.evidence.got
+    return bool(round_once(unrounded, got.dtype) == got[at])
 
 
 def _describe_largest_loss(losses: Sequence[Loss]) -> Iterator[str]:
@@ -393,6 +404,20 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
         use = "the bound that follows from the spec alone is used"
     return tuple(
         f"{doubt.reason}{_at(doubt.location)}: {use}" for doubt in exact.doubts
+    )
+
+
+def of_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
+    """Return the text if a bound of one rounding decides, without an exact run; else empty."""
+    seen = verdict.evidence
+    if verdict.kind != "value" or seen is None or spec.reduction is not None:
+        return ""
+    if not is_float_dtype(seen.got.dtype):
+        return ""
+    why = "on ranks a test has no exact run" if spec.ranks else "without an exact run"
+    return (
+        f"{why}: reduction=None allows one rounding of {spec.accumulation}; pass the number of "
+        'roundings of an element, such as reduction="K" for a sum of K terms'
     )
 
 

@@ -65,6 +65,7 @@ from difftest.testing.harness.explanation import (
     is_expected,
     of_data,
     of_drawn_nonfinite,
+    of_one_rounding,
 )
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -308,7 +309,8 @@ class Runner:
             beside = None if outcome is ran else outcome
             verdict = _explained(trial, verdict, backend, outcome, beside)
             drawn = of_drawn_nonfinite(verdict, trial.reference)
-            texts = filter(None, (data, drawn, note))
+            bound = "" if trial.settings else of_one_rounding(spec, verdict)
+            texts = filter(None, (data, drawn, bound, note))
             verdict = replace(verdict, how=(*texts, *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict

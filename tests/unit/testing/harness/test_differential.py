@@ -382,6 +382,51 @@ def test_float32_weights_that_are_made_of_their_bfloat16_copy_are_wrong(dtype):
     assert "an output has that dtype, but a wider output depends on the result" in text
 
 
+def test_without_an_exact_run_the_report_asks_for_the_number_of_roundings():
+    summed = made_of(lambda x: nl.sum(x, axis=1, keepdims=True))
+    reference = wide(lambda x: x.sum(axis=1, keepdims=True))
+    said = "without an exact run: reduction=None allows one rounding of float32; pass the number"
+    verdict, text = failure(summed, reference, exact=False)
+    assert verdict.how[0].startswith(said)
+    assert 'such as reduction="K" for a sum of K terms' in text
+    right, _ = checked(summed, reference, exact=False, reduction="N")
+    assert isinstance(right, Match)
+    doubled = wide(lambda x: 2 * x.sum(axis=1, keepdims=True))
+    for more in ({}, {"exact": False, "reduction": "N"}):
+        wrong, _ = failure(summed, doubled, **more)
+        assert not any(said in line for line in wrong.how)
+
+
+def test_no_loss_is_named_where_the_value_without_rounding_is_as_wrong():
+    """A quantization by the scale in place of its inverse gives 0, at any precision."""
+
+    def quantized(factor):
+        @nki.jit
+        def kernel(x):
+            tile = nl.load(x)
+            size = nl.max(nl.abs(tile), axis=1, keepdims=True)
+            scale = nl.multiply(size, 1 / 127)
+            out = nl.ndarray(x.shape, nl.int8, buffer=nl.shared_hbm)
+            nl.store(out, nl.multiply(tile, factor(scale), dtype=nl.int8))
+            return out
+
+        return kernel
+
+    def reference(x):
+        return np.rint(x / (np.abs(x).max(axis=1, keepdims=True) / 127))
+
+    verdict, _ = checked(
+        quantized(nl.reciprocal), wide(reference), Fill(1.0), output_dtype="int8"
+    )
+    assert isinstance(verdict, Match)
+    wrong, _ = failure(
+        quantized(lambda scale: scale), wide(reference), Fill(1.0), output_dtype="int8"
+    )
+    assert wrong.first.got == "0"
+    assert not any("lost most digits" in line for line in wrong.how)
+    assert not any("adds most to the bound" in line for line in wrong.how)
+
+
 LEAST = -3.4028235e38
 """The smallest float32, as AWS's page on range_select writes it: no float32 has these digits."""
 
