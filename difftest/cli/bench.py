@@ -100,11 +100,12 @@ def _simulated(function: Form, instructions: int) -> str:
 @click.command()
 @click.argument("kernel", type=click.Choice(list(KERNELS)))
 @click.option(
-    "-n", type=click.IntRange(min=1), required=True, help="Elements, or columns."
+    "-n",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Number of elements, or of columns.",
 )
-@click.option(
-    "-m", type=click.IntRange(min=1), help="Rows of the matrix; n if not given."
-)
+@click.option("-m", type=click.IntRange(min=1), help="Rows of the matrix. Default: n.")
 def kernel(kernel: str, n: int, m: int | None) -> None:
     """Check a kernel of Part 1 on random data, then time it here.
 

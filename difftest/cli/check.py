@@ -31,14 +31,17 @@ FORMAT = 3
     "--ranks",
     type=click.IntRange(1, MOST_PROGRAMS),
     default=1,
-    help="Number, for collectives.",
+    help="Number of ranks, for collectives.",
 )
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--strict", is_flag=True, help="Fail for warnings too.")
 @click.option(
     "--memory", is_flag=True, help="Also show memories that are at most half full."
 )
 @click.option(
-    "--json", "json_file", type=OutputFile(), help="Write the run and its findings."
+    "--json",
+    "json_file",
+    type=OutputFile(),
+    help="Write the run and its findings as JSON.",
 )
 @click.pass_context
 def check(

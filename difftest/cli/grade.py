@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from difftest.analysis.inspection import finding_text
+from difftest.cli.course_options import maxpool_option, solution_argument
 from difftest.simulator import NkiError
 from difftest.support.console import progress
 from difftest.testing.backends.device.thresholds import PerformanceTest
@@ -35,17 +36,17 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # the range of NumPy's RandomState
 
 
 @click.command()
-@click.argument(
-    "file",
-    metavar="conv2d.py",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)
-@click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
+@solution_argument
+@maxpool_option
 @click.option(
-    "--seed", type=SEEDS, default=SEED, show_default=True, help="For the random data."
+    "--seed",
+    type=SEEDS,
+    default=SEED,
+    show_default=True,
+    help="Seed of the random data.",
 )
 @click.option(
-    "--predict/--no-predict", default=True, help="Also predict latencies, and points."
+    "--predict/--no-predict", default=True, help="Predict latencies and points."
 )
 @with_progress
 @click.pass_context

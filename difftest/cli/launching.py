@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import numpy as np
 
-from difftest.cli.run import level_option
+from difftest.cli.run import level_option, machine_option
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -495,14 +495,14 @@ argument_options = (
         "bounds",
         multiple=True,
         metavar="NAME=N",
-        help="Range of an input of integers: 0 to N - 1, without repeats if N allows. For indices.",
+        help="Range of an integer input, such as indices: 0 to N - 1, without repeats if N allows.",
     ),
     click.option(
         "--set",
         "keywords",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Other arguments.",
+        help="Another argument of the kernel.",
     ),
     click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,nc2 (nl.nc(2))."),
     click.option(
@@ -514,11 +514,7 @@ argument_options = (
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
-    click.option(
-        "--machine",
-        type=click.Choice(list(MACHINES)),
-        help="Default: the kernel's own machine.",
-    ),
+    machine_option,
     level_option,
 )
 

@@ -41,19 +41,30 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--sdk",
     type=click.Choice(list(SDKS)),
-    help="Default: the newest of a file's dialect.",
+    help="SDK to check for. Default: the newest of a file's dialect.",
 )
 @click.option(
-    "--from", "before", type=click.Choice(list(SDKS)), help="Report what is new since."
+    "--from",
+    "before",
+    type=click.Choice(list(SDKS)),
+    help="Report only code that this SDK still accepted.",
 )
 @click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="An alias of --sdk.")
-@click.option("--target", type=click.Choice(TARGETS), help="Default: all targets.")
 @click.option(
-    "--select", "ids", multiple=True, metavar="ID|GROUP", help="Default: all rules."
+    "--target",
+    type=click.Choice(TARGETS),
+    help="Machine to check for. Default: all machines.",
+)
+@click.option(
+    "--select",
+    "ids",
+    multiple=True,
+    metavar="ID|GROUP",
+    help="Rule or group to check. Default: all rules.",
 )
 @click.option("--fix", is_flag=True, help="Write safe fixes into the files.")
 @click.option(
-    "--unsafe-fixes", is_flag=True, help="Also fix where the result may differ."
+    "--unsafe-fixes", is_flag=True, help="Write fixes that may change results, too."
 )
 @click.option(
     "--diff", "shown", is_flag=True, help="Show the changes of --fix; write nothing."
@@ -69,10 +80,13 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--kernel",
     metavar="KERNEL",
-    help="Run it with --shape or --case, and check its trace.",
+    help="Run this kernel with --shape or --case, and check its trace.",
 )
 @click.option(
-    "--ranks", type=click.IntRange(1), default=1, help="Number, for collectives."
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    help="Number of ranks, for collectives.",
 )
 @_with_options
 @with_progress

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from difftest.cli.course_options import maxpool_option, solution_argument
 from difftest.support.output import write_file
 from difftest.testing.backends.base import BackendMissingError
 from difftest.testing.backends.device.core import (
@@ -35,14 +36,17 @@ _SETUP_ERRORS = (
 
 
 @click.command()
-@click.argument(
-    "file",
-    metavar="conv2d.py",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@solution_argument
+@maxpool_option
+@click.option(
+    "-k",
+    "keyword",
+    default="",
+    help="Measure only tests whose name contains this text.",
 )
-@click.option("--test-maxpool", is_flag=True, help="Also the tests with max pooling.")
-@click.option("-k", "keyword", default="", help="Only tests whose name contains this.")
-@click.option("--json", "json_file", type=OutputFile(), help="Also as JSON.")
+@click.option(
+    "--json", "json_file", type=OutputFile(), help="Write the results as JSON."
+)
 @click.pass_context
 def measure(
     context: click.Context,

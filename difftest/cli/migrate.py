@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from difftest.cli.launching import machine_by_name, parse_dtypes
-from difftest.cli.run import level_option
-from difftest.simulator import MACHINES
+from difftest.cli.run import level_option, machine_option
 from difftest.simulator.dtypes import as_dtype
 from difftest.support.choices import install_hint
 from difftest.support.output import write_file
@@ -47,7 +46,10 @@ class _Output(OutputFile):
 @click.command()
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "-o", "--output", type=_Output(), help="File or folder to write; else stdout."
+    "-o",
+    "--output",
+    type=_Output(),
+    help="File or folder to write. Default: standard output.",
 )
 @click.option(
     "--kernel", help="Kernel of FILE to prove: both forms must agree bit for bit."
@@ -65,7 +67,7 @@ class _Output(OutputFile):
     help="Sizes of a name: rows=1:300, or rows=128,256.",
 )
 @click.option(
-    "--test", metavar="PATH::TEST", help="Kernel test whose domain has the cases."
+    "--test", metavar="PATH::TEST", help="Kernel test whose domain gives the cases."
 )
 @click.option(
     "--cases",
@@ -83,14 +85,14 @@ class _Output(OutputFile):
     help="Dtypes to prove in, each for all inputs.",
 )
 @click.option(
-    "--set", "keywords", multiple=True, metavar="NAME=VALUE", help="Other arguments."
+    "--set",
+    "keywords",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another argument of the kernel.",
 )
 @click.option("--grid", help="Grid of an SPMD kernel: 2, or 4,2.")
-@click.option(
-    "--machine",
-    type=click.Choice(sorted(MACHINES)),
-    help="Default: the kernel's own machine.",
-)
+@machine_option
 @level_option
 @with_progress
 @click.pass_context

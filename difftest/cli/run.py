@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from difftest.simulator import Strictness, strictness
+from difftest.simulator.machine import MACHINES
 from difftest.support.choices import LEVELS
 from difftest.testing.host.script import run_script
 
@@ -14,6 +15,11 @@ level_option = click.option(
     "--level",
     type=click.Choice(LEVELS),
     help="Level of NKI, for kernels of `import nki`. Names that it lacks raise. Default: any name.",
+)
+machine_option = click.option(
+    "--machine",
+    type=click.Choice(list(MACHINES)),
+    help="Default: the kernel's own machine.",
 )
 
 
@@ -31,7 +37,7 @@ level_option = click.option(
     type=click.Choice([word.value for word in Strictness]),
     default=Strictness.SEEN.value,
     show_default=True,
-    help="Selects the broken rules that are warnings, not errors.",
+    help="Choose the broken rules that are warnings in place of errors.",
 )
 @click.option(
     "--strict",

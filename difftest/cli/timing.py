@@ -63,13 +63,16 @@ def timing() -> None:
 
 @timing.command()
 @click.option(
-    "--all", "whole", is_flag=True, help="Slow kernels too, which take minutes."
+    "--all", "whole", is_flag=True, help="Include slow kernels, which take minutes."
 )
 @click.option(
     "--rows", "each", is_flag=True, help="Show every row, not only the worst."
 )
 @click.option(
-    "-k", "keyword", default="", help="Only kernels whose name contains this; all rows."
+    "-k",
+    "keyword",
+    default="",
+    help="Show all rows of the kernels whose name contains this text.",
 )
 def validate(whole: bool, each: bool, keyword: str) -> None:
     """Compare predictions with published measurements, class by class.

@@ -54,7 +54,7 @@ def _known(code: CodeType) -> _Code:
 
 
 def pass_through(folder: str) -> None:
-    """Let kernels be called from functions of a folder: their lines are no lines of a kernel."""
+    """Let kernels be called from functions of a folder: their lines are not lines of a kernel."""
     global _PASSED
     _PASSED = (*_PASSED, folder + os.sep)
 

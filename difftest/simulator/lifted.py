@@ -212,6 +212,16 @@ def as_constant(value: Any, dtype: Any = np.float32) -> Array:
     return constant  # type: ignore[no-any-return]
 
 
+def constant_beside(values: Any, number: float) -> Any:
+    """Return an option's number as float32. An array-like gets it as the kernel wrote it.
+
+    So an exact run knows how far the machine rounds it.
+    """
+    if isinstance(values, Lifted):
+        return number
+    return as_constant(number)
+
+
 def made_like(array: Any, shape: Shape) -> Any:
     """Return zeros of the kind of ``array``, to be filled in."""
     if isinstance(array, Lifted):

@@ -136,7 +136,7 @@ class Pattern(NamedTuple):
     def coarser(self, parts: int) -> Pattern | None:
         """Merge each ``parts`` adjacent elements of the last axis into one element.
 
-        None if that is impossible: the last axis has a step or is no multiple of ``parts``, or
+        None if that is impossible: the last axis has a step or is not a multiple of ``parts``, or
         another axis or the offset leads into the middle of an element.
         """
         *counts, last = self.shape or (1,)

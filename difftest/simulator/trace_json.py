@@ -500,4 +500,4 @@ def _check_version(data: Any) -> None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise TraceFormatError(f"{name} is no number of JSON's")
+    raise TraceFormatError(f"{name} is not a number of JSON")

@@ -26,7 +26,7 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("_", "\\_")
 
 
-def code(text: str) -> str:
+def inline_code(text: str) -> str:
     """Return a text as code within a line."""
     return f"`{text.replace('`', chr(39))}`"
 

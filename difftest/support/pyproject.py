@@ -18,11 +18,11 @@ def difftest_table(file: Path) -> dict[str, Any]:
     Raises
     ------
     OSError : the file cannot be read.
-    ValueError : it is no TOML, or ``[tool.difftest]`` is no table.
+    ValueError : it is not TOML, or ``[tool.difftest]`` is not a table.
     """
     document: Any = tomllib.loads(file.read_text(encoding="utf-8"))
     for name in ("tool", "difftest"):
         document = document.get(name, {})
         if not isinstance(document, dict):
-            raise ValueError(f"{name} is no table")
+            raise ValueError(f"{name} is not a table")
     return dict(document)

@@ -280,7 +280,7 @@ class RepeatedWork:
         return True
 
     def _key(self, event: Event) -> Key | None:
-        """Return a key that equal copies share; None if the event is no copy to omit."""
+        """Return a key that equal copies share; None if the event is not a copy to omit."""
         engine = event.engine
         rule = self._rules.get(engine, self._copies)
         if rule is RepeatRule.KEPT or not _fills_a_tile(event):

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from difftest.testing.contract.spec import Input, KernelSpec
+from difftest.testing.contract.structured import Bernoulli, Indices
+from difftest.testing.drawing.data import seeded
 from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.failures import DifferentialFailure
 from difftest.testing.harness.runner import Runner
@@ -138,6 +140,40 @@ def test_a_transposition_that_spreads_nan_is_found():
     assert all(
         first_red(rows(rounded(product_with_identity), np.transpose), s) for s in SEEDS
     )
+
+
+def test_a_choice_by_a_product_is_never_red():
+    """A mask and a one-hot row multiply by 0 what a reference leaves out."""
+
+    def blend(mask, x, y):
+        return mask * x + (1 - mask) * y
+
+    def pick(rows, x):
+        return np.eye(x.shape[0])[rows.astype(np.int64)[0]] @ x
+
+    blended = KernelSpec(
+        kernel=rounded(blend),
+        reference=lambda mask, x, y: np.where(mask > 0, x, y),
+        domain=TABLE,
+        inputs={
+            "mask": Input("P N", data=seeded(Bernoulli, share=0.5)),
+            "x": "P N",
+            "y": "P N",
+        },
+    )
+    picked = KernelSpec(
+        kernel=lambda rows, x: pick(rows, x.astype(np.float64)).astype(x.dtype),
+        reference=lambda rows, x: x[rows[0]],
+        domain=TABLE,
+        inputs={
+            "rows": Input(
+                "1 P", dtype="int32", data=lambda P: seeded(Indices, below=P)
+            ),
+            "x": "P N",
+        },
+    )
+    for spec in (blended, picked):
+        assert not any(first_red(spec, seed) for seed in SEEDS)
 
 
 @every("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])

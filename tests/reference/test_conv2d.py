@@ -90,7 +90,7 @@ def test_padding_as_in_torch_is_vertical_horizontal():
     assert both([[[[1]]]], [[[[1]]]], padding=(1, 0)) == [[[[0], [1], [0]]]]
 
 
-def test_stride_and_dilation():
+def test_stride_and_dilation_apply_along_each_axis():
     image = [[[list(range(9))]]]
     assert both(image, [[[[1, 10]]]], stride=(1, 3), dilation=(1, 2)) == [
         [[[20, 53, 86]]]

@@ -43,7 +43,7 @@ def test_an_image_without_a_border_is_not_copied():
         ((4, 4), (2, 1, (1, 0, 0, 2), 1), (4, 5)),
     ],
 )
-def test_number_of_places(image, arguments, size):
+def test_a_window_has_this_number_of_positions(image, arguments, size):
     assert Window.of(*arguments).positions(*image) == size
 
 

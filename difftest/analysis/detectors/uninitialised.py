@@ -105,7 +105,7 @@ def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",
                 "the elements of an output that a kernel does not write have arbitrary values",
-                "write the rest: the tail of a dimension that is no multiple of a tile, or "
+                "write the rest: the tail of a dimension that is not a multiple of a tile, or "
                 "a default; or return a tensor of the size that is written",
                 lines=(tensor.location,),
             )

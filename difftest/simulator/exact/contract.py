@@ -3,7 +3,7 @@
 A kernel may round into the dtypes of its outputs and of its widest argument. The dtype of another
 argument, narrower than the outputs, excuses less:
 
-- results of operands that are no wider, because these depend on such arguments;
+- results of operands that are not wider, because these depend on such arguments;
 - operands of a matrix product, because the Tensor Engine needs both operands in one dtype.
 
 Only later instructions show whether a rounded value becomes such an operand. So each rounding of

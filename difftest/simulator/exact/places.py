@@ -91,11 +91,11 @@ def match_replace8(
 
     The bound of an element at an open place holds both values: it is replaced or not.
     """
-    if data.error is None and vals.error is None:
+    number = bounded.number(imm)
+    if data.error is None and vals.error is None and number.error is None:
         return None, None
     found = look_up(data, vals, backwards=call["backwards"])
     places = _places(run, found.place, found.apart, _dtype(call, "dst_idx"))
-    number = bounded.number(imm)
     value = rows(data.value).copy()
     kept = rows(data.value)
     error = (

@@ -437,7 +437,7 @@ def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> A
 
 
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
-    """Return the error for a value that is no member of an enumeration, or none of ``names``."""
+    """Return the error for a value that is not a member of an enumeration, or none of ``names``."""
     name = kind.__name__
     return not_taken(
         where,

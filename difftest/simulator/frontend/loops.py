@@ -93,7 +93,7 @@ def awaits_other(mask: Any) -> bool:
         return False
     ready = code[at].argval
     if ready not in places or code[places[ready] - 1].opname != "COMPARE_OP":
-        return False  # the right side is no comparison, or this is ``a < b < c``
+        return False  # the right side is not a comparison, or this is ``a < b < c``
     before, its_ready = _waiting.get(id(frame), (None, None))
     # In ``a and b and c``, the previous comparison is complete at the same place.
     _waiting[id(frame)] = (before & mask if its_ready == ready else mask), ready

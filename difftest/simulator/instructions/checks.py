@@ -94,7 +94,7 @@ def need_tile(
         raise call_error(
             where,
             f"takes a tile as {name}",
-            f"got {name} that is no tile",
+            f"got {name} that is not a tile",
             f"{type(value).__name__} {value!r:.80}",
         )
     if value._space not in spaces:

@@ -138,7 +138,7 @@ def _need_box(call: CheckedCall, part: MaskedPart) -> None:
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
         raise call.refused(
             "takes a mask that is a box over its axes",
-            "got a mask that is no box",
+            "got a mask that is not a box",
             f"a mask over {list(part.walk.walked)} that is none",
             limit="comparisons that each limit one axis",
             remedy="issue the instruction once for each part",

@@ -57,7 +57,7 @@ from difftest.simulator.instructions.values import (
     operand_dtype,
     promote_dtypes,
 )
-from difftest.simulator.lifted import as_constant, is_array
+from difftest.simulator.lifted import as_constant, constant_beside, is_array
 from difftest.simulator.trace import Engine, Purpose
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -151,6 +151,18 @@ _KEEPS_THE_LARGEST = one_of(
 )
 
 
+def _fills_with_the_least(call: CheckedCall) -> None:
+    """Require a number that is the smallest float32 once it is rounded, as -3.4028235e38 is."""
+    value = call["on_false_value"]
+    if np.float32(value) != _FILL:
+        raise call.refused(
+            "fills with the smallest float32, nl.fp32.min",
+            f"got on_false_value={value}",
+            f"on_false_value={value}",
+            limit=str(_FILL),
+        )
+
+
 def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> Array:
     """Return where the free index is between the bounds of its partition."""
     places = np.arange(data[0].size) if call.places is None else call.places
@@ -186,9 +198,7 @@ def _in_range(call: CheckedCall, data: Array, bound0: Array, bound1: Array) -> A
             one_of(name, *RANGE_COMPARISONS, says="compares", do="compare with")
             for name in ("comp_op0", "comp_op1")
         ),
-        one_of(
-            "on_false_value", _FILL, says="fills with the smallest float32, nl.fp32.min"
-        ),
+        _fills_with_the_least,
         _range_rules,
         LOADS_NOTHING,
         _KEEPS_THE_LARGEST,
@@ -204,7 +214,8 @@ def range_select(
     """``dst = on_true_tile`` where the free index is between two bounds; NeuronCore-v3 on."""
     values = as_float(on_true_tile)
     chosen = _in_range(call, values, bound0, bound1)
-    result = np.where(chosen, values, np.float32(call["on_false_value"]))
+    fill = constant_beside(values, call["on_false_value"])
+    result = np.where(chosen, values, fill)
     command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE

@@ -346,7 +346,7 @@ def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
 def completed_run(
     call: KernelCall, returned: Sequence[Array], before: Sequence[Array]
 ) -> Completed:
-    """Return a run: the returned arrays that are no targets, then the targets.
+    """Return a run: the returned arrays that are not targets, then the targets.
 
     Parameters
     ----------

@@ -574,7 +574,7 @@ class _ConcolicText(str):
 def _length(size: Any, part: slice) -> Any:
     """Return the number of elements in a slice of an axis.
 
-    The sign of a bound, which decides whether it counts from the end, is no condition.
+    The sign of a bound, which decides whether it counts from the end, is not a condition.
     """
     ends = [
         0 if part.start is None else part.start,

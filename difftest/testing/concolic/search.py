@@ -70,7 +70,8 @@ class SearchLimits:
     text_runs : attempts to change one condition.
     ways : runs towards an outcome of a condition that many values have.
     few : values of a name that cases meet without an aim, because each value is drawn.
-    least : the first size that is worth an aim. Smaller sizes are drawn without one.
+    least : the distance from the first value of a name that is worth an aim. Nearer values are
+        drawn without one.
     names : names of conditions that must hold together. More names have too many points.
     together : the share of points where they hold. Cases meet a larger share without an aim.
     whole : the share of aims at all names of a place. The other aims show which name matters.
@@ -93,7 +94,7 @@ class SearchLimits:
     text_runs: int = 4
     ways: int = 4
     few: int = 8
-    least: int = 3
+    least: int = 2
     names: int = 3
     together: float = 0.2
     whole: float = 0.8
@@ -612,10 +613,10 @@ def _ends_of_runs(at: Array, count: int, axis: Array) -> tuple[Array, int]:
     """Return the ends of the runs of consecutive numbers in ``at``, and the number of steps.
 
     Cases that are drawn at the ends of a run meet its inside too. The first and the last of the
-    ``count`` points are left out, and points whose value on the axis is small.
+    ``count`` points are left out, and points whose value on the axis is near the first.
     """
     steps = np.diff(at, prepend=-2, append=count + 1) > 1
-    inner = (at > 0) & (at < count - 1) & (axis[at] >= LIMITS.least)
+    inner = (at > 0) & (at < count - 1) & (axis[at] >= axis[0] + LIMITS.least)
     return at[(steps[1:] | steps[:-1]) & inner], int(steps.sum())
 
 

@@ -49,7 +49,7 @@ class Recipe:
     RecipeError : a field is not a number, or is out of range.
     """
 
-    # Class attributes without annotations, so that they are no fields of the dataclass.
+    # Class attributes without annotations, so that they are not fields of the dataclass.
     kind = ""
     is_random = False
     """True if rounding errors on this data count as independent (see ``compare``)."""

@@ -221,7 +221,8 @@ class KernelSpec:
         if self.domain is None:
             if self.ranks is not None:
                 raise SpecError(
-                    "domain: received none; accepted: a domain, for the number of ranks is no size"
+                    "domain: received none; accepted: a domain, because the number of ranks is "
+                    "not a size"
                 )
             several["domain"] = infer_domain(self.inputs, self.outputs)
         for name, value in validate_arguments(vars(self) | several).items():

@@ -30,7 +30,7 @@ class SpecError(ValueError):
 def validate_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the kind of each argument of a spec, and return them with sequences as tuples."""
     switches = ("edges", "exact", "nonfinite", "allow_inconclusive")
-    words = (str, Mapping)  # they are iterable, but their items are no elements
+    words = (str, Mapping)  # they are iterable, but their items are not elements
     kinds: tuple[tuple[Callable[[Any], bool], Mapping[str, str]], ...] = (
         (lambda value: isinstance(value, Mapping), _MAPPINGS),
         (

@@ -71,7 +71,7 @@ def draw_uniform(low: float, high: float) -> Recipe:
 
 def _draw_filled(asked: _Asked) -> Recipe:
     if is_float_dtype(asked.dtype):
-        is_wild = asked.nonfinite or asked.nature.moves
+        is_wild = asked.nonfinite or asked.nature.keeps_nonfinite
         values = _PLAIN_VALUES + (_NONFINITE if is_wild else ())
     else:
         least = () if asked.dtype.kind in "ub" else (-1.0,)
@@ -170,7 +170,7 @@ MOVING: Table = (
     (_draw_small_integers, 4),
     (_draw_random, 6),
     (_draw_of_one_sign, 6),
-    (_draw_outliers, 17),  # NaN and infinities are among them
+    (_draw_outliers, 17),  # NaN and infinities may be among them
     (_draw_compared, 17),
 )
 """Where data only move."""
@@ -215,8 +215,7 @@ def draw_recipe(
 ) -> Recipe:
     """Draw a recipe for ``dtype`` within a strategy, without the simple ones if ``random``.
 
-    With ``nonfinite`` NaN and infinities are drawn too. Where data only move, as the reference's
-    ``nature`` is, all values of the dtype will do.
+    NaN and infinities are drawn with ``nonfinite``, and if the reference's ``nature`` keeps them.
     """
     asked = _Asked(np.dtype(dtype), nature, nonfinite)
     kinds, sums = _kinds(asked.dtype, nature, random)
@@ -264,7 +263,7 @@ def _outliers(asked: _Asked) -> list[tuple[float, ...]]:
     small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
     ranges = [*small, *(() if selects else small), (-large,), (large, -large)]
     wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
-    if asked.nature.moves:
+    if asked.nature.keeps_nonfinite:
         return ranges + 2 * wild
     return ranges + wild if asked.nonfinite else ranges
 
@@ -304,7 +303,7 @@ def seeded(recipe: type[Recipe], **values: Any) -> SearchStrategy[Recipe]:
 
     Raises
     ------
-    SpecError : it is no recipe with a seed.
+    SpecError : it is not a recipe with a seed.
     RecipeError : it has no such field, or a field's value is none for it.
     """
     is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)

@@ -33,7 +33,7 @@ from difftest.testing.drawing.provider import (
 from difftest.testing.drawing.sizes import source_of
 
 _WIDEST = 2**31
-"""The least number of values of an integer that is no size."""
+"""The least number of values of an integer that is not a size."""
 
 
 class KernelSearch(NamedTuple):

@@ -101,7 +101,7 @@ class CaseProvider(Planned, providers.HypothesisProvider):
 
 
 class DryProvider(CaseProvider):
-    """The provider of a dry run, in which sizes are no plain integers.
+    """The provider of a dry run, in which sizes are not plain integers.
 
     Attributes
     ----------

@@ -59,6 +59,10 @@ class ReferenceProperties:
     ----------
     moves : whether each output element is an input element, for any values, NaN included. Then
         ``selects`` is True too.
+    keeps_nonfinite : whether ``moves`` is True and kernels must keep NaN and infinities apart from
+        other elements. A kernel may choose elements by a mask or by a one-hot row of its inputs:
+        it multiplies the others by 0, which spreads NaN. So this is False if an input has data of
+        its own or integers.
     selects : whether each output element is an input element, with either sign, or an integer: as
         in a maximum, or in a comparison.
     multiplies : whether it multiplies so many elements that twos give more than 2**48.
@@ -70,6 +74,7 @@ class ReferenceProperties:
     """
 
     moves: bool = False
+    keeps_nonfinite: bool = False
     selects: bool = False
     multiplies: bool = False
     spared: int = 0
@@ -86,7 +91,9 @@ def infer_properties(
     For ``reduction=0``, which states that data only moves, no samples are drawn.
     """
     if spec.reduction == 0:
-        return ReferenceProperties(moves=True, selects=True)
+        return ReferenceProperties(
+            moves=True, keeps_nonfinite=spec.machine in _KEEP_NAN, selects=True
+        )
     samples = []
     if any(spec.input(name).data is None for name in spec.inputs):
         samples = sorted(draw(), key=lambda case: count_elements(spec, case.values))
@@ -123,6 +130,7 @@ def _properties(
     small : the samples for properties that need many calls.
     """
     moves = bool(floats) and all(_moves(spec, case) for case in floats)
+    is_static = not any(_has_given_inputs(spec, case) for case in floats)
     selects = moves or (bool(floats) and all(_selects(spec, case) for case in floats))
     exponents = {}
     far = {}
@@ -131,7 +139,8 @@ def _properties(
         exponents[dtype] = _exponents(spec, case)
         far[dtype] = _far(spec, case)
     return ReferenceProperties(
-        moves=moves and spec.machine in _KEEP_NAN,
+        moves=moves,
+        keeps_nonfinite=moves and is_static and spec.machine in _KEEP_NAN,
         selects=selects,
         multiplies=any(_multiplies(spec, case) for case in small),
         spared=max(_spared(spec, case) for case in small),
@@ -150,9 +159,23 @@ def _inputs(
     generator = np.random.default_rng(0)
     arrays = spec.inputs_by_name(case)
     for name, array in arrays.items():
-        if spec.input(name).data is None and array.dtype.kind in kinds:
+        if _is_filled(spec, name, array.dtype, kinds):
             arrays[name] = round_once(fill(generator, array), array.dtype)
     return arrays
+
+
+def _is_filled(
+    spec: KernelSpec, name: str, dtype: np.dtype[Any], kinds: str = FLOATS
+) -> bool:
+    """Return whether an input has no data of its own and a dtype of these kinds."""
+    return spec.input(name).data is None and dtype.kind in kinds
+
+
+def _has_given_inputs(spec: KernelSpec, case: Case) -> bool:
+    """Return whether an input has data of its own, or integers, which may choose elements."""
+    return not all(
+        _is_filled(spec, name, np.dtype(case.dtype_of(name))) for name in spec.inputs
+    )
 
 
 def _outputs(

@@ -32,7 +32,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
 
     Raises
     ------
-    ValueError : no integer is in the range, or an end of it is no integer.
+    ValueError : no integer is in the range, or an end of it is not an integer.
     """
     check_integers("sizes", low=low, high=high)
     if low > high:
@@ -52,7 +52,7 @@ def multiples(
 
     Raises
     ------
-    ValueError : no multiple is in the range, or an argument is no integer.
+    ValueError : no multiple is in the range, or an argument is not an integer.
     """
     check_integers("multiples", of=of, at_most=at_most, at_least=at_least)
     if of < 1:

@@ -105,7 +105,7 @@ def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         sizes = {name: value for name, value in defaults.items() if is_size(value)}
-        # A default that is no size, such as 0, may have no values of the other names.
+        # A default that is not a size, such as 0, may have no values of the other names.
         values = minimal_values(spec, defaults) or minimal_values(spec, sizes)
         values = values and {**values, **defaults}
         yield from _edge(values, spec, f"the defaults, {shown}", inside=True)

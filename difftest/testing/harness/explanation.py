@@ -411,6 +411,24 @@ def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     return ""
 
 
+def of_drawn_nonfinite(
+    verdict: Mismatch, reference: ReferenceResult | Exception
+) -> str:
+    """Return the text if NaN or infinities, which the spec does not name, decide; else empty."""
+    if verdict.kind not in ("nan", "infinity") or isinstance(reference, Exception):
+        return ""
+    spec = reference.spec
+    for name, array in reference.inputs.items():
+        is_named = spec.nonfinite or spec.input(name).data is not None
+        if not is_named and not np.isfinite(array.astype(np.float64)).all():
+            return (
+                f"{name} holds NaN or infinities, which are drawn if a reference only moves data; "
+                "a sum or a product spreads them. Move the data without arithmetic, or pass data= "
+                f"of finite numbers for {name}"
+            )
+    return ""
+
+
 def _is_nonfinite(verdict: Verdict) -> bool:
     """Return whether NaN or infinities decide a verdict."""
     if isinstance(verdict, Mismatch):

@@ -64,6 +64,7 @@ from difftest.testing.harness.explanation import (
     explain_rounding,
     is_expected,
     of_data,
+    of_drawn_nonfinite,
 )
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -306,7 +307,9 @@ class Runner:
         if isinstance(verdict, Mismatch):
             beside = None if outcome is ran else outcome
             verdict = _explained(trial, verdict, backend, outcome, beside)
-            verdict = replace(verdict, how=(*filter(None, (data, note)), *verdict.how))
+            drawn = of_drawn_nonfinite(verdict, trial.reference)
+            texts = filter(None, (data, drawn, note))
+            verdict = replace(verdict, how=(*texts, *verdict.how))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.errors import relative_path
-from difftest.support.markdown import cell, code, code_block, table_lines
+from difftest.support.markdown import cell, code_block, inline_code, table_lines
 from difftest.testing.harness.error_map import legend, png
 
 TEMPLATE = "page.html.j2"
@@ -115,7 +115,8 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _launches(document["launches"])
     yield from _bugs([test for test in failed if "same_as" not in test])
     for group in document["left_out"]:
-        yield f"\nLeft out on {group['backend']}: {', '.join(map(code, group['kernels']))}.\n"
+        kernels = ", ".join(map(inline_code, group["kernels"]))
+        yield f"\nLeft out on {group['backend']}: {kernels}.\n"
         yield code_block(group["reason"])
     yield from _missed_places(document["not_reached"])
 
@@ -175,7 +176,7 @@ def _failure(test: Document) -> Iterator[str]:
     """Yield the report of a failed test, with its source lines and its command."""
     yield f"\n### ❌ {cell(test['message'])}\n"
     if test["id"] != test["message"]:
-        yield f"{code(test['id'])}\n"
+        yield f"{inline_code(test['id'])}\n"
     failure = test.get("details", {}).get("failure")
     if failure is None:
         yield code_block("\n".join(test["failure"].splitlines()[-LINES:]))
@@ -186,7 +187,7 @@ def _failure(test: Document) -> Iterator[str]:
         source = "\n".join(f"{number:>4} {text}" for number, text in where["lines"])
         yield code_block(source, "python")
     if failure["nearest"]:
-        yield f"Nearest case that agrees: {code(failure['nearest'])}\n"
+        yield f"Nearest case that agrees: {inline_code(failure['nearest'])}\n"
     if failure["again"]:
         yield code_block(failure["again"], "sh")
     for text in failure["beside"]:
@@ -206,4 +207,4 @@ def _report_lines(test: Document, failure: Mapping[str, Any]) -> list[str]:
 
 
 def _place(line: Mapping[str, Any]) -> str:
-    return code(f"{relative_path(line['file'])}:{line['line']}")
+    return inline_code(f"{relative_path(line['file'])}:{line['line']}")

@@ -109,7 +109,7 @@ def rerun_saved(
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger."
+    "--pdb", "debug", is_flag=True, help="Stop at that line in Python's debugger."
 )
 @with_progress
 def replay(file: Path, debug: bool) -> None:

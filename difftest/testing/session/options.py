@@ -105,8 +105,8 @@ _FLAG = {"action": "store_true"}
 SIMULATE = Option(
     "difftest_simulate",
     ("--difftest-simulate", "--simulate"),
-    "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the embedded "
-    "one; or the one named",
+    "run kernel tests on a simulator: the named one, or by default an installed Neuron SDK's, "
+    "else the embedded one",
     (*SIMULATORS, "no"),
     {"action": SimulateAction, "nargs": 0},
     SIMULATORS,
@@ -135,23 +135,23 @@ LEVEL = Option(
 STRICTNESS = Option(
     "difftest_nki_strictness",
     ("--difftest-nki-strictness", "--nki-strictness"),
-    "which broken rules are warnings and not errors on the embedded simulator",
+    "the broken rules that are warnings, not errors, on the embedded simulator",
     STRICTNESSES,
     {"choices": STRICTNESSES},
 )
 NO_EXACT = Option(
     "difftest_exact",
     ("--difftest-no-exact", "--no-exact"),
-    "leave out the run without rounding that tells a wrong algorithm from rounding: cases take "
-    "less time, and the bound that follows from reduction= of the spec is all there is",
+    "leave out the run without rounding, which separates a wrong algorithm from rounding: cases "
+    "take less time, and only the bound from reduction= of the spec is checked",
     _YES,
     {"action": "store_const", "const": "no"},
 )
 REPORT = Option(
     "difftest_report",
     ("--difftest-report",),
-    "write what ran and what came of it: a page (.html), Markdown (.md) or else JSON; on GitHub "
-    "also into the step's summary (docs/how-to/report.md)",
+    "write a report of the session: a page (.html), Markdown (.md) or else JSON; on GitHub also "
+    "into the step's summary (docs/how-to/report.md)",
     declaration={"metavar": "FILE"},
 )
 SAVE = Option(
@@ -163,7 +163,7 @@ SAVE = Option(
 HAZARDS = Option(
     "difftest_strict",
     ("--difftest-strict",),
-    "hazards that may be wrong on some device fail a kernel test too, and do not only warn "
+    "let hazards that may be wrong on some device fail a kernel test, in place of a warning "
     "(docs/how-to/find-hazards.md)",
     _YES,
     _FLAG,
@@ -183,8 +183,8 @@ MEMORY = Option(
 MUTATE = Option(
     "difftest_mutate",
     ("--difftest-mutate",),
-    "when all tests have passed, plant bugs in the kernels: the session fails if so many drawn "
-    "cases of each test miss a bug (docs/how-to/mutate.md)",
+    "when all tests have passed, plant bugs in the kernels: the session fails if this number of "
+    "drawn cases of each test misses a bug (docs/how-to/mutate.md)",
     declaration={"metavar": "CASES"},
 )
 _FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)

@@ -69,7 +69,7 @@ def advise(schedule: Schedule) -> list[Advice]:
     """Return the findings on a schedule that gain something, the largest first.
 
     A new schedule without the cost of a finding gives its savings. A gain below 2 % of the kernel's
-    own part, or below 1 us, is no finding.
+    own part, or below 1 us, is not a finding.
     """
     units = Units(schedule)
     least = max(LEAST, LEAST_SHARE * schedule.end / 1e3)

@@ -114,7 +114,9 @@ def format_lines(title: str, rows: Sequence[ReportRow]) -> Table:
         # a source line without its folder
         path, separator, rest = line.group.partition(":")
         table.add_row(
-            Text(f"{Path(path).name}{separator}{rest}"),  # brackets in it are no markup
+            Text(
+                f"{Path(path).name}{separator}{rest}"
+            ),  # brackets in it are not markup
             f"{line.instructions:,}",
             f"{line.busy:,.1f}",
             f"{line.critical:,.1f}",

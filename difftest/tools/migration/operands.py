@@ -33,7 +33,7 @@ _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
 
 
 class NewOperand(NamedTuple):
-    """An operand in the current dialect, and its tile without the mask. None if it is no tile."""
+    """An operand in the current dialect, and its tile without the mask; None for others."""
 
     text: str
     tile: KnownTile | None = None

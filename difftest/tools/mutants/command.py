@@ -45,14 +45,17 @@ from difftest.tools.mutants.score import (
 @click.command()
 @click.argument("tests", nargs=-1, required=True, metavar="TESTS...")
 @click.option(
-    "--cases", type=click.IntRange(1), default=100, help="Drawn for each kernel test."
+    "--cases",
+    type=click.IntRange(1),
+    default=100,
+    help="Drawn cases for each kernel test.",
 )
 @click.option(
     "-n",
     "workers",
     type=click.IntRange(0),
     default=os.cpu_count() or 1,
-    help="Processes; 0 for this one, where nothing stops a mutant that loops.",
+    help="Processes. 0 means this process, where nothing stops a mutant that loops.",
 )
 @click.option("--budget", type=click.FloatRange(0), help="Seconds for all mutants.")
 @click.option(
@@ -61,15 +64,18 @@ from difftest.tools.mutants.score import (
     default=8.0,
     help="GiB that a case may take (Linux).",
 )
-@click.option("--fresh", is_flag=True, help="Forget what earlier runs found.")
+@click.option("--fresh", is_flag=True, help="Ignore the results of earlier runs.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the mutants that were found, too."
 )
 @click.option(
-    "--json", "json_file", type=OutputFile(), help="The report in Stryker's schema."
+    "--json",
+    "json_file",
+    type=OutputFile(),
+    help="Write the report in Stryker's schema.",
 )
 @click.option(
-    "--table", "table_file", type=OutputFile(), help="The scores, as Markdown."
+    "--table", "table_file", type=OutputFile(), help="Write the scores as Markdown."
 )
 def mutate(
     tests: tuple[str, ...],

@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1."
+    "-n", "processes", type=click.IntRange(1), default=1, help="Processes. Default: 1."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0, 1e6), default=10.0, help="How long; 10."
+    "--minutes",
+    type=click.FloatRange(0, 1e6),
+    default=10.0,
+    help="Minutes to run. Default: 10.",
 )
 @click.pass_context
 def fuzz(
@@ -252,12 +255,15 @@ def close(ids: tuple[str, ...]) -> None:
 
 @findings.command()
 @click.argument("id")
-@click.option("--good", metavar="COMMIT", help="One at which the case still passed.")
+@click.option("--good", metavar="COMMIT", help="Revision at which the case passed.")
 @click.option(
-    "--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD."
+    "--bad",
+    metavar="COMMIT",
+    default="HEAD",
+    help="Revision at which the case fails. Default: HEAD.",
 )
 @click.option(
-    "--levels", is_flag=True, help="Over the levels of NKI, and not over commits."
+    "--levels", is_flag=True, help="Search the levels of NKI in place of commits."
 )
 def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
     """Find the commit, or the levels of NKI, at which a finding fails.

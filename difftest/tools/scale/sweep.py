@@ -370,33 +370,47 @@ def _check_heat(names: str, axes: Axes) -> None:
 )
 @click.option("--case", metavar="JSON", help="Names and values that all points share.")
 @click.option(
-    "--sample", type=click.IntRange(1), help="So many points, drawn; else all."
+    "--sample",
+    type=click.IntRange(1),
+    help="Number of points to draw. Default: all points.",
 )
 @click.option(
-    "--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point."
+    "--cases", type=click.IntRange(1), default=CASES, help="Drawn cases at each point."
 )
 @click.option(
-    "-o", "file", type=OutputFile(".parquet"), required=True, help="It goes on."
+    "-o",
+    "file",
+    type=OutputFile(".parquet"),
+    required=True,
+    help="File of results; a sweep continues it.",
 )
 @click.option(
     "-n",
     "workers",
     type=click.IntRange(0),
     default=os.cpu_count() or 1,
-    help="Processes; 0: here.",
+    help="Processes; 0 means this process.",
 )
 @click.option(
-    "--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here."
+    "--scheduler",
+    metavar="tcp://HOST:PORT",
+    help="Scheduler of Dask, in place of processes here.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT, help=_CALL
 )
-@click.option("--fresh", is_flag=True, help="Forget what the file holds.")
+@click.option("--fresh", is_flag=True, help="Replace the results in the file.")
 @click.option(
-    "--heat", type=(str, OutputFile(*PICTURES)), metavar="X,Y FILE.png", help="Picture."
+    "--heat",
+    type=(str, OutputFile(*PICTURES)),
+    metavar="X,Y FILE.png",
+    help="Write a heat map.",
 )
 @click.option(
-    "--compare", "old", type=Path, help="An earlier sweep; 1 if a point newly fails."
+    "--compare",
+    "old",
+    type=Path,
+    help="Earlier sweep. Exit code 1 if a point fails that passed there.",
 )
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:

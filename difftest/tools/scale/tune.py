@@ -375,20 +375,29 @@ def _times(slow: TuningTrial, fast: TuningTrial) -> str:
 @click.argument("test", metavar="PATH::TEST")
 @click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option(
-    "--case", metavar="JSON", help="The case whose time counts: names and values."
+    "--case", metavar="JSON", help="Case whose time counts: names and values."
 )
 @click.option(
     "--start", multiple=True, metavar="NAME=VALUE", help="Value of the first point."
 )
-@click.option("--trials", type=click.IntRange(1), default=30, help="Points to try.")
 @click.option(
-    "--cases", type=click.IntRange(1), default=CASES, help="To judge a best point."
+    "--trials", type=click.IntRange(1), default=30, help="Number of points to try."
 )
 @click.option(
-    "--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on."
+    "--cases",
+    type=click.IntRange(1),
+    default=CASES,
+    help="Drawn cases to judge each best point.",
 )
 @click.option(
-    "--exhaustive", is_flag=True, help="Then time all points: the best's rank."
+    "--storage",
+    metavar="URL",
+    help="Storage of Optuna, such as sqlite:///tune.db; a run continues it.",
+)
+@click.option(
+    "--exhaustive",
+    is_flag=True,
+    help="Then time all points, and print the rank of the best.",
 )
 @with_progress
 @click.pass_context

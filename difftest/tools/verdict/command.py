@@ -155,7 +155,7 @@ def _check_files(
         raise click.UsageError(lack)
     if batch is not None and "json" in files:
         raise click.UsageError(
-            "--json is of one kernel; --results has the objects of a batch"
+            "--json is for one kernel; --results has the objects of a batch"
         )
 
 
@@ -180,7 +180,7 @@ _FAIL_ON = f"Only these classes fail the command; repeatable: {', '.join(CLASSES
 @click.option("--junit", type=OutputFile(), help="Write JUnit's XML.")
 @click.option("--markdown", type=OutputFile(), help="Write Markdown.")
 @click.option(
-    "--html", type=OutputFile(), help="Write a page; needs the extra `report`."
+    "--html", type=OutputFile(), help="Write a page (needs the extra `report`)."
 )
 @click.option(
     "--fail-on",
@@ -190,12 +190,18 @@ _FAIL_ON = f"Only these classes fail the command; repeatable: {', '.join(CLASSES
     help=_FAIL_ON,
 )
 @click.option(
-    "--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn."
+    "--cases",
+    type=click.IntRange(1),
+    default=CASES,
+    show_default=True,
+    help="Drawn cases.",
 )
-@click.option("--seed", type=int, help="Seed of drawn cases; random if absent.")
+@click.option("--seed", type=int, help="Seed of the drawn cases. Default: random.")
 @click.option("--audit", is_flag=True, help="Check whether fake outputs pass the test.")
 @click.option(
-    "--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results."
+    "--batch",
+    metavar="DIR:KERNEL|FILE.jsonl",
+    help="Judge many kernels; needs --results.",
 )
 @click.option(
     "--results",

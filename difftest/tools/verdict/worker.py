@@ -416,7 +416,7 @@ def serve_requests(connection: Connection) -> None:
     with embedded():
         service = WorkerService()
         sys.stdout = sys.stderr = service.printed
-        # the simulator's warnings are no kernel's output
+        # the simulator's warnings are not a kernel's output
         warnings.simplefilter("ignore")
         send(connection, {"how": "ready", "missing": missing})
         while (frame := receive(connection)) is not None:

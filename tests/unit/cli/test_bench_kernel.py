@@ -23,7 +23,7 @@ def run(*arguments):
         ),
     ],
 )
-def test_correct_then_timed(arguments, first):
+def test_a_kernel_is_checked_and_then_timed(arguments, first):
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()

@@ -16,7 +16,7 @@ def run(*arguments):
     )
 
 
-def test_predicted_against_measured():
+def test_timing_compares_predictions_with_measurements():
     result = run("-k", "vector_add_stream")
     assert result.exit_code == 0, result.output
     rows = [

@@ -92,7 +92,7 @@ def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
 
 
 @every("dtype", NARROW)
-def test_specials_and_overflow(dtype):
+def test_infinities_nan_and_large_numbers_round_as_the_nearest(dtype):
     largest = np.float32(grid(dtype)[-2])
     values = np.array(
         [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, largest, 0.0, -0.0], np.float32

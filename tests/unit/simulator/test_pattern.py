@@ -56,7 +56,7 @@ def test_a_pattern_fits_what_has_all_its_elements(pattern, size):
 
 
 @given(st.data(), patterns())
-def test_parts_and_orders(data, pattern):
+def test_permuted_and_expanded_patterns_select_as_numpy_does(data, pattern):
     places = numbers(pattern)
     ndim = places.ndim
     order = tuple(data.draw(st.permutations(range(ndim))))

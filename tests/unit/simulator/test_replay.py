@@ -186,7 +186,7 @@ def two_programs(x):
     return out
 
 
-def test_programs_that_meet():
+def test_programs_that_synchronize_replay_from_one_tape():
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     result, tape = taped(two_programs[2], [x])
     assert_equal(result, launch(replay_tape(tape), [x]))

@@ -62,7 +62,7 @@ def basic_keys(draw, shape):
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
-def test_basic_indexing(data, shape, space):
+def test_basic_indexing_selects_as_numpy_does(data, shape, space):
     array = numbered(shape)
     key, same = data.draw(basic_keys(shape))
     tile = stored(array, space)[key]
@@ -210,7 +210,7 @@ def test_reshape_of_a_slice_is_a_view_or_an_error():
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
-def test_expand_dims(data, shape, space):
+def test_expand_dims_adds_a_dimension_as_numpy_does(data, shape, space):
     array = numbered(shape)
     axis = data.draw(st.integers(0 if space.is_hbm else 1, len(shape)))
     for at in (axis, axis - len(shape) - 1):

@@ -57,7 +57,7 @@ def last_event(kernel, *arrays):
     return launch(kernel, arrays).trace.events[-1]
 
 
-def test_operands_by_role():
+def test_operands_have_the_names_of_the_instruction():
     """Each destination and operand by the name that the instruction has for it."""
 
     def kernel(x):

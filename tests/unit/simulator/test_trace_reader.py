@@ -45,7 +45,7 @@ def test_the_good_trace_is_one():
         ("", "not JSON (Expecting value"),
         ("{", "not JSON (Expecting property name"),
         ("[" * 100_000, "not JSON ("),
-        ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
+        ('{"format": NaN}', "not JSON (NaN is not a number of JSON)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
         (
@@ -59,7 +59,7 @@ def test_a_document_that_is_no_trace_is_rejected(text, message):
 
 
 @every("version", [0, 1, 4, 7, "5", True, 5.0, 6.0, None])
-def test_another_version(version):
+def test_a_trace_of_another_version_is_rejected(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
         f"version: received {json.dumps(version)}; accepted: 5 or 6; "

@@ -18,8 +18,8 @@ def test_the_table_with_its_own_tables(tmp_path):
     "text, said",
     [
         ("[tool", "Expected"),
-        ("tool = 3", "tool is no table"),
-        ("[tool]\ndifftest = 3", "difftest is no table"),
+        ("tool = 3", "tool is not a table"),
+        ("[tool]\ndifftest = 3", "difftest is not a table"),
     ],
 )
 def test_another_file_is_a_value_error(text, said, tmp_path):

@@ -67,7 +67,7 @@ def test_rounding_to_the_same_dtype_is_the_array_itself():
     assert round_once(array, np.dtype("float32")) is array
 
 
-def test_rounding_to_bool():
+def test_numbers_other_than_0_round_to_true():
     assert round_once(np.array([0.0, 0.5, 2.0]), np.dtype("bool")).tolist() == [
         False,
         True,
@@ -76,7 +76,7 @@ def test_rounding_to_bool():
 
 
 @every("name, u", [("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
-def test_unit_roundoff(name, u):
+def test_unit_roundoff_is_half_a_unit_in_the_last_place_of_1(name, u):
     assert unit_roundoff(np.dtype(name)) == u
 
 

@@ -171,7 +171,7 @@ def test_matmuls_of_few_columns_are_advised_against():
     assert "empty-psum-tiles" not in advice(matmuls, X, columns=512, pieces=8)
 
 
-def test_sums_outside_psum():
+def test_sums_of_products_outside_psum_are_advised_against():
     found = advice(matmuls, X, columns=512, pieces=2, in_psum=False)[
         "sums-outside-psum"
     ]
@@ -258,7 +258,7 @@ def test_strided_weights_are_advised_against_if_matmuls_are_short():
     )
 
 
-def test_transposed_again():
+def test_a_tile_transposed_in_each_iteration_is_advised_against():
     def turned(x, hoisted):
         tile = loaded(x[:, 0:128])
         outs = []

@@ -56,7 +56,7 @@ def test_arguments_are_positions_then_keywords():
     ("call", "has_expansion"),
     [("f(a, x=b)", False), ("f(*a)", True), ("f(**a)", True)],
 )
-def test_expansions_and_keywords(call, has_expansion):
+def test_expansions_and_keywords_of_a_call_are_read(call, has_expansion):
     node = expression(call)
     assert syntax.has_expansion(node) is has_expansion
     assert syntax.keywords_of(node).keys() == ({"x"} if "x" in call else set())
@@ -73,7 +73,7 @@ def test_indices_and_the_base_of_a_subscript(subscript, indices):
     assert syntax.base_of(node.value) is node.value
 
 
-def test_literals_and_none():
+def test_literals_and_none_are_told_from_names():
     assert syntax.literal_of(expression("3")) == 3
     assert syntax.literal_of(expression("...")) is ...
     assert syntax.literal_of(expression("x")) is None

@@ -58,7 +58,7 @@ class Views(Patterned):
             """Return the same tensor with another pattern."""
 
         def _select_by(self, dim: int, index: Any) -> Any:
-            """Select as :meth:`select` does, by an index that is no Python integer."""
+            """Select as :meth:`select` does, by an index that is not a Python integer."""
 
     @property
     def buffer(self) -> MemoryRegion:
@@ -103,7 +103,7 @@ class Views(Patterned):
 
         Raises
         ------
-        OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor, or is no valid index.
+        OutOfBoundsError, ShapeError, KernelError : the key leaves the tensor or is invalid.
         """
         if key is Ellipsis:
             return self
@@ -452,7 +452,7 @@ def _from_start(place: int, size: int) -> int:
 
 
 def _slice_of(view: Views, axis: int, item: object) -> slice:
-    """Return the slice of a range; raise for any other object, which is no index."""
+    """Return the slice of a range; raise for any other object, which is not an index."""
     kinds = "integers, slices, nl.ds and '...'"
     remedy = _INSTEAD.get(type(item).__name__)
     remedy = remedy and remedy.format(axis=axis)

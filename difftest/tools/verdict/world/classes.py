@@ -194,7 +194,9 @@ def made_with(*names: str) -> Callable[[Any], Any]:
     """
 
     def check(kind: Any) -> Any:
-        values = vars(kind) if isinstance(kind, type) else {}
+        values = dict(vars(kind)) if isinstance(kind, type) else {}
+        if _is_enumeration(kind):  # which keeps an own __new__ under another name
+            values["__new__"] = values.get("__new_member__")
         for name in names:
             value = values.get(name)
             function = getattr(value, "__func__", value)

@@ -79,6 +79,8 @@ class Guarded(ast.NodeTransformer):
         self._tried = 0
         """The number of ``try`` statements around a node that handle a failed import."""
         self._matches = 0
+        self._class = ""
+        """The name of the class around a node, without underscores before it; empty outside."""
         self._class_names: list[str] | None = None
         """The special names that the class statement around the statements binds, if any."""
 
@@ -137,13 +139,19 @@ class Guarded(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Guard ``value.name``, read or set."""
         value = self.visit(node.value)
+        name = _text(self._mangled(node.attr), node)
         if isinstance(node.ctx, ast.Load):
-            return _call("read", node, value, _text(node.attr, node))
-        owner = _call("writable", node, value, _text(node.attr, node))
+            return _call("read", node, value, name)
+        owner = _call("writable", node, value, name)
         target = ast.Attribute(owner, node.attr, node.ctx)
         if is_special(node.attr):
             target.attr = INTERNAL + "hidden"  # the guard refuses first
         return ast.copy_location(target, node)
+
+    def _mangled(self, name: str) -> str:
+        """Return the name of an attribute, as Python stores a private name of a class."""
+        is_private = name.startswith("__") and not name.endswith("__")
+        return f"_{self._class}{name}" if is_private and self._class else name
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Guard ``function(...)`` and ``value.method(...)``."""
@@ -155,7 +163,7 @@ class Guarded(ast.NodeTransformer):
             return node
         if isinstance(node.func, ast.Attribute):
             value = self.visit(node.func.value)
-            name = _text(node.func.attr, node)
+            name = _text(self._mangled(node.func.attr), node)
             return _call("call_method", node, value, name, *args, keywords=keywords)
         function = self.visit(node.func)
         return _call("call", node, function, *args, keywords=keywords)
@@ -261,7 +269,9 @@ class Guarded(ast.NodeTransformer):
             node.keywords = [ast.copy_location(ast.keyword(None, options), node)]
         decorators = [self._decorator(one) for one in node.decorator_list]
         bound: list[str] = []
+        around, self._class = self._class, node.name.lstrip("_")
         node.body = self._body(node.body, bound)
+        self._class = around
         made = _call("made", node, *(_text(name, node) for name in bound))
         node.decorator_list = [*decorators, made]
         return node

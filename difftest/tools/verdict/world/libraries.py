@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import enum
 import functools
 import importlib
 import json
@@ -267,7 +268,7 @@ def _copied(value: Any, *, deep: bool) -> Any:
     return value
 
 
-_PLAIN_BASES = (int, str, float, tuple, dict, list)
+_PLAIN_BASES = (int, str, float, tuple, dict, list, enum.Enum)
 """Bases of own classes whose objects are shared by a copy."""
 
 

@@ -221,7 +221,7 @@ def test_where_a_tile_was_placed_counts(start, found):
     assert [one.id for one in findings_in(kernel, [X])] == found
 
 
-def test_results_count_too():
+def test_a_result_at_a_wrong_partition_is_found():
     def work(tile):
         nki_isa.tensor_copy(dst=tile[32:128, :], src=tile[0:96, :])
 

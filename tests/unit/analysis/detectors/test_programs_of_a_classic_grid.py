@@ -30,7 +30,7 @@ def spread(index):
         (lambda program: (HALF - 1) * program, [("program-race", "error")]),
     ],
 )
-def test_a_classic_grid(index, found):
+def test_programs_of_a_classic_grid_race_if_their_rows_overlap(index, found):
     got = findings_in(spread(index), [normal(128, 4 * HALF)], grid=(4,))
     assert [(one.id, one.severity.value) for one in got] == found
     assert all("core_barrier" not in one.remedy for one in got)  # it has none

@@ -86,7 +86,7 @@ def test_predicts_from_the_trace(nki, double, predictor, capsys):
     assert "most of it is assumed" in text
 
 
-def test_always_says_predicted(nki, double, capsys):
+def test_the_output_says_that_the_latency_is_predicted(nki, double, capsys):
     nki.benchmark(double)(X)
     text = capsys.readouterr().out
     assert "predicted" in text
@@ -94,7 +94,7 @@ def test_always_says_predicted(nki, double, capsys):
 
 
 @pytest.mark.parametrize("form", ["with options", "without brackets", "called first"])
-def test_decorator_forms(nki, double, form):
+def test_benchmark_decorates_with_and_without_arguments(nki, double, form):
     if form == "with options":
         bench = nki.benchmark(warmup=5, iters=20)(double)
     elif form == "without brackets":
@@ -111,7 +111,7 @@ def test_disable_dge_reaches_the_model(nki, double, predictor):
     assert predictor.calls[0][2] is False
 
 
-def test_only_documented_percentiles(nki, double):
+def test_an_undocumented_percentile_is_rejected(nki, double):
     bench = nki.benchmark(double)
     bench(X)
     with pytest.raises(

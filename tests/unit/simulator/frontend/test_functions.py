@@ -90,7 +90,7 @@ def test_angles_of_any_size(nl, run, name):
 
 @both
 @every("name", REDUCTIONS)
-def test_reductions(nl, run, name):
+def test_reductions_have_the_values_of_numpy(nl, run, name):
     function = getattr(nl, name)
     numpys = REDUCTIONS[name]
     whole, last, kept = run(
@@ -124,7 +124,7 @@ def test_reductions_made_of_others(nl, run):
 
 
 @both
-def test_rms_norm(nl, run):
+def test_rms_norm_scales_by_the_root_of_the_mean_square(nl, run):
     result = run(lambda x, w: nl.rms_norm(x, w, 1, 24), A, B)
     square = np.square(A.astype(np.float64)).sum(axis=1, keepdims=True) / 24
     assert_allclose(result, A / np.sqrt(square + 1e-6) * B, rtol=1e-5)
@@ -133,7 +133,7 @@ def test_rms_norm(nl, run):
 
 
 @both
-def test_products(nl, run):
+def test_matmul_and_transpose_have_the_values_of_numpy(nl, run):
     turned, plain, transposed = run(
         lambda x, y: (
             nl.matmul(x, y, transpose_x=True), nl.matmul(nl.copy(x[:, 0:16]), y), nl.transpose(x)
@@ -146,7 +146,7 @@ def test_products(nl, run):
 
 
 @both
-def test_selections_and_shapes(nl, run):
+def test_selections_and_changes_of_shape_have_the_values_of_numpy(nl, run):
     places = np.random.default_rng(0).integers(0, 24, (16, 5)).astype(np.uint32)
     chosen, gathered, column, row, expanded = run(
         lambda x, y, i: (

@@ -24,7 +24,7 @@ from tests.every import every
         ((), ()),
     ],
 )
-def test_the_documented_grids(key, shape):
+def test_a_grid_has_its_documented_shape(key, shape):
     assert grid_shape(key) == shape
 
 

@@ -112,7 +112,7 @@ def test_a_grid_makes_another_kernel():
     assert repr(tile_of_the_grid[2]) == f"<NKI kernel {__name__}.tile_of_the_grid[2]>"
 
 
-def test_kernels_call_kernels():
+def test_a_kernel_may_call_another_kernel():
     @nki.jit
     def inner(tile):
         return nl.multiply(tile, 2.0)

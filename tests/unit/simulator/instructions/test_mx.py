@@ -70,7 +70,7 @@ FORMATS = {"e4m3": (FLOAT8_E4M3FN_X4, E4M3, 8), "e5m2": (FLOAT8_E5M2_X4, E5M2, 1
 @every("name", FORMATS)
 @every("partitions", [32, 96])
 @every("source", [np.float16, ml_dtypes.bfloat16])
-def test_quantize_mx(name, partitions, source):
+def test_quantize_mx_divides_groups_by_their_powers_of_two(name, partitions, source):
     packed, element, largest = FORMATS[name]
     x = normal(partitions, 12, dtype=source)
     data, scale = observed(lambda t: quantized(t, packed), x)

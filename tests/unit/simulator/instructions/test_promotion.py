@@ -44,7 +44,7 @@ def test_a_float8_of_neuroncore_v4_has_a_rank(dtype):
 
 
 @every("a, b, result", DOCUMENTED)
-def test_the_documented_pairs(a, b, result):
+def test_pairs_of_dtypes_promote_as_documented(a, b, result):
     for first, second in ((a, b), (b, a)):
         assert dtype_name(promote_dtypes(as_dtype(first), as_dtype(second))) == result
 

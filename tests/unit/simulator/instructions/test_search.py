@@ -71,7 +71,7 @@ def test_segment_ids_are_integers_from_0(ids):
 
 
 @every("dtype", [np.float32, np.int32])
-def test_sequence_bounds(dtype):
+def test_sequence_bounds_gives_the_start_and_the_end_of_each_segment(dtype):
     ids = np.array([[0, 1, 1, 2, 2, 2, 0, 3]], dtype)
     result = on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), ids)
     starts = [8, 1, 1, 3, 3, 3, 8, 7]

@@ -434,6 +434,15 @@ def test_what_a_kernel_asks_for(kernel, asked):
     assert [{n for at in places for n in at.values()} for places in alone] == asked
 
 
+@every("columns", [sizes(0, 300), lambda rows: sizes(0, rows)])
+def test_the_third_value_of_a_range_is_asked_for(columns):
+    """Cases lean to 0 and 1, the first two, and to 2 only where it is one of these."""
+    ((_, _, places),) = branch_conditions(
+        spec_of(lambda x, rows, columns: columns == 2, columns=columns)
+    )
+    assert {n for at in places for n in at.values()} == {2}
+
+
 @every(
     "kernel",
     [

@@ -43,7 +43,7 @@ def test_build_gives_the_shape_and_dtype_and_the_same_array_each_time(recipe, dt
     assert first.tobytes() == recipe.build((3, 5), np.dtype(dtype)).tobytes()
 
 
-def test_plain_recipes():
+def test_zeros_ones_and_iota_build_their_data():
     assert Zeros().build((2,), np.dtype("float32")).tolist() == [0, 0]
     assert Ones().build((2,), np.dtype("float32")).tolist() == [1, 1]
     assert Iota().build((2, 2), np.dtype("float32")).tolist() == [[0, 1], [2, 3]]

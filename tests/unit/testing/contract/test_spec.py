@@ -264,7 +264,7 @@ VALUES = "TILE, M, K"
         ),
         (
             {"domain": None, "ranks": "K"},
-            "domain: received none; accepted: a domain, for the number of ranks is no size",
+            "domain: received none; accepted: a domain, because the number of ranks is not a size",
         ),
         (
             {"inputs": {"lhsT": ...}},

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from difftest.testing.contract.spec import Input, KernelSpec
-from difftest.testing.contract.structured import Indices
+from difftest.testing.contract.structured import Bernoulli, Indices
 from difftest.testing.drawing.cases import SAMPLES, cases, cases_like
 from difftest.testing.drawing.data import seeded
 from difftest.testing.drawing.examples import examples, examples_or_none
@@ -28,7 +28,7 @@ def seen(reference, **more):
 
 
 def test_properties_of_a_reference_are_inferred():
-    moves = ReferenceProperties(moves=True, selects=True)
+    moves = ReferenceProperties(moves=True, keeps_nonfinite=True, selects=True)
     selects = ReferenceProperties(selects=True)
     for reference, nature in (
         (lambda x: x.T, moves),
@@ -67,8 +67,26 @@ def test_inputs_with_data_of_their_own_keep_them():
 
 
 def test_where_the_tensor_engine_spreads_nan_none_is_drawn():
-    nature = seen(lambda x: x.T, machine="trn1")
-    assert (nature.moves, nature.selects) == (False, True)
+    for more in ({}, {"reduction": 0}):
+        nature = seen(lambda x: x.T, machine="trn1", **more)
+        assert (nature.moves, nature.keeps_nonfinite) == (True, False)
+
+
+def test_where_an_input_may_choose_elements_no_nan_is_drawn():
+    """A kernel multiplies by a mask or by a one-hot row, and 0 times NaN is NaN."""
+    rows = Input("N", dtype="int32", data=lambda P: seeded(Indices, below=P))
+    mask = Input("P N", data=seeded(Bernoulli, share=0.5))
+    for reference, inputs in (
+        (lambda x, rows: x[rows], {"x": "P N", "rows": rows}),
+        (
+            lambda x, y, mask: np.where(mask > 0, x, y),
+            {"x": "P N", "y": "P N", "mask": mask},
+        ),
+    ):
+        nature = seen(reference, inputs=inputs)
+        assert (nature.moves, nature.keeps_nonfinite) == (True, False)
+        stated = seen(reference, inputs=inputs, reduction=0)
+        assert stated.keeps_nonfinite
 
 
 def test_outputs_of_a_narrow_dtype_have_sizes_at_which_they_overflow_or_are_subnormal():

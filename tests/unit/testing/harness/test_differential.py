@@ -19,6 +19,7 @@ from difftest.testing.harness import differential
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive, Match
+from tests.every import every
 from tests.unit.standin import PlainBackend
 
 with embedded():
@@ -357,6 +358,89 @@ def test_data_that_overflow_the_reference_are_reported():
     wrong, text = failure(saturated, wide(reference), zero)
     assert wrong.question == "algorithm"  # which is the kernel's
     assert "the data do it" not in text
+
+
+LEAST = -3.4028235e38
+"""The smallest float32, as AWS's page on range_select writes it: no float32 has these digits."""
+
+
+def replaced_by_a_constant(x):
+    largest = nisa.max8(src=x)
+    return nisa.nc_match_replace8(data=x, vals=largest, imm=0.1)
+
+
+def filled_with_the_least(x):
+    zero = nl.zeros((64, 1), nl.float32)
+    return nisa.range_select(
+        on_true_tile=x,
+        comp_op0=np.greater_equal,
+        comp_op1=np.less,
+        bound0=zero,
+        bound1=nl.add(zero, 3.0),
+        on_false_value=LEAST,
+    )
+
+
+@today.jit
+def filled_with_the_least_today(x):
+    tile, low, high = (
+        today_nl.ndarray(shape, today_nl.float32, buffer=today_nl.sbuf)
+        for shape in (x.shape, (64, 1), (64, 1))
+    )
+    today_isa.dma_copy(dst=tile, src=x)
+    today_isa.memset(dst=low, value=0.0)
+    today_isa.memset(dst=high, value=3.0)
+    today_isa.range_select(
+        dst=tile,
+        on_true_tile=tile,
+        comp_op0=today_nl.greater_equal,
+        comp_op1=today_nl.less,
+        bound0=low,
+        bound1=high,
+        on_false_value=LEAST,
+    )
+    out = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.shared_hbm)
+    today_isa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def with_the_largest_replaced(x):
+    places = np.argsort(-x, axis=1, kind="stable")[:, :8]
+    after = x.copy()
+    np.put_along_axis(after, places, 0.1, axis=1)
+    return after
+
+
+def with_the_rest_filled(x):
+    return np.where(np.arange(x.shape[1]) < 3, x, LEAST)
+
+
+@every(
+    "kernel, reference",
+    [
+        (made_of(replaced_by_a_constant), with_the_largest_replaced),
+        (made_of(filled_with_the_least), with_the_rest_filled),
+        (filled_with_the_least_today, with_the_rest_filled),
+    ],
+)
+def test_a_constant_that_no_float32_holds_may_be_rounded(kernel, reference):
+    verdict, _ = checked(kernel, wide(reference))
+    assert isinstance(verdict, Match)
+
+
+def test_nan_that_the_spec_does_not_name_is_reported_with_the_remedy():
+    spread = made_of(lambda x: nl.multiply(x, 0))
+    data = Fill(1.0, ((50, np.nan),))
+    said = "x holds NaN or infinities, which are drawn if a reference only moves data"
+    zero = wide(np.zeros_like)
+    wrong, text = failure(spread, zero, data)
+    assert wrong.how[0].startswith(said)
+    assert "pass data= of finite numbers for x" in text
+    named, _ = failure(spread, zero, data, nonfinite=True)
+    assert not any(said in line for line in named.how)
+    finite, _ = failure(made_of(lambda x: nl.add(x, np.nan)), zero, Fill(1.0))
+    assert finite.kind == "nan"
+    assert not any(said in line for line in finite.how)
 
 
 def test_nan_against_nan_decides_no_case():

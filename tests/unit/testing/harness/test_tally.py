@@ -56,7 +56,7 @@ def test_json_comes_back():
     assert tally_from_json(counted().to_json()) == counted()
 
 
-def test_merge_adds():
+def test_merging_tallies_adds_their_counts():
     total = counted()
     total.merge(counted())
     assert total.rows["add", "plain"] == Counts(

@@ -214,7 +214,9 @@ def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None
         ("def kernel(*x, flag=True):", None),
     ],
 )
-def test_keyword_only_parameters(before: str, after: str | None) -> None:
+def test_the_fix_of_keyword_only_parameters_drops_the_star(
+    before: str, after: str | None
+) -> None:
     text = HEAD.format("    pass").replace("def kernel(x):", before)
     assert fixed(text, "NKL102", "2.32")[0] == text.replace(before, after or before)
 
@@ -233,7 +235,9 @@ def test_keyword_only_parameters(before: str, after: str | None) -> None:
         ("@nki.jit(debug=True, mode='jax',)", "@nki.jit(debug=True,)", True),
     ],
 )
-def test_arguments_of_jit(before: str, after: str, is_safe: bool) -> None:
+def test_the_fix_of_jit_removes_an_ended_argument(
+    before: str, after: str, is_safe: bool
+) -> None:
     text = HEAD.format("    pass").replace("@nki.jit", before)
     id = "NKL113" if "platform_target" in before else "NKL115"
     assert fixed(text, id, "2.32") == (text.replace(before, after), is_safe)

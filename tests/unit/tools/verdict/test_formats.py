@@ -138,7 +138,7 @@ def test_agreement_is_never_chosen_but_its_findings_are():
         ),
         (
             ["--batch=m:add", "--results=o", "--json=x", "t.py::t"],
-            "--json is of one kernel",
+            "--json is for one kernel",
         ),
         (["--fail-on=agrees", "a.py:add", "t.py::t"], "'agrees' is not one of"),
     ],

@@ -15,12 +15,14 @@ from tests.every import every
 from tests.unit.tools.verdict.honest.classic import KERNELS as CLASSIC
 from tests.unit.tools.verdict.honest.python import KERNELS as PYTHON
 from tests.unit.tools.verdict.honest.today import KERNELS as TODAY
+from tests.unit.tools.verdict.honest.whole_files import KERNELS as WHOLE
 from tests.unit.tools.verdict.kernels import judged
 
 TABLE = {
     **{f"classic: {name}": one for name, one in CLASSIC.items()},
     **{f"today: {name}": one for name, one in TODAY.items()},
     **{f"Python: {name}": one for name, one in PYTHON.items()},
+    **{f"whole file: {name}": one for name, one in WHOLE.items()},
 }
 
 
@@ -73,5 +75,5 @@ def test_a_kernel_of_the_project_agrees(fork_server, monkeypatch, name):
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
 
 
-def test_there_are_at_least_120_honest_kernels():
-    assert len(TABLE) + len(OURS) >= 120
+def test_there_are_at_least_160_honest_kernels():
+    assert len(TABLE) + len(OURS) >= 160

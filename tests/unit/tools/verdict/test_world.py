@@ -32,7 +32,7 @@ def run(text, allowed=()):
             try:
                 launch(kernel, [ONES, ONES])
             except BaseException as error:
-                return str(STATE.refused or error)
+                return str(STATE.refused or error) or type(error).__name__
     return str(STATE.refused or swallowed_error(errors) or "")
 
 

@@ -109,8 +109,8 @@ class ArithmeticCalls:
 # fmt: on
 
 
-def _narrow_number(value, where):
-    return float(np.float32(need_number(value, "on_false_value", where)))
+def _on_false_value(value, where):
+    return float(need_number(value, "on_false_value", where))
 
 
 def _with_start(values, where):
@@ -143,7 +143,7 @@ declare(
     exponential={"prepare": _with_start},
     nc_find_index8={"all_ones": True},
     nc_match_replace8={"backwards": True},
-    range_select={**_BY_VECTOR, "on_false_value": _narrow_number, "reduce_op": alu_op},
+    range_select={**_BY_VECTOR, "on_false_value": _on_false_value, "reduce_op": alu_op},
     select_reduce={**_BY_VECTOR, "reduce_op": alu_op},
 )
 

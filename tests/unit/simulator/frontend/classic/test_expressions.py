@@ -70,7 +70,7 @@ def expressions(draw):
 
 
 @given(expressions())
-def test_affine_arithmetic(expression):
+def test_index_expressions_have_the_values_of_numpy(expression):
     index, array = expression
     assert isinstance(index, IndexExpression)
     assert (index.shape, index.ndim) == (array.shape, array.ndim)

@@ -48,7 +48,7 @@ def test_static_cast_of_numbers_arrays_and_tiles(plain):
             launch(lambda odd=odd: nl.static_cast(odd, nl.int32), plain=plain)
 
 
-def test_limits_of_dtypes():
+def test_finfo_gives_the_limits_of_a_dtype():
     for dtype in (np.float32, np.float16):
         assert (nl.finfo(dtype).max, nl.finfo(dtype).eps) == (
             float(np.finfo(dtype).max),

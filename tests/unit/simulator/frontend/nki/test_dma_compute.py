@@ -105,7 +105,7 @@ def test_gathered_rows_are_added_in_sbuf():
         run(in_hbm)
 
 
-def test_other_misuse():
+def test_misuse_of_dma_compute_is_rejected():
     def compute(**given):
         one = tile((4, 8))
         arguments = {

@@ -245,6 +245,6 @@ REFUSED = {
 
 
 @every("name", REFUSED)
-def test_what_grids_refuse(name):
+def test_misuse_of_grids_is_rejected(name):
     use, text = REFUSED[name]
     assert text in raised(NkiError, use)

@@ -154,5 +154,5 @@ def transposing():
         (transposing, "takes no indirect moving operand"),
     ],
 )
-def test_what_products_refuse(compute, text):
+def test_indirect_operands_that_no_product_takes_are_rejected(compute, text):
     assert text in raised(KernelError, compute, machine=TRN3)

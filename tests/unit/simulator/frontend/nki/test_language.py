@@ -176,7 +176,7 @@ def test_the_derivative_of_gelu_by_a_sigmoid_at_infinity():
     assert on_nki_tiles(nl.gelu_apprx_sigmoid_dx, ends).tolist() == [[0, 1, 0.5]]
 
 
-def test_loads_and_stores(capsys):
+def test_loads_and_stores_move_rows_and_transposes(capsys):
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
         with nl.no_reorder():

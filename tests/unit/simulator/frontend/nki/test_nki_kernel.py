@@ -64,7 +64,7 @@ def test_each_way_to_run_a_kernel_gives_its_array(run):
     np.testing.assert_array_equal(result, A * 2)
 
 
-def test_keywords_and_defaults():
+def test_a_kernel_takes_keywords_and_has_defaults():
     np.testing.assert_array_equal(simulate(scaled)(a=A, factor=3.0), A * 3)
     with pytest.raises(KernelError, match="unexpected keyword argument 'b'"):
         _ = simulate(scaled)(A, b=1)
@@ -234,7 +234,7 @@ def test_the_package_has_a_version_and_a_class_of_dtypes():
             assert isinstance(nl.bfloat16, nki.dtype)
 
 
-def test_arguments_of_jit():
+def test_jit_warns_of_an_ended_argument_and_rejects_an_unknown_one():
     with pytest.warns(UserWarning, match="ignores mode="):
         jit(scaled, mode="auto")
     with pytest.raises(NotModelledError, match="speed"):

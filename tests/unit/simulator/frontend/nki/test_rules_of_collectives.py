@@ -233,7 +233,7 @@ def test_a_rule_holds_for_each_collective(name, way):
 
 
 @every("name", NAMES)
-def test_trn3_has_priorities(name):
+def test_priorities_are_accepted_on_trn3(name):
     assert outcome(name, prioritised, TRN3) is True
 
 

@@ -54,7 +54,7 @@ def shapes(compute, *, buffer=nl.sbuf, shape=(64, 64, 64)):
         (..., (64, 64, 64)),
     ],
 )
-def test_ranks_on_chip(key, shape):
+def test_indexing_on_chip_keeps_the_partition_dimension(key, shape):
     assert shapes(lambda t: t[key].shape) == shape
 
 
@@ -62,7 +62,7 @@ def test_ranks_on_chip(key, shape):
     "key, shape",
     [((0, 0, 10), (1,)), ((slice(None), 0), (64, 64)), (0, (64, 64)), ((0, 0), (64,))],
 )
-def test_ranks_in_hbm(key, shape):
+def test_indexing_in_hbm_drops_dimensions_but_the_last(key, shape):
     assert shapes(lambda t: t[key].shape, buffer=nl.hbm) == shape
 
 

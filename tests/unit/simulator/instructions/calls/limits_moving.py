@@ -287,7 +287,7 @@ limit(
     "needs NeuronCore-v3",
 )
 for rule, illegal, text in (
-    ("one_of(on_false_value)", ranged(other=-3.0e38), "the smallest float32"),
+    ("_fills_with_the_least", ranged(other=-3.0e38), "the smallest float32"),
     ("_range_rules", ranged(start=2**24 - 7), "indices up to 16777216"),
 ):
     limit("range_select", rule, ranged(start=2**24 - 8), illegal, KernelError, text)

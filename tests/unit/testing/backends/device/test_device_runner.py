@@ -57,7 +57,7 @@ def test_all_draws_are_counted():
     assert runner.tally.rows["add", "device"].elements == 24
 
 
-def test_integers_get_integers():
+def test_a_device_gets_integer_inputs_for_an_integer_dtype():
     device = Device()
     spec = add_spec(kernel=lambda a, b: a + b, dtypes=("int32",))
     case = Case({"n": 8}, "int32", {"a": Ones(), "b": Ones()})

@@ -35,7 +35,7 @@ KERNELS = {
         "nl.store(out[p, n], tile[p, n] + 1.0, mask=mask)\nreturn out",
         lambda x: x + 1,
     ),
-    "a mask that is no box": of_one(
+    "a mask that is not a box": of_one(
         "out = empty(a)\ntile = nl.load(a)\np, n = nl.mgrid[0:a.shape[0], 0:a.shape[1]]\n"
         "nl.store(out, tile)\nnl.store(out[p, n], tile[p, n] * 3.0, mask=p >= n)\nreturn out",
         lambda x: np.where(np.tri(*x.shape, dtype=bool), 3 * x, x),

@@ -291,6 +291,12 @@ KERNELS = {
         "import functools\nimport itertools\nimport operator\nimport re\n"
         "from collections import defaultdict\n",
     ),
+    "private names of a class": written(
+        "assert _Count().advance() == 4 and not hasattr(_Count(), '__n')",
+        "class _Count:\n    __step = 3\n\n    def __init__(self):\n        self.__n = 0\n\n"
+        "    def __more(self):\n        return self.__n + _Count.__step\n\n"
+        "    def advance(self):\n        self.__n += 1\n        return self.__more()\n",
+    ),
     "an enumeration with values of its own": written(
         "assert Unit.KILO.factor == 1000 and Unit('k') is Unit.KILO",
         "from enum import Enum\n\n\nclass Unit(Enum):\n    def __new__(cls, word, factor):\n"
