@@ -742,8 +742,8 @@ def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
         name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)
     }
     return (
-        "A kernel writes to arguments that outputs= names, and to no others. If the write is "
-        f"meant, leave inputs= as it is and pass outputs={declared}"
+        "A kernel writes only to arguments that outputs= names. If the write is intended, leave "
+        f"inputs= as it is and pass outputs={declared}"
     )
 
 

@@ -1,9 +1,9 @@
 """The backend that runs a candidate: a worker records its instructions, this process replays them.
 
-The worker never sees the data of the case. It runs the kernel on decoy arrays, and sends the tape
+The worker never sees the data of the case. It runs the kernel on dummy arrays, and sends the tape
 of that launch (:mod:`difftest.simulator.tape`). The ordinary simulator replays the tape here on
 the data of the case, with the usual exact run, detectors and trace. A value that the kernel
-computed in Python is a number on the tape, and that number comes from the decoys.
+computed in Python is a number on the tape, and that number comes from the dummy data.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ class Disclosure(Enum):
     """The share of a case's data that a kernel's Python receives."""
 
     NOTHING = "nothing"
-    """Decoy floats, and decoy integers within the bounds of the case's integers."""
+    """Dummy floats, and dummy integers within the bounds of the case's integers."""
     INTEGERS = "integers"
-    """Decoy floats, and the case's integers. Registers loaded from integers have true values."""
+    """Dummy floats, and the case's integers. Registers loaded from integers have true values."""
     ALL = "all"
     """The case's data: registers follow the values that the kernel computes from floats."""
 
 
-def decoys(
+def dummy_inputs(
     arrays: tuple[Array, ...], shown: Disclosure, share: float = 1.0
 ) -> tuple[Array, ...]:
     """Return arrays of the same shapes and dtypes; ``share`` is the part of integers to replace."""
     random = np.random.default_rng()
 
-    def decoy(array: Array) -> Array:
+    def dummy(array: Array) -> Array:
         if shown is Disclosure.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
@@ -84,7 +84,7 @@ def decoys(
             )
         return array.copy()
 
-    return tuple(map(decoy, arrays))
+    return tuple(map(dummy, arrays))
 
 
 def _integers(array: Array, random: np.random.Generator) -> Array:
@@ -184,7 +184,7 @@ class CandidateBackend:
         """The bytes of the last answer of the worker."""
 
     def run(self, call: KernelCall) -> Outcome:
-        """Record the kernel's instructions on decoys, and replay them on the data of the call."""
+        """Record the kernel's instructions on dummy inputs; replay them on the call's data."""
         arrays = [(array.shape, dtype_name(array.dtype)) for array in call.arrays]
         # Calls with equal shapes execute equal instructions, unless the kernel follows the data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
@@ -224,8 +224,8 @@ class CandidateBackend:
         fewer integers are replaced.
         """
         for share in _shares(call.inputs, shown):
-            first = decoys(call.inputs, shown, share)
-            second = decoys(call.inputs, shown, share)
+            first = dummy_inputs(call.inputs, shown, share)
+            second = dummy_inputs(call.inputs, shown, share)
             text = self.ask(call, first, anew=True)
             again = self.ask(call, second, anew=False)
             if isinstance(text, str) and isinstance(again, str):

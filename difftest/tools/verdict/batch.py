@@ -60,6 +60,7 @@ _COLLECT = 600.0
 """The seconds that the collection of the test may take."""
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 """The names of the folders of installed packages, in :mod:`sysconfig`."""
+_PACKAGE_FILE = "__init__.py"
 _PACKAGE = Path(__file__).resolve().parents[2]
 """The folder of this package."""
 
@@ -110,13 +111,20 @@ def _file_kernels(batch: str, sources: Path) -> list[str]:
 
 
 def _folder_kernels(batch: str, test: str) -> list[str]:
-    """Return a kernel for each file of the folder in ``DIR:KERNEL``, except the test's file."""
+    """Return a kernel for each file of the folder in ``DIR:KERNEL``.
+
+    The test's file and the file of a package are no candidates.
+    """
     place, _, name = batch.rpartition(":")
     if not place:
         return []
     own = os.path.realpath(test.partition("::")[0])
     files = sorted(Path(place).glob("*.py"))
-    return [f"{file}:{name}" for file in files if os.path.realpath(file) != own]
+    return [
+        f"{file}:{name}"
+        for file in files
+        if os.path.realpath(file) != own and file.name != _PACKAGE_FILE
+    ]
 
 
 def _line_kernel(line: str, where: str, sources: Path) -> str:
@@ -372,8 +380,15 @@ def serve_batch(connection: Connection, orders: BatchOrders) -> None:
 def _stub_descriptions(
     orders: BatchOrders, forks: ForkServer | None
 ) -> dict[Path, Describe]:
-    """Return for each candidate's file a function that describes it, for its stub."""
-    return {
+    """Return for each candidate's file a function that describes it, for its stub.
+
+    A package of candidates is empty: their authors can write its file.
+    """
+    files: dict[Path, Describe] = {}
+    if orders.folder:
+        package = Path(orders.folder, _PACKAGE_FILE)
+        files[package] = lambda: {"constants": {}, "functions": {}}
+    return files | {
         Path(kernel.rpartition(":")[0]): functools.partial(
             describe_candidate, kernel, orders.test, orders.settings, forks
         )

@@ -38,6 +38,7 @@ from difftest.tools.verdict.judge import Judge
 from difftest.tools.verdict.judgement import Judgement
 from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.sources import (
+    MOST_BYTES,
     CandidateFiles,
     OutsideLanguage,
     Violation,
@@ -163,11 +164,15 @@ def new_judgement(kernel: str, test: str, seed: int | None) -> Judgement:
     """Return the judgement of a kernel before it runs; draw a seed if ``seed`` is None."""
     file, _, name = kernel.rpartition(":")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    is_regular = Path(file).is_file()  # reading a pipe would wait for its writer
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if is_regular else ""
-    return Judgement(
-        {"file": file, "name": name, "sha256": digest}, test, seed, versions=versions()
-    )
+    own = {"file": file, "name": name, "sha256": _digest_of(Path(file))}
+    return Judgement(own, test, seed, versions=versions())
+
+
+def _digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file; empty for a pipe, and for a file that is too large to judge."""
+    if not file.is_file() or file.stat().st_size > MOST_BYTES:
+        return ""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _parse_kernel(kernel: str, test: str) -> tuple[Path, str]:
@@ -436,9 +441,12 @@ class _StubFinder(MetaPathFinder, Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         file = os.path.realpath(spec.origin) if spec is not None and spec.origin else ""
-        if file not in self.files:
+        if spec is None or file not in self.files:
             return None
-        return importlib.util.spec_from_file_location(fullname, file, loader=self)
+        folders = spec.submodule_search_locations
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=self, submodule_search_locations=folders
+        )
 
     def exec_module(self, module: ModuleType) -> None:
         described = self.files[str(module.__file__)]()

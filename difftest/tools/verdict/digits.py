@@ -14,7 +14,8 @@ errors, in units that the kernel cannot change:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +38,8 @@ BASE = 1.0
 """The typical error of a value that a kernel rounds a few times, in units of the accumulation."""
 NARROW = 0.16
 """The typical error beyond the last rounding, in units of a narrower dtype of the contract."""
+MARGIN = 1.5
+"""The limit for sums, as a multiple of the error of the case's own terms in their order."""
 SUM_GROWTH = 0.25
 """The typical error of a sum in order of n terms, divided by the square root of n.
 
@@ -103,13 +106,14 @@ def lost_digits(
     size = np.abs(exact)
     if np.all(distance <= SAFETY * BASE * FLOAT32_UNIT * size):
         return None  # most kernels need no further call of the reference
-    allowance = allowance_of(reference, index, exact)
-    typical = _root_mean_square(
-        _ratio(distance, np.maximum(size, allowance.typical_size))
-    )
-    largest = allowance.largest * np.maximum(size, allowance.largest_size)
-    if typical <= allowance.typical and np.all(distance <= largest):
-        return None
+    for growth in (_least_growth, _growth_of_terms):
+        allowance = allowance_of(reference, index, exact, growth)
+        typical = _root_mean_square(
+            _ratio(distance, np.maximum(size, allowance.typical_size))
+        )
+        largest = allowance.largest * np.maximum(size, allowance.largest_size)
+        if typical <= allowance.typical and np.all(distance <= largest):
+            return None
     value = np.where(mask, value, got)
     of_typical = allowance.typical * np.maximum(size, allowance.typical_size)
     for allowed in (largest, of_typical):
@@ -148,7 +152,13 @@ class Allowance(NamedTuple):
     largest_size: float
 
 
-def allowance_of(reference: ReferenceResult, index: int, exact: Float64) -> Allowance:
+Growth: TypeAlias = Callable[[ReferenceResult, int, float], float]
+"""The limit of the typical error of an output's sums of so many terms, in units of the sum."""
+
+
+def allowance_of(
+    reference: ReferenceResult, index: int, exact: Float64, growth: Growth
+) -> Allowance:
     """Return the errors that an output of a task may have; ``exact`` has its values."""
     size = _root_mean_square(exact)
     changes = reference.input_changes
@@ -161,7 +171,7 @@ def allowance_of(reference: ReferenceResult, index: int, exact: Float64) -> Allo
     sums = sums_of(reference, index)
     unit, coarsest = _units(reference, index)
     value = SAFETY * BASE * unit
-    more = SAFETY * _growth(reference, sums.terms) * unit
+    more = growth(reference, index, sums.terms) * unit
     if coarsest > unit:
         more += SAFETY * NARROW * coarsest
     # Few errors are not typical: the limit of a single one is that of the largest.
@@ -184,16 +194,93 @@ def _units(reference: ReferenceResult, index: int) -> tuple[float, float]:
     return units[0], max(units)
 
 
-def _growth(reference: ReferenceResult, terms: float) -> float:
-    """Return the typical error of sums of so many terms in their order, in units of the sum.
+def _least_growth(reference: ReferenceResult, index: int, terms: float) -> float:
+    """Return a growth that every task may have: its roundings err in any direction."""
+    return MARGIN * SUM_GROWTH * math.sqrt(terms) if terms > 1 else 0.0
 
-    Roundings of equal terms err in one direction: n terms by up to n/4 units.
+
+def _growth_of_terms(reference: ReferenceResult, index: int, terms: float) -> float:
+    """Return the growth of the case's own terms, if the reference adds them.
+
+    Otherwise the terms are unknown. The roundings of equal terms err in one direction: n terms by
+    up to n/4 units.
     """
+    least = _least_growth(reference, index, terms)
     if terms <= 1:
-        return 0.0
-    return SUM_GROWTH * (
-        terms if _errs_in_one_direction(reference) else math.sqrt(terms)
-    )
+        return least
+    measured = error_in_order(reference, index)
+    if measured is not None:
+        return max(least, MARGIN * measured)
+    is_equal = _errs_in_one_direction(reference)
+    return SAFETY * SUM_GROWTH * (terms if is_equal else math.sqrt(terms))
+
+
+def error_in_order(reference: ReferenceResult, index: int) -> float | None:
+    """Return the typical error of an output whose terms are added in order, in units.
+
+    The terms of an axis of an input are the outputs of the reference without all other places of
+    that axis. They are added in float32, from both ends. The result is None if these outputs do
+    not add up to the output.
+    """
+    whole = reference.in_float64
+    if whole is None:
+        return None
+    output = as_float64(whole)[index]
+    found: list[float] = []
+    for name, array in reference.inputs.items():
+        for axis in range(array.ndim if is_float_dtype(array.dtype) else 0):
+            length = array.shape[axis]
+            halves = (slice(0, length // 2), slice(length // 2, length))
+            if not _add_up(_terms(reference, index, name, axis, halves), output):
+                continue
+            places = [slice(place, place + 1) for place in range(length)]
+            terms = _terms(reference, index, name, axis, places)
+            if terms is not None:
+                found += [_error_of_sums(one, output) for one in (terms, terms[::-1])]
+    return max(found, default=None)
+
+
+def _add_up(terms: Float64 | None, output: Float64) -> bool:
+    """Return whether terms add up to an output."""
+    if terms is None:
+        return False
+    size = 1e-9 * _root_mean_square(output)
+    return np.allclose(terms.sum(axis=0), output, rtol=1e-9, atol=size)
+
+
+def _terms(
+    reference: ReferenceResult,
+    index: int,
+    name: str,
+    axis: int,
+    parts: Sequence[slice],
+) -> Float64 | None:
+    """Return the output for each part of an axis of an input alone; None if one is rejected."""
+    terms = []
+    for part in parts:
+
+        def change(changed: str, array: Float64, part: slice = part) -> Float64:
+            if changed != name:
+                return array
+            alone = np.zeros_like(array)
+            at = (slice(None),) * axis + (part,)
+            alone[at] = array[at]
+            return alone
+
+        outputs = reference.evaluate(change)
+        if outputs is None:
+            return None
+        terms.append(as_float64(outputs)[index])
+    return np.stack(terms)
+
+
+def _error_of_sums(terms: Float64, output: Float64) -> float:
+    """Return the typical error of sums in float32, in order, relative to the outputs."""
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(terms.astype(np.float32), axis=0)[-1]
+        distance = np.abs(sums.astype(np.float64) - output)
+    size = np.maximum(np.abs(output), _root_mean_square(output))
+    return _root_mean_square(_ratio(distance, size)) / FLOAT32_UNIT
 
 
 def _errs_in_one_direction(reference: ReferenceResult) -> bool:

@@ -24,7 +24,7 @@ from difftest.testing.report.performance import performance_document
 from difftest.tools.verdict.backend import CandidateBackend
 from difftest.tools.verdict.judgement import FORMAT, Judgement
 from difftest.tools.verdict.outcome import Outcome
-from difftest.tools.verdict.wire import printable
+from difftest.tools.verdict.wire import one_line, printable
 
 
 def verdict_text(document: Mapping[str, Any]) -> str:
@@ -38,8 +38,11 @@ def verdict_text(document: Mapping[str, Any]) -> str:
 
 
 def kernel_argument(document: Mapping[str, Any]) -> str:
-    """Return the kernel as FILE.py:KERNEL, the form that a command takes."""
-    return f"{document['kernel']['file']}:{document['kernel']['name']}"
+    """Return the kernel as FILE.py:KERNEL, the form that a command takes.
+
+    The author of a candidate also names its file, so unprintable characters become spaces.
+    """
+    return one_line(f"{document['kernel']['file']}:{document['kernel']['name']}")
 
 
 def replay_of(document: Mapping[str, Any]) -> str:

@@ -200,7 +200,9 @@ class WorkerService:
             elif request == "trace":
                 answer = self.trace(frame)
             else:
-                answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
+                answer = Frame(
+                    {"how": "covered", "coverage": self.covered().to_list()}, []
+                )
         # SystemExit and KeyboardInterrupt of the kernel's own, too
         except BaseException as error:
             answer = Frame(failure(error), [])
@@ -208,7 +210,7 @@ class WorkerService:
             answer = Frame(outside(STATE.refused), [])
         return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
 
-    def told(self) -> Coverage:
+    def covered(self) -> Coverage:
         """Return the coverage; expressions on one line count only truth values that all had."""
         taken = coverage_from_list(self.taken.to_list())
         loops = {fork[:2] for fork in taken.branches if fork[2]}

@@ -71,15 +71,17 @@ class DeviceValue(NKIObject):
 
     @property
     def origin(self) -> str:
-        """The computation of the value on the device.
+        """How the device computes the value.
 
         ``=5`` for an integer of the kernel's Python, ``loaded`` from memory, the ``turn`` of a
-        loop, and sums and products of these. It begins with ``kept`` if Python has kept the
-        value from another iteration, or after its loop.
+        loop, and sums and products of these; the label of a register that the kernel writes. It
+        begins with ``kept`` if Python has kept the value from another iteration, or after its loop.
         """
         if self._turns and not {*self._turns} <= {*current().loops.turns}:
             return f"{KEPT}{self._origin.removeprefix(KEPT)}"
-        return self._origin
+        if self.frozen or self._turns:
+            return self._origin
+        return self.label
 
     def snapshot(self) -> DeviceValue:
         """Return the current value; a view keeps it while the register changes."""
@@ -143,6 +145,13 @@ def origin_of(value: Any) -> str:
     return value.origin if isinstance(value, DeviceValue) else f"={value}"
 
 
+def note_origins(kind: str, *values: Any) -> None:
+    """Record the origins of values on the tape, if there is one."""
+    core = current()
+    if core.tape is not None:
+        core.note_on_tape(kind, *map(origin_of, values))
+
+
 def computed_origin(operation: str, *values: Any) -> str:
     """Return the origin of an operation's result; a long one becomes a digest."""
     text = f"{operation}({', '.join(map(origin_of, values))})"
@@ -183,8 +192,8 @@ class VirtualRegister(DeviceValue):
         _note_turn(caller, value)
         return value != 0
 
-    def set(self, value: int, where: str, origin: str) -> None:
-        """Write the register; ``origin`` is that of the value.
+    def set(self, value: int, where: str) -> None:
+        """Write the register.
 
         Raises
         ------
@@ -199,7 +208,6 @@ class VirtualRegister(DeviceValue):
                 remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
             )
         self._value = thirty_two_bits(value, where)
-        self._origin = origin
         self._turns = ()
 
 
@@ -287,6 +295,8 @@ def _note_turn(frame: FrameType, value: int) -> None:
     if value == 0:
         del loops.tested[at]
         loops.turns = outer
+        if turns:
+            current().note_on_tape("end")
         return
     loops.tested[at] = loop, outer, turns + 1
     loops.turns = (*outer, Iteration(loop, turns, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -112,7 +113,7 @@ def _read_own(value: Any, name: str) -> Any:
 
 
 _TEXT_METHODS: dict[str, Callable[[Any], str]] = {"__repr__": repr, "__str__": str}
-"""Special methods whose plain text would tell what an opaque text hides."""
+"""Special methods whose plain text would reveal what an opaque text hides."""
 
 
 def _is_own_method(value: Any, name: str) -> bool:
@@ -199,8 +200,9 @@ _NOTHING = object()
 def _of_base(value: type, base: type, name: str) -> Any:
     """Return an attribute of a class from one of its bases."""
     is_own = is_own_class(base) and name in vars(base)
-    listed = CLASS_ATTRIBUTES.get(base, frozenset()) | ENUM_CLASS.get(base, frozenset())
-    if is_own or name in listed:
+    if name in ENUM_CLASS.get(base, ()):
+        return copy.copy(getattr(value, name))  # all runs share these tables
+    if is_own or name in CLASS_ATTRIBUTES.get(base, ()):
         return kept(getattr(value, name))
     if name in NAMES.get(base, ()):
         return Facade(name, functools.partial(_call_unbound, base, name))

@@ -7,6 +7,7 @@ import ast
 import importlib
 import importlib.util
 import os
+import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
@@ -79,6 +80,7 @@ class CandidateModules:
         """Return the module of the kernel's file, after all modules of the candidate are reset."""
         self.modules.clear()
         self._libraries = Libraries(self._tables)
+        random.seed()  # its state would count the runs
         return self.module(next(iter(self.sources)))
 
     def module(self, name: str) -> OwnModule:

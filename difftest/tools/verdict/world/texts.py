@@ -1,6 +1,6 @@
 """Texts of a candidate's world.
 
-A text that shows an object of NKI, an address or an error of Python would tell where the kernel
+A text that shows an object of NKI, an address or an error of Python would reveal where the kernel
 runs. Such a text is opaque: it can be shown, joined, raised and given as ``name=``, and nothing can
 be read from it.
 """
@@ -116,7 +116,7 @@ def is_transparent(value: Any, depth: int = 0) -> bool:
 
 
 def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
-    """Return ``str(value)`` or ``repr(value)``, opaque where it would tell too much."""
+    """Return ``str(value)`` or ``repr(value)``, opaque where it would reveal too much."""
     kind = type(value)
     if kind is Opaque:
         return value

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.tools.verdict.batch import BatchOrders, digests_of_test, lines_of
 from difftest.tools.verdict.candidate import JudgeSettings
+from difftest.tools.verdict.formats import kernel_argument
 from tests.unit.tools.verdict.kernels import RIGHT, WRONG, source
 from tests.unit.tools.verdict.schema_check import SCHEMA, breaches
 from tests.unit.tools.verdict.test_command import TEST
@@ -84,6 +85,8 @@ def test_what_lies_among_candidates_harms_no_other(tmp_path, monkeypatch):
     (folder / "twin.py").symlink_to(folder / "honest.py")
     (folder / "loop.py").symlink_to(folder / "loop.py")
     os.mkfifo(folder / "fifo.py")
+    with (folder / "sparse.py").open("wb") as file:
+        file.truncate(2**40)  # more than any memory
     monkeypatch.chdir(tmp_path)
 
     rows = run("many:add")
@@ -93,6 +96,7 @@ def test_what_lies_among_candidates_harms_no_other(tmp_path, monkeypatch):
         "many/link.py": "outside_language",
         "many/loop.py": "crashed",
         "many/numpy.py": "outside_language",
+        "many/sparse.py": "outside_language",
         "many/thief.py": "imports_candidate",
         "many/twin.py": "agrees",
         "many/wrong.py": "wrong_algorithm",
@@ -103,3 +107,23 @@ def test_what_lies_among_candidates_harms_no_other(tmp_path, monkeypatch):
     assert told["many/wrong.py"]["notes"] == [name]
     assert "symbolic link" in told["many/link.py"]["reason"]
     assert told["many/thief.py"]["reward"]["total"] == 0.2
+
+
+def test_candidates_of_a_package_are_judged(tmp_path, monkeypatch):
+    folder = tmp_path / "pack_of_candidates"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("open('it_runs_in_the_judge', 'w').close()\n")
+    (folder / "own.py").write_text(RIGHT)
+    test = TEST.format(module="pack_of_candidates.own")
+    (tmp_path / "test_own.py").write_text(test)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    told = dict(outcomes(run("pack_of_candidates:add")))
+    assert told["pack_of_candidates/own.py"] == "agrees"
+    assert not (tmp_path / "it_runs_in_the_judge").exists()
+
+
+def test_the_name_of_a_file_moves_no_cursor():
+    kernel = {"file": "x\x1b[2J\n\udcff.py", "name": "add"}
+    assert kernel_argument({"kernel": kernel}) == "x [2J  .py:add"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from difftest.tools.verdict.backend import Disclosure, decoys
+from difftest.tools.verdict.backend import Disclosure, dummy_inputs
 from difftest.tools.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.tools.verdict.cheats.known import HONEST, TURNS, spec_of_integers
@@ -14,15 +14,15 @@ from tests.unit.tools.verdict.kernels import judged, source
 )
 def test_an_integer_of_one_value_is_not_what_is_shown(number):
     arrays = (np.full((1, 1), number),)
-    shown = {decoys(arrays, Disclosure.NOTHING)[0].item() for _ in range(30)}
+    shown = {dummy_inputs(arrays, Disclosure.NOTHING)[0].item() for _ in range(30)}
     assert len(shown) > 1
     assert all(0 <= one <= number.item() + 3 for one in shown)
-    assert decoys(arrays, Disclosure.INTEGERS) == arrays
+    assert dummy_inputs(arrays, Disclosure.INTEGERS) == arrays
 
 
 def test_a_register_that_no_data_change_settles_nothing(worker, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "difftest.tools.verdict.backend.decoys", lambda arrays, *_: arrays
+        "difftest.tools.verdict.backend.dummy_inputs", lambda arrays, *_: arrays
     )
     judgement = judged(worker, tmp_path, source(HONEST, TURNS), 3, spec_of_integers)
     assert judgement.outcome is Outcome.INCONCLUSIVE, judgement.as_mapping()

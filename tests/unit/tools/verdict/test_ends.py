@@ -54,6 +54,6 @@ def test_a_fork_server_that_is_killed_is_started_again():
             os.kill(fork_server._process.pid, signal.SIGKILL)
             fork_server._process.wait()
         with Sandbox(Limits(30.0), fork_server) as again:
-            assert again.ask({"request": "coverage"}).header["how"] == "told"
+            assert again.ask({"request": "coverage"}).header["how"] == "covered"
         assert ends([worker], folder)
     assert not os.path.exists(fork_server.folder)

@@ -32,8 +32,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,
     new_label,
-    origin_of,
-    thirty_two_bits,
+    note_origins,
 )
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
@@ -293,17 +292,10 @@ def register_alloc(x=None):
     """Allocate a register; initialize it with ``x`` unless that is None."""
     register = VirtualRegister(None)
     if x is not None:
-        value = thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc")
-        register.set(value, "register_alloc", origin_of(value))
-    _note_register("allocated", register)
+        x = as_integer(x, "register_alloc of")
+        register.set(x, "register_alloc")
+    note_origins("allocated", register, x)
     return register
-
-
-def _note_register(kind, register):
-    """Record on the tape that the device sets a register without an event."""
-    core = current()
-    if core.tape is not None:
-        core.note_on_tape(kind, register.label, register.origin)
 
 
 @public  # by hand: between registers, without an event
@@ -312,8 +304,8 @@ def register_move(dst, src):
     target = _register(dst, "dst", "register_move")
     is_register = isinstance(src, VirtualRegister)
     value = src.device_value() if is_register else as_integer(src, "register_move of")
-    target.set(value, "register_move", origin_of(src if is_register else value))
-    _note_register("moved", target)
+    note_origins("moved", target, src if is_register else value)
+    target.set(value, "register_move")
     return issued()
 
 
@@ -321,7 +313,7 @@ def _load(record, dst, operands, options, **_):
     """Load a register."""
     (target,) = options
     value = effects.issue_effect(record, [(operands, ())], (target.label,))
-    target.set(value, record.name, _LOADED)
+    target.set(value, record.name)
     return issued()
 
 
@@ -329,7 +321,7 @@ def _load(record, dst, operands, options, **_):
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
     register = _register(src, "src", "register_store")
-    current().note_on_tape("stored", register.origin)
+    note_origins("stored", register)
     value = register.device_value()
     src = register.label
     return locals()
@@ -348,7 +340,7 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, (VirtualRegister, NkiScalar)):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
-    current().note_on_tape("stored", s.origin)
+    note_origins("stored", s)
     value = s.device_value()
     src = s.label
     return locals()

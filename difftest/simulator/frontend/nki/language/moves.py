@@ -40,7 +40,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
     NkiScalar,
     VirtualRegister,
-    origin_of,
+    note_origins,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
@@ -285,7 +285,7 @@ def while_loop(init, body_fun):
 
     for variable in _turns(values(), body_fun, frozen=False):
         register = _condition(body_fun(variable), "what body_fun returns")
-        current().note_on_tape("while", register.origin)
+        note_origins("while", register)
 
 
 @public
@@ -354,8 +354,7 @@ def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
         takes = "step as a positive integer that is known when the kernel is built"
         raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
-    bounds = (origin_of(lower), origin_of(upper), f"{step}")
-    current().note_on_tape("range", *bounds)
+    note_origins("range", lower, upper, step)
     return range(_bound(lower, where), _bound(upper, where), step)
 
 

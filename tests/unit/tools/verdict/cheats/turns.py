@@ -119,11 +119,15 @@ def take(i):
 """
 """``take(i)`` adds a row of ``a``, which a register selects, to the sum in ``tile``."""
 REGISTERS = """
-def register_of(value):
+def number(value):
     bits = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
     nisa.memset(dst=bits, value=value)
+    return bits
+
+
+def register_of(value):
     register = nisa.register_alloc()
-    nisa.register_load(register, bits)
+    nisa.register_load(register, number(value))
     return register
 """
 FORI = "\nnl.fori_loop(0, 4, body)"

@@ -561,6 +561,77 @@ SWALLOWED = {
 }
 """A rejection by the machine is swallowed."""
 
+BOUND = {
+    "__len__ by a decorator": (
+        "def deco(f): return 3\n"
+        "class C:\n"
+        "    @deco\n"
+        "    def __len__(self): ...\n"
+        "---\n"
+        "C()",
+        "__len__",
+    ),
+    "__getitem__ that is a function of C": (
+        "import numpy as np\n"
+        "class C:\n"
+        "    __getitem__ = np.zeros(1).astype\n"
+        "---\n"
+        "C()['O']",
+        "__getitem__",
+    ),
+    "__call__ that is a class": (
+        "class C:\n    __call__ = dict\n---\nC()()",
+        "__call__",
+    ),
+    "__call__ that is a partial": (
+        "import functools\n"
+        "class C:\n"
+        "    __call__ = functools.partial(print, 1)\n"
+        "---\n"
+        "C()()",
+        "__call__",
+    ),
+    "__len__ that is a property": (
+        "class C:\n"
+        "    @property\n"
+        "    def __len__(self): return lambda: 3\n"
+        "---\n"
+        "len(C())",
+        "__len__",
+    ),
+    "__len__ by a starred target": (
+        "class C:\n    *__len__, y = print, 1\n---\nC()",
+        "__len__",
+    ),
+    "__len__ by a loop": (
+        "class C:\n    for __len__ in [print]: ...\n---\nlen(C())",
+        "",
+    ),
+    "__len__ by an import": (
+        "class C:\n    from math import sqrt as __len__\n---\nlen(C())",
+        "has no len",
+    ),
+    "__len__ after the class statement": (
+        "class C: ...\n---\nC.__len__ = print",
+        "__len__",
+    ),
+    "an item of vars": ("class C: ...\n---\nvars(C())['__class__'] = 1", "__class__"),
+    "vars joined by |=": (
+        "class C: ...\n---\nd = vars(C())\nd |= {'__array_interface__': 1}",
+        "__array_interface__",
+    ),
+    "setdefault of vars": (
+        "class C: ...\n---\nvars(C()).setdefault('__array_interface__', 1)",
+        "setdefault",
+    ),
+    "the owner of vars": ("class C: ...\n---\nvars(C())._owner", "_owner"),
+    "vars of an own error": (
+        "class E(Exception): ...\n---\nvars(E())['__notes__'] = ['x']",
+        "__notes__",
+    ),
+}
+"""A class or an object gets a name in another way."""
+
 PLACES = {
     "a default": ("def f(x=a._storage): ...", "_storage"),
     "a default of a lambda": ("f = lambda x=a._storage: 1", "_storage"),
@@ -614,5 +685,5 @@ PLACES = {
 }
 """Each place of an expression asks the guards."""
 
-UNGUARDED = PATTERNS | NAMES | SPECIAL_NAMES | CONVERSIONS | SWALLOWED | PLACES
+UNGUARDED = PATTERNS | NAMES | SPECIAL_NAMES | CONVERSIONS | SWALLOWED | BOUND | PLACES
 """All ways, by their names."""

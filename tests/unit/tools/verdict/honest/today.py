@@ -5,6 +5,7 @@ import numpy as np
 from difftest import Indices, Input, seeded, sizes
 from difftest.simulator.entry.install import embedded
 from tests.unit.tools.verdict.cheats.known import TURNS
+from tests.unit.tools.verdict.cheats.turns import REGISTERS, ROWS
 from tests.unit.tools.verdict.honest.table import FREE, PARTS, Honest
 
 with embedded():
@@ -281,5 +282,70 @@ KERNELS = {
         inputs=COUNTS,
         domain=FEW,
         before=TURNS,
+    ),
+}
+
+
+def _rows(taken: str, body: str) -> Honest:
+    """Return a kernel that adds rows of ``a`` by registers; ``taken`` are the rows."""
+    rows = list(map(int, taken))
+    return Honest(
+        f"{ROWS}{body}\nreturn store(tile)",
+        lambda a, b: a.astype(np.float64)[rows].sum(0, keepdims=True),
+        domain={"p": sizes(4, 4), "n": FREE},
+        before=REGISTERS,
+    )
+
+
+_COUNT = "count = register_of(3)\n"
+_LESS = (
+    "left, less = number(3), number(-1)\n"
+    "def step(register):\n"
+    "    nisa.tensor_tensor(dst=left, data1=left, data2=less, op=nl.add)\n"
+    "    nisa.register_load(register, left)\n"
+)
+KERNELS |= {
+    "a loop of rows": _rows("0123", "nl.fori_loop(0, 4, take)"),
+    "rows until a register": _rows("012", _COUNT + "nl.fori_loop(0, count, take)"),
+    "a register that each turn sets": _rows(
+        "01233",
+        "r = nisa.register_alloc(0)\ndef body(i):\n    nisa.register_move(r, i)\n    take(r)\n"
+        "nl.fori_loop(0, 4, body)\ntake(r)",
+    ),
+    "a register of each turn": _rows(
+        "2222", "nl.fori_loop(0, 4, lambda i: take(register_of(2)))"
+    ),
+    "many registers": _rows(
+        "01230123",
+        "registers = [register_of(n % 4) for n in range(20)]\ndef body(i):\n"
+        "    for register in registers[:4]:\n        take(register)\nnl.fori_loop(0, 2, body)",
+    ),
+    "loops in loops": _rows(
+        "0010" + "1011",
+        "def outer(i):\n    def inner(j):\n        take(i)\n        take(j)\n"
+        "    nl.fori_loop(0, 2, inner)\nnl.fori_loop(0, 2, outer)",
+    ),
+    "a loop without a turn": _rows(
+        "0123", "nl.fori_loop(0, 0, take)\nnl.fori_loop(0, 4, take)"
+    ),
+    "a loop in a generator": _rows(
+        "0123",
+        "def turns():\n    for i in nl.dynamic_range(0, 4):\n        yield i\n"
+        "for i in turns():\n    take(i)",
+    ),
+    "a loop in a list": _rows("0123", "[take(i) for i in nl.dynamic_range(0, 4)]"),
+    "arithmetic of a scalar": _rows(
+        "1111",
+        "count = nisa.scalar_load(number(4))\n"
+        "nl.fori_loop(0, count, lambda i: take(i * 0 + 1))",
+    ),
+    "a while loop of a register": _rows(
+        "321", _LESS + "r = nisa.register_alloc(3)\nwhile r:\n    take(r)\n    step(r)"
+    ),
+    "a while loop of a function": _rows(
+        "321",
+        _LESS
+        + "def body(r):\n    take(r)\n    step(r)\n    return r\n"
+        + "nl.while_loop(nisa.register_alloc(3), body)",
     ),
 }
