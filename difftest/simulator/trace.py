@@ -293,14 +293,22 @@ class Region(NamedTuple):
             return 1
         return self.shape[self.partition_axis]
 
-    @property
-    def free_axes(self) -> tuple[tuple[int, int], ...]:
-        """(size, stride) of each axis inside a partition, for an on-chip region."""
-        axes = tuple(zip(self.shape, self.strides, strict=True))
+    def _inside(self, axes: Shape) -> Shape:
+        """Return the values of the axes inside a partition; ``axes`` has one for each axis."""
         at = self.partition_axis
         if at is None:
             return axes
         return axes[:at] + axes[at + 1 :]
+
+    @property
+    def free_shape(self) -> Shape:
+        """The size of each axis inside a partition, for an on-chip region."""
+        return self._inside(self.shape)
+
+    @property
+    def free_axes(self) -> tuple[tuple[int, int], ...]:
+        """(size, stride) of each axis inside a partition, for an on-chip region."""
+        return tuple(zip(self.free_shape, self._inside(self.strides), strict=True))
 
     @property
     def elements(self) -> int:

@@ -154,7 +154,7 @@ def cost_table(machine: Machine) -> CostTable:
 
 def elements(region: Region) -> int:
     """Return the elements per partition of an on-chip region, over all but its partition axis."""
-    return prod(size for size, _ in region.free_axes)
+    return prod(region.free_shape)
 
 
 def free_elements(event: Event) -> int:
