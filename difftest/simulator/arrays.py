@@ -160,8 +160,8 @@ class Arguments:
         if _depends_on_order(changed):
             shapes = ", ".join(str(list(array.shape)) for array, _ in changed)
             text = (
-                "the kernel wrote different values to two arguments that share memory: those of "
-                f"the last one stay ({shapes}). Pass a copy for one of them"
+                "the kernel wrote different values to two arguments that share memory: the values "
+                f"of the last argument stay ({shapes}). Pass a copy for one of them"
             )
             warn(SharedArgumentWarning(text), self.location)
         return changed
@@ -289,7 +289,7 @@ def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
         if missing is not None:
             warnings.warn(
                 f"output {number} has {int(missing.sum())} of {missing.size} elements that the "
-                "kernel never wrote; on a device they are whatever was there",
+                "kernel never wrote; on a device they have arbitrary values",
                 stacklevel=3,
             )
     if not result.outputs:

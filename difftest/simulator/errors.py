@@ -475,7 +475,7 @@ def not_modelled(
 ) -> NotModelledError:
     """Return the error for an argument or name that the simulator does not model."""
     return NotModelledError(
-        "what the simulator does not model raises, and is never ignored",
+        "a feature that the simulator does not model raises, and is never ignored",
         happened=f"{feature} is not modelled by the embedded simulator",
         received=received,
         remedy=remedy,

@@ -387,7 +387,7 @@ def _with_exact_run(
     """Return the launch with its exact run, or settings for a second run that knows the outputs."""
     shadow = finished.core.followers.shadow
     kept = (*finished.leaves, *finished.arguments.written)
-    settings = shadow.contract.without_scratch([tensor.dtype for tensor in kept])
+    settings = shadow.contract.without_scratch(kept)
     if settings is not None:
         return settings, finished
     exact = shadow.exact_run(finished.leaves, finished.arguments.mutable)

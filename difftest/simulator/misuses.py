@@ -52,7 +52,7 @@ TILE_AS_ARRAY = Misuse(
 )
 LENGTH_OF_SCALAR = Misuse(
     "a tile of no dimension has no length",
-    "len() was asked of a tile that has no dimension",
+    "len() got a tile without dimensions",
     error=ShapeError,
 )
 BLOCKS_AS_TILE = Misuse(
@@ -78,8 +78,8 @@ NO_KERNEL = Misuse(
     "call the kernel through nki.simulate_kernel(kernel, ...) or decorate it with @nki.jit",
 )
 USE_AFTER_LOOP = Misuse(
-    "what the body of a loop on the device makes is not used after the loop",
-    "a tensor was used after the loop in whose body it was made",
+    "a tensor made in the body of a loop on the device is not used after the loop",
+    "a tensor was used after the loop that made it in its body",
     "make it before the loop",
 )
 OTHER_SHARED_TENSOR = Misuse(
@@ -126,11 +126,11 @@ READ_ONLY_ARGUMENT = Misuse(
 MIXED_DIALECTS = Misuse(
     "a kernel calls functions of nki, or of neuronxcc.nki, which nki's compiler rejects since 0.4",
     "a kernel called a function of the other dialect",
-    "import all of the kernel's modules from one of them",
+    "import all of the kernel's modules from one dialect",
 )
 CALL_WITH_GRID = Misuse(
     "a kernel with a grid is not called inside another kernel",
-    "a kernel called another one with a grid",
+    "a kernel called another kernel with a grid",
     "call it without the grid",
 )
 DTYPE_WITHOUT_TORCH = Misuse(
@@ -141,7 +141,7 @@ DTYPE_WITHOUT_TORCH = Misuse(
 )
 GRID_OF_ZERO = Misuse(
     "a grid dimension is positive",
-    "a kernel was given a grid of 0, and runs as one of 1",
+    "a kernel got a grid of 0, and runs with a grid of 1",
     "leave the brackets out",
 )
 MASK_OF_ONE_ROW = Misuse(

@@ -159,8 +159,8 @@ def _of_registers(
         f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
     )
     return (CARRIED if carried else REDUCTION).finding(
-        f"iteration {iteration.value} of the affine_range{where} goes on with what iteration "
-        f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
+        f"iteration {iteration.value} of the affine_range{where} continues the reduction of "
+        f"iteration {earlier.value} in the registers of the {event.engine.value} engine",
         _RULE,
         f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
         event,
@@ -277,9 +277,9 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
         yield replace(
             _finding(CARRIED, loop, carried[0]),
             severity=NOTE,
-            rule="in today's dialect nl.affine_range is a deprecated alias of range: the order is "
-            "kept. In the classic one this would be wrong",
-            remedy="use range, which says what is meant",
+            rule="in the current dialect nl.affine_range is a deprecated alias of range, which "
+            "keeps the order. In the classic dialect this would be wrong",
+            remedy="use range",
         )
 
 

@@ -39,9 +39,9 @@ def arguments(trace: Trace, machine: Machine) -> Iterator[Finding]:
         events = [firsts[tensor.id]] if tensor.id in firsts else []
         yield NOT_RETURNED.finding(
             f"the kernel writes to its argument {tensor.name} and does not return it",
-            "a graph of XLA sees the results of a kernel in what it returns: an output that is "
-            "declared to be the alias of an input holds what was written there. AWS's simulator "
-            "updates the array all the same",
+            "a graph of XLA gets the results of a kernel from its returned tensors. An output that "
+            "is declared as the alias of an input has the data that were written there. AWS's "
+            "simulator updates the array in any case",
             f"return {tensor.name} too; a kernel test counts an argument that outputs= names and "
             "the kernel returns once",
             *events,

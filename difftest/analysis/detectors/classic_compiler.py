@@ -127,17 +127,17 @@ def _registers(trace: Trace) -> Iterator[Finding]:
             and last is not None
             and affine_depth(last, event) is None
         ):
-            fate = f"goes on in the registers of the {event.engine.value} engine from turn to turn "
-            remedy = "reset them in each turn (reduce_cmd.reset_reduce)"
-            yield _spoilt(event, last, f"{fate}of a loop", remedy)
+            fate = f"continues in the registers of the {event.engine.value} engine over the "
+            remedy = "reset them in each iteration (reduce_cmd.reset_reduce)"
+            yield _spoilt(event, last, f"{fate}iterations of a loop", remedy)
         before[key] = event
 
 
 def _spoilt(event: Event, maker: Event, fate: str, remedy: str) -> Finding:
     return REDUCTION.finding(
-        f"the reduction that {maker.opcode} makes beside its result {fate}",
-        "the classic compiler was seen to run the instruction once more for its reduction, and to "
-        "spoil sums over several iterations (trn2)",
+        f"the reduction that {maker.opcode} makes in addition to its result {fate}",
+        "the classic compiler ran the instruction once more for its reduction, and gave wrong sums "
+        "over several iterations (observed on trn2)",
         f"{remedy}, or keep each one's sum in a column of its own and add them up after the loop",
         event,
         maker,

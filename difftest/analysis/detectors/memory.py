@@ -101,11 +101,11 @@ def _full_text(placement: Placement, parts: Placement, machine: Machine) -> str:
     )
     if too_many and sum(live.size for live in placement.peak.live) <= limit:
         bank = f"a bank ({machine.psum_bank_bytes} bytes)"
-        happened += f"; of {bank} that no other can share all counts"
+        happened += f"; {bank} that no other tensor can share counts as a whole"
     if parts.fits:
         happened += (
-            f"; what is read later takes {parts.needed} at most, for some are written anew before "
-            "they are read again"
+            f"; the data that are read later take {parts.needed} at most, because some tensors are "
+            "written again before they are read"
         )
     return happened
 
@@ -130,8 +130,8 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
             if size >= OFFSETS:
                 yield LARGE.finding(
                     f"{event.opcode} touches {tensor}, of {size} bytes",
-                    "offsets into a tensor of 4 GiB or more do not fit 32 bits: DMAs of one were "
-                    "seen to abort, and those of 3 GB to run (inf2)",
+                    "offsets into a tensor of 4 GiB or more do not fit 32 bits. DMAs on such a "
+                    "tensor aborted, and DMAs on 3 GB ran (observed on inf2)",
                     "divide it into tensors of less than 2 GiB",
                     event,
                     lines=(event.location, tensor.location),
@@ -410,8 +410,8 @@ def _overwritten(
     return ALIAS.finding(
         f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
         f"over it, to {other} at address {places[1]}",
-        "two tensors at one address hold the same bytes: what the first held is lost once the "
-        "second is written",
+        "two tensors at one address have the same bytes: a write to the second replaces the "
+        "data of the first",
         "place the second one elsewhere, or write it after the last use of the first",
         over,
         reader,

@@ -198,8 +198,8 @@ def _lost(noted: Noted) -> Finding:
         f"{_named(event)} made an infinity of {sight.value:g} ({describe_share(sight)}), "
         f"which a later "
         "instruction hides: no output has one",
-        "a number beyond the largest of a narrow dtype is lost, whatever a minimum or a quotient "
-        "makes of the infinity",
+        "a number beyond the largest of a narrow dtype is lost, even if a minimum or a quotient "
+        "turns the infinity into a finite number",
         "scale before the cast, or keep the tile in float32 or bfloat16",
         *(event for event, _ in noted),
     )
@@ -416,7 +416,7 @@ def _narrow_sum(event: Event, region: Region, length: int) -> Finding:
         f"{length} additions in a row were each rounded to {region.dtype.name}, in "
         f"{region.allocation}",
         "an instruction rounds its result to the destination's dtype: a running sum in a "
-        "narrow one loses what is smaller than half a unit in its last place",
+        "narrow dtype loses terms that are smaller than half a unit in its last place",
         "keep the running sum in float32 (PSUM accumulates so), and round it once at the end",
         event,
     )

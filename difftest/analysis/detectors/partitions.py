@@ -144,8 +144,8 @@ def _of_pair(event: Event) -> Iterator[Finding]:
     if first != other:
         yield UNEQUAL.finding(
             f"tensor_tensor reads data1 from partition {first} on and data2 from {other} on",
-            "two operands in SBUF begin at one partition: the compiler was seen to refuse others "
-            "(different partition start offsets, trn2)",
+            "two operands in SBUF begin at one partition: the compiler rejected other operands "
+            "('different partition start offsets', observed on trn2)",
             "copy one of them to the other's partitions first (nisa.tensor_copy)",
             event,
         )

@@ -31,7 +31,7 @@ CHAINS = Hazard(
 START = Hazard(
     "psum-start", WARNING, "a chain on a tensor used again leaves its start open"
 )
-FOREIGN = Hazard("psum-foreign", WARNING, "a matmul adds to what no matmul wrote")
+FOREIGN = Hazard("psum-foreign", WARNING, "a matmul adds to data that no matmul wrote")
 ADDITION = Hazard("psum-addition", WARNING, "+= in PSUM of anything but a matmul")
 HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
 
@@ -123,10 +123,10 @@ def _chains(
         for other in chains.values():
             if mine.disturbs(other):
                 yield CHAINS.finding(
-                    f"two accumulations of several matmuls go on in {touch.region.allocation} "
+                    f"two accumulations of several matmuls are open in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
-                    "of several accumulation chains in one PSUM tensor all but the last were seen "
-                    "to lose their first product (NeuronCore-v2, today's dialect, SDK 2.32)",
+                    "if one PSUM tensor has several accumulation chains, all but the last lose "
+                    "their first product (observed on NeuronCore-v2, current dialect, SDK 2.32)",
                     "give each chain a PSUM tensor of its own, or read one before the next begins",
                     touch.event,
                     other.first,
@@ -231,8 +231,8 @@ def _additions(touches: list[OperandAccess]) -> Iterator[Finding]:
             yield ADDITION.finding(
                 f"{event.opcode} ({event.attributes.op}) updates {touch.region.allocation} in "
                 "place",
-                "+= in PSUM is for matmuls alone: of anything else the compiler was seen to make "
-                "wrong values",
-                "copy the product to SBUF and go on there",
+                "+= in PSUM is for matmuls alone: with other instructions the compiler gave wrong "
+                "values (observed)",
+                "copy the product to SBUF and continue there",
                 event,
             )

@@ -533,7 +533,7 @@ def _addresses(trace: Trace) -> Found:
             yield ADDRESSES.finding(
                 f"the programs of a sendrecv have its {role} at other addresses: "
                 + "; ".join(shown),
-                "what two cores exchange lies at equal addresses on both (trn2)",
+                "a tensor that two cores exchange has the same address on both (trn2)",
                 "place the tensor at one address in all programs",
                 *pair,
             )
@@ -593,9 +593,9 @@ def find_reused_buffers(trace: Trace, machine: Machine) -> Found:
             yield SHARED.finding(
                 f"two exchanges share a buffer: {event.opcode} receives into {buffer}, "
                 f"which an earlier {other.opcode} sent from or received into",
-                "what a rank sends lands in its peers' buffers before they have come to the "
-                "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, "
-                "and none with a pair each (inf2, SDK 2.32)",
+                "data of a rank may arrive in its peers' buffers before they reach the collective: "
+                "8 ranks with two exchanges through one pair of buffers got wrong data, and with a "
+                "pair for each exchange none did (observed on inf2, SDK 2.32)",
                 "give each exchange of a kernel buffers of its own",
                 event,
                 other,

@@ -56,7 +56,7 @@ TWICE = Hazard(
 AFTER_WRITE = Hazard(
     "scatter-after-write",
     WARNING,
-    "a scatter adds to what a plain write has just written",
+    "a scatter adds to data that a plain write has just written",
 )
 SKIPPED = Hazard(
     "scatter-skipped", WARNING, "a scatter that adds skips indices out of bounds"
@@ -76,8 +76,8 @@ HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW, PATTERN)
 
 _NOBODY = -1
 
-_REMEDY = "add up what goes to one row before (as a product with a matrix of zeros and ones does), "
-_REMEDY += "or give each its own row and sum the rows afterwards"
+_REMEDY = "add up the values of a row first (for example by a product with a matrix of 0 and 1), "
+_REMEDY += "or give each value its own row and sum the rows afterwards"
 
 
 @deduplicated
@@ -96,8 +96,8 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 yield TWICE.finding(
                     f"{_named(event)} writes values that differ to one place: {sight.elements} of "
                     f"{sight.of} are lost, the first at element {list(sight.first)}",
-                    "of values that one DMA writes to one place any may stay",
-                    "let the indices differ, also those of padded rows whose place is read",
+                    "if one DMA writes several values to one place, any of them may stay",
+                    "let the indices differ, also for padded rows whose place is read",
                     event,
                 )
             elif sight.what is AnomalyKind.PATTERN_SKIPPED:
@@ -109,8 +109,8 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     f"{event.opcode} skips indices out of bounds: {sight.elements} of {sight.of} "
                     "elements",
                     "a scatter that adds and skips, and a transpose of rows by indices that skips, "
-                    "were seen to abort the DMA (trn2, trn3), and the device to hang",
-                    "let each row that is not wanted go to a row of its own that nobody reads",
+                    "aborted the DMA, and the device hung (observed on trn2 and trn3)",
+                    "write each unwanted row to a row of its own that nobody reads",
                     event,
                 )
 
@@ -138,8 +138,8 @@ def _left_by_pattern(event: Event, sight: Anomaly) -> Finding:
     return PATTERN.finding(
         f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
         f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
-        "oob_mode.skip leaves out all that an index names where a part of it is out of bounds",
-        "end the pattern inside the tensor, or let the last index be one whose pattern fits",
+        "oob_mode.skip leaves out all elements of an index if a part of them is out of bounds",
+        "end the pattern inside the tensor, or use a last index whose pattern fits",
         event,
     )
 
@@ -157,8 +157,8 @@ def find_unchecked_offsets(trace: Trace, machine: Machine) -> Found:
                 yield OFFSET.finding(
                     f"{event.opcode} takes its offset from element {region.offset} of "
                     f"{region.allocation}",
-                    "an offset that is itself a view with an offset was seen to be correct in a "
-                    "kernel that ran alone and wrong in a model that held it (trn2, one report)",
+                    "an offset that is itself a view with an offset was correct in a kernel that "
+                    "ran alone, and wrong inside a model (trn2, one report)",
                     "copy the offset to a tile of its own, [1, 1], first",
                     event,
                 )
@@ -257,9 +257,9 @@ def _again(event: Event, other: Event, at: str) -> Finding:
 
 def _after(event: Event, other: Event, at: str) -> Finding:
     return AFTER_WRITE.finding(
-        f"{_named(event)} adds to {at}, which {other.opcode}, no scatter, wrote before",
-        "a plain write and a scatter that adds run on other queues: of 128 or 510 rows one was "
-        "seen to be lost (trn1, trn2)",
+        f"{_named(event)} adds to {at}, which {other.opcode} wrote before, and it is not a scatter",
+        "a plain write and a scatter that adds run on different queues: one of 128 or 510 rows "
+        "was lost (observed on trn1 and trn2)",
         "let a scatter that overwrites write each row first, or clear the tensor in another kernel",
         event,
         other,

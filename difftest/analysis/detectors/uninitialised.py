@@ -34,7 +34,9 @@ OUTPUT = Hazard(
 )
 INDEX = Hazard("uninitialised-index", ERROR, "an index depends on unwritten elements")
 UNWRITTEN = Hazard(
-    "output-unwritten", WARNING, "the kernel returns a tensor of which it wrote a part"
+    "output-unwritten",
+    WARNING,
+    "the kernel returns a tensor that it wrote only in part",
 )
 REGISTER = Hazard(
     "uninitialised-register",

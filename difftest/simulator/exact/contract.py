@@ -1,15 +1,17 @@
 """A kernel's rounding contract: the dtypes it may round into, and those that its sums may use.
 
-A kernel may round into the dtypes of its outputs and of its widest argument. The dtype of another
-argument, narrower than the outputs, excuses less:
+A kernel may round into the dtype of its widest output and of its widest argument. The dtype of
+another argument, narrower than the outputs, excuses less:
 
 - results of operands that are not wider, because these depend on such arguments;
 - operands of a matrix product, because the Tensor Engine needs both operands in one dtype.
 
-Only later instructions show whether a rounded value becomes such an operand. So each rounding of
-wider values is noted with its call: the kernel's line, and the lines that called the helper with
-that line. Each product notes the calls that its operands depend on. After the kernel, the calls
-that lead to no product are known. Then the kernel runs again, and those calls count as roundings
+The dtype of another output excuses these too, and all that no wider output depends on.
+
+Only later instructions show what becomes of a rounded value. So each rounding of wider values is
+noted with its call: the kernel's line, and the lines that called the helper with that line. Each
+product notes the calls that its operands depend on, and so does each output. After the kernel, the
+calls without an excuse are known. Then the kernel runs again, and those calls count as roundings
 into float32.
 """
 
@@ -132,12 +134,14 @@ class Narrowing(NamedTuple):
     location : the kernel's line.
     dtype : the dtype of the rounding.
     of_argument : whether an argument has that dtype without excusing this rounding.
+    of_output : whether an output has that dtype, and a wider output depends on this rounding.
     """
 
     name: str
     location: Location | None
     dtype: DType
     of_argument: bool = False
+    of_output: bool = False
 
 
 class ExactSettings(NamedTuple):
@@ -171,6 +175,20 @@ def _is_held(numbers: Bounded, dtype: DType) -> bool:
 
 def _rounding_of(dtype: DType) -> Rounding:
     return ROUNDINGS.get(dtype, Rounding(0.0, 0.0, math.inf))
+
+
+def _allowed_by_every(results: Sequence[DType], dtypes: Sequence[str]) -> Rounding:
+    """Return the rounding that each output of floats allows; ``dtypes`` are allowed anyhow.
+
+    Without outputs of floats it is float32's.
+    """
+    floats = [one for result in results if (one := _rounding_of(result)).unit]
+    finest = min(floats, key=lambda one: one.unit, default=ROUNDINGS[FLOAT32])
+    own = [ROUNDINGS[as_nki_dtype(name, "an exact run's dtypes")] for name in dtypes]
+    allowed = [finest, *own]
+    return Rounding(
+        max(one.unit for one in allowed), max(one.tiny for one in allowed), math.inf
+    )
 
 
 class Contract:
@@ -209,15 +227,17 @@ class Contract:
         """The rounding that the outputs and ``dtypes`` alone allow; unknown outputs count as
         float32.
         """
+        self._every = _allowed_by_every(results, settings.dtypes)
+        """The rounding that each of them allows."""
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
 
     @property
     def follows(self) -> bool:
-        """Return whether an argument is narrower than the outputs and than another argument.
+        """Return whether an argument or an output is narrower than another of each.
 
         If so, roundings into its dtype are followed.
         """
-        return self._sure > max(self._own.unit, self._widest)
+        return self._coarsest > max(self._every.unit, self._widest)
 
     def allow(self, dtype: DType) -> None:
         """Let the kernel round into the dtype of an argument."""
@@ -235,23 +255,31 @@ class Contract:
             self._coarsest = max(self._coarsest, _rounding_of(dtype).unit)
             self._floor = max(self._floor, _rounding_of(dtype).tiny)
 
-    def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
+    def without_scratch(self, outputs: Sequence[Tile]) -> ExactSettings | None:
         """Return the settings of a second run that knows the outputs; None if it is not needed.
 
         It is needed if scratch tensors excused roundings, or if an output came after its roundings.
         """
-        units = [_rounding_of(output).unit for output in outputs]
-        own = max([self._own.unit, *units])
-        calls = {
-            call for call, unit in self._followed.items() if unit > own
-        } - self.excused
-        unexcused = self.settings.unexcused | calls
+        units = [_rounding_of(output.dtype).unit for output in outputs]
+        unexcused = self.settings.unexcused | self._unexcused_calls(outputs)
         most = max([self._sure, *units])
         known = self._coarsest <= most and (self.settings.results or not self.narrowed)
         if known and unexcused == self.settings.unexcused:
             return None
-        results = self.settings.results or tuple(outputs) or (FLOAT32,)
+        dtypes = tuple(output.dtype for output in outputs)
+        results = self.settings.results or dtypes or (FLOAT32,)
         return self.settings._replace(results=results, unexcused=unexcused)
+
+    def _unexcused_calls(self, outputs: Sequence[Tile]) -> frozenset[Stack]:
+        """Return the calls that no output excuses, or that an output of a wider dtype needs."""
+        own = max([self._own.unit, *(_rounding_of(one.dtype).unit for one in outputs)])
+        calls = {call for call, unit in self._followed.items() if unit > own}
+        for output in outputs:
+            unit = _rounding_of(output.dtype).unit
+            for call in narrowed_of([output]):
+                if 0 < unit < self._followed.get(call, 0):
+                    calls.add(call)
+        return frozenset(calls - self.excused)
 
     def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """Return the numbers that an instruction of this name writes to a tensor of ``dtype``."""
@@ -290,26 +318,28 @@ class Contract:
         """Return how a rounding into a narrow dtype counts: no coarser than ``limit``."""
         rounding = ROUNDINGS[dtype]
         floor = self._floor
-        of_argument = self._is_unexcused(rounding, chain)
-        if of_argument:
-            limit = min(limit, self._own.unit)
-            floor = self._own.tiny
+        is_unexcused = self._is_unexcused(rounding, chain)
+        if is_unexcused:
+            limit = min(limit, self._every.unit)
+            floor = self._every.tiny
         if rounding.unit <= limit and rounding.tiny <= floor:
             return rounding
-        again = limit < rounding.unit <= self._coarsest and not of_argument
+        again = limit < rounding.unit <= self._coarsest and not is_unexcused
         key = (RUNNING_SUM if again else name, kernel_location())
-        self.narrowed.setdefault(key, Narrowing(*key, dtype, of_argument))
-        unit = self.sums if of_argument or limit == self._coarsest else limit
+        of_output = is_unexcused and rounding.unit <= self._own.unit
+        of_argument = is_unexcused and not of_output
+        self.narrowed.setdefault(key, Narrowing(*key, dtype, of_argument, of_output))
+        unit = self.sums if is_unexcused or limit == self._coarsest else limit
         unit = min(rounding.unit, unit)
         tiny = min(rounding.tiny, floor)
         return Rounding(unit, tiny, rounding.largest)
 
     def _is_unexcused(self, rounding: Rounding, chain: Chain) -> bool:
-        """Return whether only an argument excuses the rounding, and no product follows.
+        """Return whether only an argument or a narrow output has the dtype, without an excuse.
 
         Until that is known, the call is noted.
         """
-        free = max(self._own.unit, self._widest)
+        free = max(self._every.unit, self._widest)
         if not free < rounding.unit <= self._coarsest:
             return False
         if not chain.narrowed and chain.finest >= rounding.unit:

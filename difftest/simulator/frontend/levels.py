@@ -205,7 +205,7 @@ GONE = {
     "nki.simulate_kernel": ("simulate_kernel is gone", "use nki.simulate(kernel)(...)"),
     "nl.program_id": (
         "a launch has as many programs as a logical core has cores, 1 or 2",
-        "loop over what the grid divided, in the kernel",
+        "loop in the kernel over the parts that the grid divided",
     ),
     "nl.spmd_dim": (
         "a launch has as many programs as a logical core has cores, 1 or 2",

@@ -229,7 +229,7 @@ def _pe_tile(call: CheckedCall, position: Shape, size: Shape) -> str | None:
     if size[0] == size[1] == step and machine.nc_version == 2:
         return f"({step}, {step}) tiles need NeuronCore-v3"
     if any(p + s > machine.partitions for p, s in zip(position, size, strict=True)):
-        return "the PE tile lies in the PE array"
+        return "the PE tile is inside the PE array"
     return None
 
 

@@ -271,7 +271,7 @@ def _row_tile(call: CheckedCall, position: Shape, size: Shape) -> str | None:
     if size[0] not in sizes or position[0] % size[0]:
         return f"a tile has {' or '.join(map(str, sizes))} rows and starts at a multiple of them"
     if position[0] + size[0] > partitions:
-        return "the tile lies in the PE array"
+        return "the tile is inside the PE array"
     if call["stationary"].partitions > size[0]:
         return "tile_size is at least the stationary tile's size"
     return None

@@ -275,6 +275,8 @@ class BranchSearch:
     Attributes
     ----------
     loops : the loops over sizes that ran, by file and line: whether one had a second iteration.
+    met : the file and the line of each condition that a kernel met, by the kernel's ``id``. Some
+        kernels have no hash.
     """
 
     def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
@@ -282,6 +284,7 @@ class BranchSearch:
         self._drawn = draw
         self._chance = np.random.default_rng(0)
         self.loops: dict[tuple[str, int], bool] = {}
+        self.met = defaultdict[int, set[tuple[str, int]]](set)
         self._tried = Counter[Any]()
         """Attempts, by place, by condition, and by place and outcome."""
         self._found = defaultdict[Any, list[Place]](list)
@@ -353,6 +356,7 @@ class BranchSearch:
             self.loops[loop] = self.loops.get(loop, False) or is_repeated
         run.steps = -math.inf  # a cache of the kernel may keep numbers of this run
         path = list(run.path_condition.values())
+        self.met[id(kernel)].update(asked.place[:2] for asked in path)
         expected = state.expected
         if is_refused and path[-1:] == [expected]:
             # The kernel refuses these values, so the domain leaves them out.

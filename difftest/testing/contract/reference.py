@@ -118,7 +118,7 @@ def _classified(
         rule="a reference rejects a case by an assert, or by raising ValueError, in code of "
         "its own; any other error is a bug in it",
         received=format_error(error),
-        remedy="fix the reference, or state what it rejects in a check with a message",
+        remedy="fix the reference, or reject the case in a check with a message",
         where=raising_line(error, function),
     )
 
@@ -131,7 +131,7 @@ def _write_defect(
     place = Location.of_definition(function_of(function))
     return ReferenceDefect(
         f"{who} wrote to its {noun} {', '.join(written)}",
-        rule="a reference only reads its arguments: what it writes there is lost",
+        rule="a reference only reads its arguments: values that it writes there are lost",
         received="values that differ from those passed",
         remedy=f"work on a copy, {written[0]} = {written[0]}.copy(), or compute a new array",
         where="" if place is None else str(place),

@@ -43,10 +43,17 @@ class KernelSearch(NamedTuple):
     ----------
     conditions : the conditions that change for few sizes.
     loops : the loops over sizes, by file and line: whether one had a second iteration.
+    met : the lines of the conditions that each kernel met: see :class:`BranchSearch`.
     """
 
     conditions: list[Condition]
     loops: dict[tuple[str, int], bool]
+    met: Mapping[int, set[tuple[str, int]]]
+
+    def conditions_of(self, kernel: Callable[..., Any]) -> list[Condition]:
+        """Return the conditions that one of the kernels met."""
+        met = self.met.get(id(kernel), ())
+        return [condition for condition in self.conditions if condition[:2] in met]
 
 
 def branch_conditions(spec: KernelSpec) -> list[Condition]:
@@ -65,7 +72,8 @@ def search_kernels(spec: KernelSpec) -> KernelSearch:
         provider = planned_provider()
         if isinstance(provider, DryProvider) and not found:
             branches = BranchSearch(spec, _DryDrawing(spec, provider, draw))
-            found.append(KernelSearch(branches.conditions(), branches.loops))
+            conditions = branches.conditions()
+            found.append(KernelSearch(conditions, branches.loops, branches.met))
             provider.choose = None
 
     examples(search(), 2, backend=DRY_BACKEND)

@@ -87,6 +87,7 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     """
     __tracebackhide__ = True
     runner.right = {}
+    runner.tested = spec
     if not spec.others:
         # Without a backend of its dialect, each backend reports why it cannot run the kernel.
         with runner.on(running(spec.kernel, runner.backends) or runner.backends):

@@ -207,6 +207,7 @@ class _TestBody:
 
         def run_each(**fixtures: Any) -> None:
             runner: Runner = fixtures[RUNNER_FIXTURE]
+            runner.tested = self.spec
             for part, backends in runnable(self.spec, runner.backends):
                 with runner.on(backends):
                     check(runner, part, fixtures[name])

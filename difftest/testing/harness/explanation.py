@@ -379,6 +379,8 @@ def _describe_narrowing(narrowing: Narrowing) -> str:
     at = _at(narrowing.location)
     if narrowing.name == RUNNING_SUM:
         return f"{rounded} again and again{at}"
+    if narrowing.of_output:
+        return f"{rounded}{at}: an output has that dtype, but a wider output depends on the result"
     if narrowing.of_argument:
         return f"{rounded}{at}: an input has that dtype, but no matrix product takes the result"
     return f"{rounded}{at}: no input or output has that dtype"

@@ -45,7 +45,7 @@ from difftest.testing.contract.reference import (
 )
 from difftest.testing.contract.spec import KernelSpec, Rejection
 from difftest.testing.contract.spec_arguments import SpecError
-from difftest.testing.drawing.dry_run import branch_conditions, search_kernels
+from difftest.testing.drawing.dry_run import search_kernels
 from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
@@ -144,6 +144,7 @@ class Runner:
     beside : a function for backends without an exact run. It runs a call on the embedded simulator,
         or returns the reason why it cannot.
     now : the spec and the case that run.
+    tested : the spec of the current test, with all its kernels; None before its first case.
     branch_tracer : records the branches and loops that the cases take, for the tally.
     """
 
@@ -164,6 +165,7 @@ class Runner:
     exact: bool = True
     beside: Callable[[KernelCall], Completed | str] | None = None
     now: tuple[KernelSpec, Case] | None = None
+    tested: KernelSpec | None = None
     branch_tracer: BranchTracer | None = None
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -179,6 +181,7 @@ class Runner:
         self.repeats = PassedCases()
         self.histories = {}
         self.hazards = {}
+        self.tested = None
 
     @contextmanager
     def on(self, backends: tuple[Backend, ...]) -> Iterator[None]:
@@ -428,7 +431,9 @@ class Runner:
             if not cases:
                 continue
             missed: dict[tuple[str, int], str] = {}
-            for file, line, places in branch_conditions(history.spec):
+            # One search serves all kernels of a test: it has aimed their cases.
+            search = search_kernels(self.tested or history.spec)
+            for file, line, places in search.conditions_of(history.spec.kernel):
                 distance, text = nearest_miss(places, cases)
                 coverage.tried.add((file, line, distance, text))
                 if line in expression_lines(file) and text:
@@ -737,8 +742,8 @@ def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
         name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)
     }
     return (
-        "A kernel writes to arguments that outputs= names, and to no others. If the write is "
-        f"meant, leave inputs= as it is and pass outputs={declared}"
+        "A kernel writes only to arguments that outputs= names. If the write is intended, leave "
+        f"inputs= as it is and pass outputs={declared}"
     )
 
 

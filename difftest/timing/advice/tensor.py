@@ -53,7 +53,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             "transposed-again",
             units.without(removed),
             happened=f"{len(spans):,} {called} of {different:,} different tiles",
-            rule="a transpose takes the Tensor Engine as long as a matmul does",
+            rule="a transpose and a matmul take the Tensor Engine equally long",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
             "in SBUF",
         )
@@ -215,8 +215,8 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
             spans,
             "float32-operands",
             units.without(RemovedWork(spans, 0.75)),
-            happened=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast "
-            "from two bytes",
+            happened=f"{len(spans):,} matmuls multiply data of two bytes after a cast to float32, "
+            "in four passes",
             rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",
             remedy="multiply in the input's dtype: PSUM accumulates in float32 all the same",
         )

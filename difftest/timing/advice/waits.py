@@ -52,9 +52,9 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         happened=f"{len(waiting):,} loads wait until SBUF has a place for them ({share:.0%} of it "
         f"is taken, most by {largest.tensors} x {largest.name} of {largest.line}), so that they "
         "begin when their data are needed and not before",
-        rule="a load runs beside the computation before it only if SBUF has a place for both",
-        remedy="make the tiles of that line smaller, or load what each turn needs instead of all "
-        "of it at once: twice what a turn uses is enough",
+        rule="a load overlaps the computation before it only if SBUF has a place for both",
+        remedy="make the tiles of that line smaller, or load the data of each iteration in place "
+        "of all data at once: room for two iterations is enough",
     )
 
 
@@ -74,10 +74,10 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
             "reused-tensor",
             Savings(time, time),
             happened=f"{len(waiting):,} instructions fill {tensor.name or 'a tensor'}{line} again, "
-            "and wait until all who use what it held are done",
+            "and wait for all users of its earlier data",
             rule="the users of one tensor wait for each other; two tensors have two places",
-            remedy="make the tensor inside the loop, or two or more that are used in turn: what "
-            "fills the next one runs beside who reads the last one",
+            remedy="make the tensor inside the loop, or use two or more tensors in turn: then one "
+            "is filled while the other is read",
         )
 
 
@@ -138,8 +138,8 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             work=time / 1e3,
             happened=f"the {most} engine, the busiest that computes, waits "
             f"{len(waiting):,} times for {waited_unit} ({waited_work})",
-            rule="a kernel takes as long as its busiest engine if that engine never waits",
-            remedy="start what it waits for earlier, or let it take less; other findings say how",
+            rule="if the busiest engine never waits, the kernel takes the time of that engine",
+            remedy="start the awaited work earlier, or make it shorter; other findings say how",
         )
 
 

@@ -37,7 +37,7 @@ ITEMSIZE = "itemsize_of"
 _ITEMSIZE = '''
 
 def {name}(dtype):
-    """Bytes of an element: tensors of today have no itemsize."""
+    """Bytes of an element: tensors of the current dialect have no itemsize."""
     if dtype in ({nl}.float32, {nl}.int32, {nl}.uint32):
         return 4
     return 2 if dtype in ({nl}.bfloat16, {nl}.float16, {nl}.int16, {nl}.uint16) else 1

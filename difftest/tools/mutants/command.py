@@ -102,7 +102,10 @@ def mutate(
     except BaselineError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        told = f"stopped: what is known is in {FOLDER}; the same command goes on, without --fresh"
+        told = (
+            f"stopped: the results so far are in {FOLDER}; the same command continues, without "
+            "--fresh"
+        )
         raise KeyboardInterrupt(told) from None
     if json_file is not None:
         write_file(json_file, stryker(campaign))

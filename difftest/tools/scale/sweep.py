@@ -439,7 +439,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
             test, lambda spec: sweep_spec(spec, orders, axes, file, **options)
         )
     except KeyboardInterrupt:
-        text = f"stopped: what is done is in {file}.jsonl; the same command goes on"
+        text = f"stopped: the results so far are in {file}.jsonl; the same command continues"
         raise KeyboardInterrupt(text) from None
     print_rows(rows, list(axes[0]))
     if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):

@@ -28,7 +28,7 @@ HEADLINES = {
     "the embedded simulator",
     "condition_on_a_tile": "a tensor was used as a condition",
     "condition_on_an_index": "a mask was used as a condition",
-    "grid_inside_a_kernel": "a kernel called another one with a grid",
+    "grid_inside_a_kernel": "a kernel called another kernel with a grid",
     "blocks_as_a_tile": "a tensor with block dimensions was used as a tile",
     "mixed_indexing": "a tensor was indexed with slices and index expressions at once",
     "one_dimensional_arange": "a tile on chip was indexed with index expressions of one dimension",

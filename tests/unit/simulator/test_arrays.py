@@ -25,7 +25,7 @@ def test_two_arguments_that_share_memory_and_get_different_values(parts):
     expected[parts[0]] = memory[parts[0]] + 1
     expected[parts[1]] = memory[parts[0]] * 2 + 1
     with pytest.warns(
-        SharedArgumentWarning, match="those of the last one stay"
+        SharedArgumentWarning, match="the values of the last argument stay"
     ) as caught:
         launch(both_written, [*(memory[part] for part in parts), 2.0])
     np.testing.assert_array_equal(memory, expected)

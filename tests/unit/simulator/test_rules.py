@@ -314,7 +314,8 @@ def output_never_written(x):
 
 
 @breaks(
-    "what the simulator does not model raises, and is never ignored", "accumulate=True"
+    "a feature that the simulator does not model raises, and is never ignored",
+    "accumulate=True",
 )
 def argument_that_is_not_modelled(x):
     nisa.tensor_copy(nl.load(x), accumulate=True)  # the line

@@ -80,7 +80,7 @@ class Tensor(Tile, AnyTensor):
         """The tile transposed, as by ``nl.transpose``."""
         error = KernelError(
             "a tile is transposed by nl.transpose or nisa.nc_transpose",
-            happened="a tensor was asked for .T",
+            happened="a kernel read .T of a tensor",
             received=f"{self!r}.T",
             remedy="nl.load_transpose2d(tensor)"
             if self._in_hbm
@@ -219,7 +219,7 @@ _REFUSED = {
     ),
     IndirectTile: (
         "a tile of indices on a side of '=' is not a copy that the engines make",
-        "elements named by a tile of indices stood on a side of '='",
+        "a side of '=' had elements that a tile of indices names",
         "use nisa.tensor_copy_dynamic_src, tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
     ),
 }

@@ -533,8 +533,8 @@ class EmptyView(NKIObject):
 
     def _used(self, what: str) -> ShapeError:
         return ShapeError(
-            "what is used selects at least one element",
-            happened=f"{what} was asked of a view of no elements",
+            "a view that is used selects at least one element",
+            happened=f"{what} was applied to a view without elements",
             received=f"{what} of {self!r}",
             remedy="leave the program's part out where it has no rows",
         )

@@ -58,8 +58,8 @@ def test_psum_tensors_that_cannot_share_banks():
     (finding,) = findings_in(held(9, 1200, nl.psum), [])
     assert (finding.id, finding.severity.value) == ("psum-full", "error")
     assert (
-        "take 18432 bytes a partition of psum, which has 16384 (trn2); of a bank (2048 bytes) that "
-        "no other can share all counts; live at event"
+        "take 18432 bytes a partition of psum, which has 16384 (trn2); a bank (2048 bytes) that no "
+        "other tensor can share counts as a whole; live at event"
     ) in finding.happened
     assert found_in(held(16, 1024, nl.psum), []) == []
 
@@ -103,7 +103,7 @@ def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between
     kernel = refilled(anew, buffer, count, size)
     got = findings_in(kernel, [])
     assert [(one.id, one.severity.value) for one in got] == found
-    assert ("written anew before they are read again" in got[0].happened) is anew
+    assert ("written again before they are read" in got[0].happened) is anew
 
 
 def placed(second, *, read_again):

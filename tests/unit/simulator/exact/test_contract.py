@@ -211,12 +211,47 @@ def test_what_goes_through_registers_alone_is_not():
     assert narrowing.location.text == "nisa.tensor_copy(copy, tile)"
 
 
-def test_an_output_of_the_dtype_excuses_all():
-    settings = ExactSettings(results=("float32", "bfloat16"))
-    for compute in WRONG:
-        result = exact_of(compute, settings)
-        assert result.exact.narrowed == ()
-        assert is_inside(result)
+BOTH_RESULTS = ExactSettings(results=("float32", "bfloat16"))
+
+
+def test_an_output_of_the_dtype_excuses_nothing_that_a_wider_output_depends_on():
+    """As the master weights of an optimizer, beside their copy in bfloat16."""
+    for compute, count in WRONG.items():
+        result = exact_of(compute, BOTH_RESULTS)
+        assert len(result.exact.narrowed) == count
+        assert all(one.of_output for one in result.exact.narrowed)
+
+
+@every("settings", [BOTH_RESULTS, True])
+def test_an_output_of_the_dtype_excuses_what_it_alone_depends_on(settings):
+    @jit
+    def kernel(x):
+        tile = made(nl.float32)
+        nisa.dma_copy(tile, x)
+        wide = made(nl.float32, nl.shared_hbm)
+        narrow = made(nl.bfloat16, nl.shared_hbm)
+        nisa.dma_copy(wide, combined(tile, tile, nl.float32))
+        rounded = copied(tile)
+        nisa.dma_copy(narrow, combined(rounded, rounded, nl.bfloat16))
+        return wide, narrow
+
+    assert launch(kernel, [X], exact=settings).exact.narrowed == ()
+
+
+@every("settings", [BOTH_RESULTS, True])
+def test_a_wider_output_that_is_updated_in_place_counts_too(settings):
+    @jit
+    def kernel(x):
+        tile = made(nl.float32)
+        nisa.dma_copy(tile, x)
+        narrow = made(nl.bfloat16, nl.shared_hbm)
+        rounded = copied(tile)
+        nisa.dma_copy(narrow, rounded)
+        nisa.dma_copy(x, copied(rounded, nl.float32))
+        return narrow
+
+    (narrowing,) = launch(kernel, [X.copy()], exact=settings).exact.narrowed
+    assert (narrowing.of_argument, narrowing.of_output) == (False, True)
 
 
 def test_an_accumulation_of_the_dtype_excuses_all():

@@ -360,6 +360,28 @@ def test_data_that_overflow_the_reference_are_reported():
     assert "the data do it" not in text
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_float32_weights_that_are_made_of_their_bfloat16_copy_are_wrong(dtype):
+    @nki.jit
+    def kernel(x):
+        third_part = nl.multiply(nl.load(x), 1 / 3, dtype=dtype)
+        copy = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
+        weights = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+        nl.store(copy, third_part)
+        nl.store(weights, third_part)
+        return copy, weights
+
+    reference = wide(lambda x: (x / 3, x / 3))
+    more = {"output_dtype": ("bfloat16", "float32")}
+    if dtype == "float32":
+        verdict, _ = checked(kernel, reference, **more)
+        assert isinstance(verdict, Match)
+        return
+    verdict, text = failure(kernel, reference, **more)
+    assert verdict.question == "arithmetic"
+    assert "an output has that dtype, but a wider output depends on the result" in text
+
+
 LEAST = -3.4028235e38
 """The smallest float32, as AWS's page on range_select writes it: no float32 has these digits."""
 

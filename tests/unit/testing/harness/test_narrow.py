@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import Phase, settings
 
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.dry_run import search_kernels
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.coverage import uncovered_branches
@@ -32,9 +33,14 @@ def chosen(x, n):
     return x + x.dtype.type(0 * scale)
 
 
-def ran(kernel, most, count=20):
+def plain(x, n):
+    return x.copy()
+
+
+def ran(kernel, most, count=20, others=()):
     spec = KernelSpec(
         kernel=kernel,
+        others=others,
         reference=lambda x: x.astype(np.float64),
         domain={"n": sizes(1, most)},
         inputs={"x": "n"},
@@ -86,3 +92,13 @@ def test_a_conditional_expression_that_no_case_decides_is_told():
     runner, _ = ran(chosen, 300, count=60)
     runner.report_uncovered()
     assert uncovered_branches(runner.tally.coverage) == []
+
+
+def test_one_search_tells_of_the_conditions_of_each_of_several_kernels():
+    searches = search_kernels.cache_info().misses
+    runner, _ = ran(plain, 300, count=2, others=(chosen,))
+    runner.report_uncovered()
+    assert search_kernels.cache_info().misses == searches + 1
+    (place,) = uncovered_branches(runner.tally.coverage)
+    assert place.kernels == ("chosen",)
+    assert place.line == chosen.__code__.co_firstlineno + 1

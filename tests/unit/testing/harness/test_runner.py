@@ -83,9 +83,9 @@ def test_backends_do_not_share_arrays():
     with pytest.raises(DifferentialFailure) as caught:
         runner("first", "second").check(add_spec(add_in_place), a_twice)
     said = (
-        "the kernel overwrites its input a: 4 of 4 elements, the first at [0]. A kernel writes to "
-        "arguments that outputs= names, and to no others. If the write is meant, leave inputs= as "
-        "it is and pass outputs={'a': 'n'}"
+        "the kernel overwrites its input a: 4 of 4 elements, the first at [0]. A kernel writes "
+        "only to arguments that outputs= names. If the write is intended, leave inputs= as it is "
+        "and pass outputs={'a': 'n'}"
     )
     assert [one.message for one in caught.value.verdicts.values()] == [said, said]
     assert said in str(caught.value)

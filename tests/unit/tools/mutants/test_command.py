@@ -144,6 +144,6 @@ def test_after_ctrl_c_the_last_line_says_how_to_go_on(mutate, monkeypatch):
     result = mutate("test_kernel.py::test_kernel")
     assert result.exit_code == 130
     assert (
-        "stopped: what is known is in .difftest; the same command goes on"
+        "stopped: the results so far are in .difftest; the same command continues"
         in result.stderr
     )

@@ -82,7 +82,7 @@ def test_a_tensor_of_a_body_is_not_used_after_the_loop(loop, use):
         return out
 
     with pytest.raises(
-        KernelError, match="after the loop in whose body it was made"
+        KernelError, match="after the loop that made it in its body"
     ) as caught:
         launch(jit(kernel))
     assert "make it before the loop" in str(caught.value)
@@ -100,7 +100,7 @@ def test_a_tensor_of_a_body_is_not_returned():
         nl.fori_loop(0, 1, body)
         return made[0]
 
-    with pytest.raises(KernelError, match="in whose body it was made"):
+    with pytest.raises(KernelError, match="that made it in its body"):
         launch(jit(kernel))
 
 

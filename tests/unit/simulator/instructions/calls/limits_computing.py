@@ -175,7 +175,7 @@ for legal, illegal, text in (
     (((0, 0), (32, 64)), ((0, 0), ()), "both are set"),
     (((32, 64), (32, 64)), ((32, 48), (32, 64)), "multiples of 32"),
     (((0, 0), (32, 32)), ((0, 0), (0, 32)), "at least the stationary tile's size"),
-    (((64, 64), (64, 64)), ((96, 64), (64, 64)), "lies in the PE array"),
+    (((64, 64), (64, 64)), ((96, 64), (64, 64)), "is inside the PE array"),
 ):
     limit("nc_matmul", "_pe_tile", product((32, 32), 32, 8, *legal),
           product((32, 32), 32, 8, *illegal), KernelError, text)  # fmt: skip

@@ -377,7 +377,7 @@ for position, size, text in (
     ((0, 0), (), "both are set"),
     ((0, 0), (32, 64), "tiles rows only"),
     ((16, 0), (32, 128), "multiple of them"),
-    ((128, 0), (32, 128), "lies in the PE array"),
+    ((128, 0), (32, 128), "is inside the PE array"),
 ):
     limit(
         "nc_matmul_mx",
