@@ -275,6 +275,7 @@ class WorkerService:
         inputs = tuple(
             array_of(form, blob) for form, blob in zip(forms, blobs, strict=True)
         )
+        STATE.shift_clocks()
         kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(
             kernel=kernel,

@@ -56,7 +56,7 @@ _MADE = (
         "match_args name slots abstractmethods annotate annotate_func annotations "
         "annotations_cache classcell classdictcell callable_proto_members_only closed "
         "conditional_annotations copy dataclass_fields dataclass_params delattr dict "
-        "doc extra_items firstlineno getnewargs getnewargs_ex getstate init_subclass "
+        "doc extra_items firstlineno getattr getnewargs getnewargs_ex getstate init_subclass "
         "module mutable_keys new_member non_callable_proto_members optional_keys "
         "orig_bases parameters protocol_attrs qualname readonly_keys reduce reduce_ex "
         "replace required_keys setattr setstate static_attributes subclasshook total "

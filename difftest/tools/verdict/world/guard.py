@@ -21,6 +21,7 @@ from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     Absent,
     UnavailableError,
+    exact_text,
     is_special,
     need,
     refusal,
@@ -206,6 +207,7 @@ class Guarded(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         """Guard the decorators of a function, and check its parameters first."""
+        is_fallback = self._class_names is not None and _is_fallback(node)
         node.decorator_list = [self._decorator(one) for one in node.decorator_list]
         node.args = self._arguments(node.args)
         if node.returns is not None:
@@ -214,7 +216,8 @@ class Guarded(ast.NodeTransformer):
             return self._refused(node, "type parameters")
         if is_special(node.name) and self._class_names is None:
             return self._refused(node, f"a function {node.name}")
-        if is_special(node.name) and not self._binds_method(node.name):
+        is_bound = is_fallback or self._binds_method(node.name)
+        if is_special(node.name) and not is_bound:
             hidden = _call("hidden", node, _text(node.name, node))
             return ast.copy_location(ast.Expr(hidden), node)
         body = self._body(node.body)
@@ -225,6 +228,10 @@ class Guarded(ast.NodeTransformer):
                 node.body[0].value, ast.Constant
             )
             body.insert(int(has_text), line)
+        if is_fallback:
+            name = _loaded(node.args.args[1], node.body[0])
+            check = ast.Expr(_call("check_fallback", node.body[0], name))
+            body.insert(0, ast.copy_location(check, node.body[0]))
         node.body = body
         return node
 
@@ -494,6 +501,14 @@ def _is_super(node: ast.Call) -> bool:
     return is_name and not node.args and not node.keywords
 
 
+def _is_fallback(node: ast.FunctionDef) -> bool:
+    """Return whether a method is a plain ``__getattr__(self, name)``."""
+    is_named = node.name == "__getattr__" and not node.decorator_list
+    others = (node.args.posonlyargs, node.args.kwonlyargs, node.args.defaults)
+    stars = (node.args.vararg, node.args.kwarg)
+    return is_named and len(node.args.args) == 2 and not any((*others, *stars))
+
+
 def _parameters(node: ast.arguments) -> list[ast.arg]:
     stars = [arg for arg in (node.vararg, node.kwarg) if arg is not None]
     return [*node.posonlyargs, *node.args, *node.kwonlyargs, *stars]
@@ -555,6 +570,15 @@ def refused(what: str) -> Absent:
 def hidden(name: str) -> NoReturn:
     """Refuse an assignment to a special name."""
     need(Absent(f"the name {name}"))
+
+
+def check_fallback(name: Any) -> None:
+    """Raise AttributeError for a special name: an own ``__getattr__`` answers C code no question.
+
+    NumPy asks an object for ``__array_interface__``, an address of memory.
+    """
+    if is_special(exact_text(name, "the name of an attribute")):
+        raise AttributeError(name)
 
 
 def decorator(function: Any) -> Callable[[Any], Any]:
@@ -638,6 +662,7 @@ GUARDS: dict[str, Any] = {
         "made": classes.made_with,
         "refused": refused,
         "hidden": hidden,
+        "check_fallback": check_fallback,
         "decorator": decorator,
         "named": named,
         "raised": raised,

@@ -202,6 +202,14 @@ READERS[NullLogger] = lambda value, name: value
 SETTERS[NullLogger] = lambda value, name: types.SimpleNamespace()
 
 
+def _clock(read: Callable[[], Any]) -> Any:
+    """Return the time of a clock, shifted."""
+    now = read()
+    if isinstance(now, int):
+        return now + int(STATE.clock_shift * 1e9)
+    return now + STATE.clock_shift
+
+
 def _environ_name(name: Any, default: Any = None) -> Any:
     STATE.asked.add("os.environ")
     return default
@@ -412,6 +420,10 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
         "deepcopy": Facade("deepcopy", functools.partial(_copied, deep=True)),
     }
     tables["json"] = {"dumps": Facade("dumps", _json_text)}
+    tables["time"] = {
+        name: Facade(name, functools.partial(_clock, read))
+        for name, read in tables["time"].items()
+    }
     tables["gc"] = {"collect": Facade("collect", lambda *_: 0)}
     tables["logging"] = _logging()
     tables["warnings"] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
@@ -30,6 +31,9 @@ class UnavailableError(BaseException):
     """A file's top-level statement needs the value of something that is absent; it is skipped."""
 
 
+_MOST_SECONDS = 2e9  # 63 years
+
+
 class RunState:
     """The state of the one candidate of this process.
 
@@ -42,6 +46,7 @@ class RunState:
     is_open : whether ``--allow`` opens a module: values of any type may come from it.
     modules : the candidate's modules by their names.
     asked : names of absent modules and variables that the candidate asked for.
+    clock_shift : the seconds that clocks are ahead; each run has other ones.
     """
 
     def __init__(self) -> None:
@@ -56,6 +61,11 @@ class RunState:
         self.asked: set[str] = set()
         self.is_open = False
         self.modules: Mapping[str, ModuleType] = {}
+        self.clock_shift = 0.0
+
+    def shift_clocks(self) -> None:
+        """Let clocks show another time, so that instructions which follow it differ."""
+        self.clock_shift = random.SystemRandom().uniform(0, _MOST_SECONDS)
 
 
 STATE = RunState()

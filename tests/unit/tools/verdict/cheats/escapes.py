@@ -154,9 +154,33 @@ CLASSES = {
         "class C:\n    def __init_subclass__(cls): ...\n---\nC()",
         "__init_subclass__",
     ),
-    "__getattr__": (
-        "class C:\n    def __getattr__(self, n): ...\n---\nC().x",
+    "__getattr__ by a decorator": (
+        "class C:\n    @staticmethod\n    def __getattr__(n): ...\n---\nC().x",
         "__getattr__",
+    ),
+    "__getattr__ with a default": (
+        "class C:\n    def __getattr__(self, n='x'): ...\n---\nC().x",
+        "__getattr__",
+    ),
+    "__getattr__ by a name": (
+        "class C:\n    __getattr__ = lambda self, n: {}\n---\nC().x",
+        "__getattr__",
+    ),
+    "__getattr__ of a module": (
+        "def __getattr__(self, n): ...\n---\n__getattr__(1, 2)",
+        "__getattr__",
+    ),
+    "an interface by __getattr__": (
+        "import numpy as np\nI = {'data': (id(5), False), 'shape': (4,), 'typestr': '|u1', "
+        "'version': 3}\nclass C:\n    def __getattr__(self, name):\n        return I\n---\n"
+        "np.array(C())",
+        "an array of objects",
+    ),
+    "an interface by a text of an own class": (
+        "from enum import Enum\nclass F(str, Enum):\n    A = 'x'\n"
+        "class C:\n    def __getattr__(self, name):\n        return name\n---\n"
+        "getattr(C(), F.A)",
+        "must be string",
     ),
     "__set_name__": (
         "class C:\n    def __set_name__(self, o, n): ...\n---\nC()",

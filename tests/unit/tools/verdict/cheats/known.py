@@ -3,6 +3,7 @@
 import dataclasses
 
 from difftest import Indices, Input, seeded, sizes
+from difftest.tools.verdict.outcome import Outcome
 from tests.unit.tools.verdict.cheats.table import cheat
 from tests.unit.tools.verdict.kernels import spec_of
 
@@ -62,16 +63,32 @@ def spec_of_integers(kernel):
     )
 
 
-KNOWN = {
-    f"{name} decides": cheat(
-        f"{line}\nreturn store(total(a, b, (nl.add, nl.subtract)[min(1, {wrong})]))",
-        before=before,
-        because="earlier calls",
-    )
-    for name, (before, line, wrong) in OF_CALLS.items()
-} | {
-    f"registers give {name}": cheat(
-        body, before=TURNS, because="AWS's compiler traces", spec=spec_of_integers
-    )
-    for name, body in OF_REGISTERS.items()
-}
+KNOWN = (
+    {
+        f"{name} decides": cheat(
+            f"{line}\nreturn store(total(a, b, (nl.add, nl.subtract)[min(1, {wrong})]))",
+            before=before,
+            because="earlier calls",
+        )
+        for name, (before, line, wrong) in OF_CALLS.items()
+    }
+    | {
+        f"registers give {name}": cheat(
+            body, before=TURNS, because="AWS's compiler traces", spec=spec_of_integers
+        )
+        for name, body in OF_REGISTERS.items()
+    }
+    | {
+        f"a clock decides: {name}": cheat(
+            f"late = {condition}\nreturn store(total(a, b, nl.subtract if late else nl.add))",
+            Outcome.CHEATS,
+            Outcome.WRONG_ALGORITHM,
+            before="import time\nBEGAN = time.monotonic_ns()\n",
+        )
+        for name, condition in {
+            "a date": "time.time() > 2e9",
+            "a part of a second": "time.perf_counter() % 1 > 0.5",
+            "since the import": "time.monotonic_ns() - BEGAN > 3600 * 10**9",
+        }.items()
+    }
+)

@@ -291,6 +291,14 @@ KERNELS = {
         "import functools\nimport itertools\nimport operator\nimport re\n"
         "from collections import defaultdict\n",
     ),
+    "an object that asks another one": written(
+        "settings = Settings({'rows': 3})\n"
+        "assert settings.rows == 3 and not hasattr(settings, 'columns')\n"
+        "assert getattr(settings, 'columns', 5) == 5",
+        "class Settings:\n    def __init__(self, values):\n        self._values = values\n\n"
+        "    def __getattr__(self, name):\n        try:\n            return self._values[name]\n"
+        "        except KeyError:\n            raise AttributeError(name) from None\n",
+    ),
     "private names of a class": written(
         "assert _Count().advance() == 4 and not hasattr(_Count(), '__n')",
         "class _Count:\n    __step = 3\n\n    def __init__(self):\n        self.__n = 0\n\n"
