@@ -39,7 +39,9 @@ from difftest.testing.contract.reference import (
     as_float64,
     call_reference,
 )
+from difftest.testing.contract.sources import values_in
 from difftest.testing.contract.spec import KernelSpec
+from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.verdict import (
     Inconclusive,
@@ -101,10 +103,25 @@ def describe_mismatch(
             return None
 
     inputs = spec.inputs_by_name(case)
-    sizes = [value for value in parameters.values() if type(value) is int]
+    sizes = [
+        value
+        for name, value in parameters.items()
+        if type(value) is int and _may_be_a_size(spec, case, name)
+    ]
     with np.errstate(all="ignore"):
         content = next(_patterns(mismatch, evidence, inputs, again), "")
     return tuple(filter(None, (content, last_tile(evidence.wrong, sizes))))
+
+
+def _may_be_a_size(spec: KernelSpec, case: Case, name: str) -> bool:
+    """Return whether a parameter may be the size of a tile. One that may be 0 is a place."""
+    try:
+        values = values_in(source_of(spec, name, case.values))
+    except (
+        Exception
+    ):  # an example outside the domain, which the author's function rejects
+        return True
+    return 0 not in values
 
 
 def _patterns(

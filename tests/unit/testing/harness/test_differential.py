@@ -15,7 +15,9 @@ from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Fill, Integers, Ones, Random
 from difftest.testing.contract.spec import Input, KernelSpec
 from difftest.testing.contract.spec_arguments import SpecError
+from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness import differential
+from difftest.testing.harness.explanation import describe_mismatch
 from difftest.testing.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive, Match
@@ -395,6 +397,40 @@ def test_without_an_exact_run_the_report_asks_for_the_number_of_roundings():
     for more in ({}, {"exact": False, "reduction": "N"}):
         wrong, _ = failure(summed, doubled, **more)
         assert not any(said in line for line in wrong.how)
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [
+        (range(1, 96), True),
+        (range(96), False),
+        (lambda N: sizes(0, N - 97), True),  # this case is outside its domain
+    ],
+)
+def test_a_parameter_that_may_be_0_is_no_size_of_a_tile(places, found):
+    """The last column is wrong: a place, or what is left after one tile of 95."""
+
+    @nki.jit
+    def kernel(x, at):
+        tile = nl.load(x)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        nl.store(out[:, at : at + 1], nl.multiply(tile[:, at : at + 1], 2))
+        return out
+
+    spec = KernelSpec(
+        kernel=kernel,
+        reference=lambda x, at: x,
+        domain={"P": (64,), "N": (96,), "at": places},
+        inputs={"x": "P N"},
+        parameters=("at",),
+    )
+    case = Case({**SHAPE, "at": 95}, "float32", {"x": Random(3)})
+    with pytest.raises(DifferentialFailure) as caught:
+        Runner((EmbeddedSimulator(),)).check(spec, case)
+    verdict = caught.value.verdicts["embedded"]
+    text = "\n".join(describe_mismatch(spec, case, verdict))
+    assert ("whole tiles of 95" in text) is found
 
 
 def test_no_loss_is_named_where_the_value_without_rounding_is_as_wrong():
