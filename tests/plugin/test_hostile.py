@@ -274,7 +274,7 @@ from difftest.testing.harness import differential
 from difftest.testing.contract.spec import KernelSpec
 
 calls = 0
-inputs_of = KernelSpec.inputs_of
+inputs_by_name = KernelSpec.inputs_by_name
 
 def build(spec, case):
     global calls
@@ -282,12 +282,12 @@ def build(spec, case):
         calls += 1
         if calls in (2, 3):
             raise MemoryError("Unable to allocate 8. GiB")
-    return inputs_of(spec, case)
+    return inputs_by_name(spec, case)
 
-KernelSpec.inputs_of = build
+KernelSpec.inputs_by_name = build
 
 def pytest_unconfigure():
-    KernelSpec.inputs_of = inputs_of
+    KernelSpec.inputs_by_name = inputs_by_name
 """
 ATE = "this computer has too little memory: MemoryError: Unable to allocate 8. GiB"
 

@@ -117,9 +117,8 @@ def _may_be_a_size(spec: KernelSpec, case: Case, name: str) -> bool:
     """Return whether a parameter may be the size of a tile. One that may be 0 is a place."""
     try:
         values = values_in(source_of(spec, name, case.values))
-    except (
-        Exception
-    ):  # an example outside the domain, which the author's function rejects
+    except Exception:
+        # The author's function rejects an example outside of the domain.
         return True
     return 0 not in values
 
