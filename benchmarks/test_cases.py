@@ -72,9 +72,7 @@ def test_cases_a_second(capsys):
     for name, spec in specs():
         runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(spec)
         check_each(runner, spec, drawn[0])  # imports and caches
-        alone = seconds(
-            lambda case, s=spec: evaluate_reference(s, case, s.inputs_of(case)), drawn
-        )
+        alone = seconds(lambda case, s=spec: evaluate_reference(s, case), drawn)
         whole = seconds(lambda case, s=spec, r=runner: check_each(r, s, case), drawn)
         rows.append((name, len((spec.kernel, *spec.others)), 1 / whole, whole / alone))
     with capsys.disabled():

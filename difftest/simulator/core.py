@@ -473,7 +473,7 @@ class Core:
                 check_address(allocation, self.machine)
             if space is Space.PSUM:
                 memories.in_psum.append(allocation)
-            data = np.empty(shape, held)
+            data = self._make_array(shape, held)
         self.trace.allocations.append(allocation)
         if address is not None:
             return PlacedStorage(memories.placed[space], allocation, data)
@@ -489,8 +489,18 @@ class Core:
             allocation.address = 0, address[0]
         if self.followers.shadow is not None:
             self.followers.shadow.contract.may_return(allocation.dtype)
-        data: Array = host_array(np.empty, allocation.shape, allocation.dtype)
+        data: Array = host_array(self._make_array, allocation.shape, allocation.dtype)
         return data
+
+    def _make_array(self, shape: Shape, dtype: DType) -> Array:
+        """Return the data of a new tensor.
+
+        An exact run reads unwritten elements too, and would otherwise note what memory happens to
+        hold.
+        """
+        if self.followers.shadow is None:
+            return np.empty(shape, dtype)
+        return np.zeros(shape, dtype)
 
     def _allocate_shared(
         self,
