@@ -12,36 +12,24 @@ find such kernels:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from difftest.simulator.errors import Location
 from difftest.simulator.frontend.nki.virtual_registers import KEPT
-from difftest.simulator.tape import Tape, TapedCall, TapedForm
-from difftest.simulator.tape_json import tape_to_json
+from difftest.simulator.tape import Tape, TapedCall
 from difftest.simulator.trace import Iteration, LoopKind
-
-NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
-"""A tensor's name on a tape. It may differ between runs, and changes no instruction."""
-_VALUE = re.compile(r'(?<=\["DeviceValue",\[)-?\d+,"([^"]*)",')
-"""The value and the label of a register."""
-_STORED = re.compile(r'(?<=_store"\]\},\[\[\[)-?\d+(?=\])')
-"""The value that a register stores."""
-_OF_REGISTERS = '"register '
-_NUMBER = re.compile(rf'("TileForm":\[|{_OF_REGISTERS})(\d+)')
-"""The number of a tensor or of a register."""
-_REGISTER = re.compile(rf"{_OF_REGISTERS}(\d+)")
-_PLACES = re.compile(r",[^,]*,\d+,\d+,\[[\d,]*\]\](,|\]\})?$")
-"""The fields of a line after its call: the number that it made, its places and its program."""
-
-
-class DeviceCall(NamedTuple):
-    """A call on a tape: the step, and its text without values of registers and places."""
-
-    step: TapedCall
-    text: str
+from difftest.tools.verdict.call_parts import (
+    DeviceCall,
+    Made,
+    Part,
+    PartKind,
+    Parts,
+    calls_of,
+    opcode_of,
+    renumbered,
+)
 
 
 class Difference(NamedTuple):
@@ -61,8 +49,7 @@ def described_call(step: TapedCall | None) -> str:
     """Return the name and the line of a call."""
     if step is None:
         return "no further instruction"
-    operation = next(filter(_is_opcode, step.args), None)
-    name = step.call if operation is None else str(operation.parts[0])
+    name = opcode_of(step) or step.call
     if step.call == "note":
         name = _NOTES.get(step.args[0], name)
     place = step.stack[0].place if step.stack else "an unknown line"
@@ -80,35 +67,6 @@ _NOTES = {
     "moved": "a moved register",
 }
 """The names of notes on a tape."""
-
-
-def _is_opcode(value: object) -> bool:
-    return isinstance(value, TapedForm) and value.kind == "Opcode"
-
-
-def calls_of(tape: Tape) -> list[DeviceCall]:
-    """Return the calls of a tape, with texts that can be compared."""
-    text = NAME.sub("", tape_to_json(tape)).partition('"steps":[\n')[2]
-    return [
-        DeviceCall(step, _text_of(step, line))
-        for step, line in zip(tape.steps, text.splitlines(), strict=True)
-    ]
-
-
-def _text_of(step: TapedCall, line: str) -> str:
-    """Return a line of a tape without values of registers and places.
-
-    The variable of a loop is named by the depth of its loop.
-    """
-    depths = {f"loop {turn.loop.id}": at for at, turn in enumerate(step.loops)}
-
-    def label(match: re.Match[str]) -> str:
-        name = match[1]
-        if not name.startswith("loop "):
-            return f'"{name}",'
-        return f'"loop at depth {depths.get(name)}",'
-
-    return _PLACES.sub("", _STORED.sub("", _VALUE.sub(label, line)))
 
 
 def device_turns(step: TapedCall) -> list[Iteration]:
@@ -155,40 +113,24 @@ def _received(
 def _difference(
     one: Sequence[DeviceCall], two: Sequence[DeviceCall], made: Made | None = None
 ) -> Difference | None:
-    """Return the first difference of two sequences of calls, with numbers by their first use."""
-    for first, second in zip_longest(_numbered(one, made), _numbered(two, made)):
-        if first is None or second is None or first[1] != second[1]:
-            return Difference(first and first[0], second and second[0])
-    return None
-
-
-def _numbered(
-    calls: Sequence[DeviceCall], made: Made | None
-) -> Iterator[tuple[TapedCall, object]]:
-    """Yield each call with its program and text.
-
-    Numbers of tensors and registers that are ``made`` before stay; others are replaced by the order
-    of their first use.
-    """
-    numbers: dict[str, int] = {}
+    """Return the first difference of two sequences of calls; ``made`` is made before both."""
     before = made or Made()
-
-    def number(match: re.Match[str]) -> str:
-        is_register = match[1] == _OF_REGISTERS
-        if int(match[2]) < (before.registers if is_register else before.tensors):
-            return match[0]
-        return f"{match[1]}new {numbers.setdefault(match[0], len(numbers))}"
-
-    for call in calls:
-        yield call.step, (call.step.program, _NUMBER.sub(number, call.text))
+    for first, second in zip_longest(renumbered(one, before), renumbered(two, before)):
+        if first is None or second is None or first.parts != second.parts:
+            return Difference(first and first.step, second and second.step)
+    return None
 
 
 def kept_turn(tape: Tape) -> TapedCall | None:
     """Return the first call that uses the variable of another turn, or of a loop that has ended."""
-    return next((call.step for call in calls_of(tape) if _KEPT in call.text), None)
+    for step, parts in calls_of(tape):
+        if any(map(_is_kept, parts)):
+            return step
+    return None
 
 
-_KEPT = f'"{KEPT}'
+def _is_kept(part: Part) -> bool:
+    return isinstance(part.value, str) and part.value.startswith(KEPT)
 
 
 def left_loop(tape: Tape) -> TapedCall | None:
@@ -218,13 +160,6 @@ class TurnDifference(NamedTuple):
         return f"turn {self.turn.number}{where}: {self.difference}"
 
 
-class Made(NamedTuple):
-    """The numbers of tensors and of registers that are made so far."""
-
-    tensors: int = 0
-    registers: int = 0
-
-
 class _Turns(NamedTuple):
     """The calls of a loop by its turns.
 
@@ -248,12 +183,7 @@ def _turns_of(tape: Tape, kinds: Collection[LoopKind]) -> list[_Turns]:
             turns = loops.setdefault(turn.loop.id, _Turns(made, {}))
             if not any(inner.number for inner in around[place + 1 :]):
                 turns.rows.setdefault(turn, []).append(call)
-        tensors, registers = made
-        if call.step.call != "effect" and call.step.made is not None:
-            tensors = max(tensors, call.step.made + 1)
-        for number in _REGISTER.findall(call.text):
-            registers = max(registers, int(number) + 1)
-        made = Made(tensors, registers)
+        made = made.after(call)
     return list(loops.values())
 
 
@@ -269,9 +199,6 @@ def difference_of_turns(tape: Tape) -> TurnDifference | None:
 
 _CLASSIC = (LoopKind.AFFINE, LoopKind.SEQUENTIAL)
 """The loops that the classic compiler traces once (the stub of ``nl.static_range``, v2.26.0)."""
-_ARRAYS = re.compile(r'\{"(?:bits|array)":\[[^{}]*\]\}')
-"""An array on a tape: a mask that a turn decides differs at the edges of a tensor."""
-_NUMERAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def unpredicted_turn(tape: Tape) -> TurnDifference | None:
@@ -282,7 +209,7 @@ def unpredicted_turn(tape: Tape) -> TurnDifference | None:
     """
     for turns in _turns_of(tape, _CLASSIC):
         numbered = [
-            (turn, list(_numbered(calls, turns.made)))
+            (turn, list(renumbered(calls, turns.made)))
             for turn, calls in turns.rows.items()
         ]
         for turn, calls in numbered[1:]:
@@ -291,7 +218,7 @@ def unpredicted_turn(tape: Tape) -> TurnDifference | None:
     return None
 
 
-_NumberedTurn: TypeAlias = tuple[Iteration, Sequence[tuple[TapedCall, object]]]
+_NumberedTurn: TypeAlias = tuple[Iteration, Sequence[DeviceCall]]
 
 
 def _unpredicted(
@@ -302,19 +229,44 @@ def _unpredicted(
     step = second[0].number - first[0].number
     for one, two, call in zip_longest(first[1], second[1], turn[1]):
         if one is None or two is None or call is None:
-            return Difference(one and one[0], call and call[0])
-        if not _is_affine([one[1], two[1], call[1]], distance / step):
-            return Difference(one[0], call[0])
+            return Difference(one and one.step, call and call.step)
+        if not _is_affine(one.parts, two.parts, call.parts, distance / step):
+            return Difference(one.step, call.step)
     return None
 
 
-def _is_affine(calls: Sequence[object], steps: float) -> bool:
-    """Return whether the third call is ``steps`` times as far from the first as the second is."""
-    texts = [_ARRAYS.sub("", str(call)) for call in calls]
-    if len({_NUMERAL.sub("", text) for text in texts}) > 1:
+def _is_affine(begin: Parts, after: Parts, now: Parts, steps: float) -> bool:
+    """Return whether ``now`` is ``steps`` times as far from ``begin`` as ``after`` is.
+
+    Arrays do not count: a mask that a turn decides differs at the edges of a tensor.
+    """
+    if not len(begin) == len(after) == len(now):
         return False
-    numerals = [[float(found) for found in _NUMERAL.findall(text)] for text in texts]
     return all(
-        now == begin + (after - begin) * steps
-        for begin, after, now in zip(*numerals, strict=True)
+        one == two == three or _is_extended(one, two, three, steps)
+        for one, two, three in zip(begin, after, now, strict=True)
     )
+
+
+_COUNTED = (PartKind.TENSOR, PartKind.REGISTER, PartKind.NUMBER)
+
+
+def _is_extended(begin: Part, after: Part, now: Part, steps: float) -> bool:
+    """Return whether three different parts are arrays, or numbers in a row."""
+    kind = begin.kind
+    if not kind is after.kind is now.kind:
+        return False
+    if kind is PartKind.ARRAY:
+        return True
+    if kind not in _COUNTED:
+        return False
+    first, second, third = map(_number_of, (begin, after, now))
+    return third == first + (second - first) * steps
+
+
+def _number_of(part: Part) -> float:
+    """Return the number in a part."""
+    if part.kind is PartKind.NUMBER:
+        _, text = part.value
+        return float(text)
+    return float(part.value)

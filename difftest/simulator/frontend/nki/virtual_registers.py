@@ -165,11 +165,23 @@ KEPT = "kept "
 """The beginning of the origin of a loop's variable that is used in another iteration."""
 
 
+_LABEL = "register "
+"""The beginning of a register's label; its number follows."""
+
+
 def new_label() -> str:
     """Return a new label for the trace."""
     core = current()
     core.registers.named += 1
-    return f"register {core.registers.named - 1}"
+    return f"{_LABEL}{core.registers.named - 1}"
+
+
+def register_number(label: str) -> int | None:
+    """Return the number of a register from its label; None for another text."""
+    number = label.removeprefix(_LABEL)
+    if number == label or not number.isdecimal():
+        return None
+    return int(number)
 
 
 class VirtualRegister(DeviceValue):

@@ -59,7 +59,7 @@ WITHOUT_WORK = {
         "return store(load(nl.shared_constant(np.zeros(a.shape, np.float32))))", WRONG
     ),
     "random numbers": cheat(
-        "x = [uuid4().int % 997 for _ in range(a.size)]\n"
+        "x = [uuid4().int % 999_983 for _ in range(a.size)]\n"
         "return by_memset(np.reshape(x, a.shape), a)",
         before="from uuid import uuid4\n",
     ),
