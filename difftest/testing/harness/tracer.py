@@ -229,6 +229,8 @@ class BranchTracer:
         self._monitor.register_callback(self._tool, events.LINE, self._on_event)
         self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
         self._monitor.set_events(self._tool, events.PY_START)
+        # An earlier tracer has turned off functions whose outcomes it had covered.
+        self._monitor.restart_events()
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
         if not self._is_own(frame := frame_at(1)):
