@@ -9,6 +9,7 @@ import importlib.util
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import Any
@@ -104,14 +105,20 @@ class CandidateModules:
 
     def _code(self, source: SourceFile) -> CodeType:
         if source.name not in self._codes:
-            tree = ast.parse(decoded_text(source.text), source.file)
-            flags = _future_flags(tree)
-            tree = self._prepare(tree, source.file)
-            tree = Guarded(source.name, source.package).module_of(tree)
-            self._codes[source.name] = compile(
-                tree, source.file, "exec", flags, dont_inherit=True
-            )
+            with warnings.catch_warnings():
+                # Python 3.14 warns of a return in finally, which the guards make harmless.
+                warnings.simplefilter("ignore", SyntaxWarning)
+                self._codes[source.name] = self._compiled(source)
         return self._codes[source.name]
+
+    def _compiled(self, source: SourceFile) -> CodeType:
+        """Return the code of a source with guards."""
+        tree = ast.parse(decoded_text(source.text), source.file)
+        flags = _future_flags(tree)
+        tree = self._prepare(tree, source.file)
+        tree = Guarded(source.name, source.package).module_of(tree)
+        code: CodeType = compile(tree, source.file, "exec", flags, dont_inherit=True)
+        return code
 
     def skipped(self, name: str, *names: str) -> None:
         """Bind the names of a skipped statement to absent values."""

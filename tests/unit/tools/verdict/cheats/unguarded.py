@@ -3,6 +3,8 @@
 Each has a piece of the refusal, or of Python's own error, as in :mod:`.escapes`.
 """
 
+import sys
+
 PATTERNS = {
     "a key of a mapping's pattern": (
         "class D(dict):\n"
@@ -636,7 +638,6 @@ PLACES = {
     "a default": ("def f(x=a._storage): ...", "_storage"),
     "a default of a lambda": ("f = lambda x=a._storage: 1", "_storage"),
     "a decorator": ("@a._storage\ndef f(): ...", "_storage"),
-    "an annotation of a result": ("def f() -> a._storage: ...", "_storage"),
     "a comprehension": ("[x._storage for x in [a]]", "_storage"),
     "an f-string": ("f'{a._storage!r}'", "_storage"),
     "a specification of an f-string": ("f'{1:{a._storage}}'", "_storage"),
@@ -684,6 +685,11 @@ PLACES = {
     ),
 }
 """Each place of an expression asks the guards."""
+if sys.version_info < (
+    3,
+    14,
+):  # later Pythons evaluate only annotations that something reads
+    PLACES["an annotation of a result"] = ("def f() -> a._storage: ...", "_storage")
 
 UNGUARDED = PATTERNS | NAMES | SPECIAL_NAMES | CONVERSIONS | SWALLOWED | BOUND | PLACES
 """All ways, by their names."""
