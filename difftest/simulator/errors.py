@@ -217,9 +217,16 @@ _RECORDED: ContextVar[list[NkiError] | None] = ContextVar("recorded", default=No
 
 @contextlib.contextmanager
 def recording_errors() -> Iterator[list[NkiError]]:
-    """Yield a list of the errors that are made within the block, raised or not."""
+    """Yield a list of the errors that are made within the block, but for those that are notes."""
     with set_to(_RECORDED, list[NkiError]()) as errors:
         yield errors
+
+
+def forget_error(error: NkiError) -> None:
+    """Leave an error, which becomes a note, out of the recorded ones."""
+    recorded = _RECORDED.get()
+    if recorded is not None:
+        recorded.remove(error)
 
 
 class NkiError(Exception):

@@ -21,6 +21,7 @@ from difftest.simulator.errors import (
     Location,
     NkiError,
     are_hazards_reported,
+    forget_error,
     set_to,
     warn,
 )
@@ -112,6 +113,7 @@ def _judge(error: NkiError, *strict: Strictness, detected: bool = False) -> None
     launch = _RUNNING.get()
     if (_CHOSEN.get() if launch is None else launch.strictness) in strict:
         raise error
+    forget_error(error)
     key = (error.rule, error.location)
     if launch is not None:
         if launch.silent or key in launch.said:

@@ -311,6 +311,10 @@ class WorkerService:
         return Frame({"how": "ran"}, [text.encode()])
 
 
+_HAVE_TRACEBACKS = sys.version_info >= (3, 12)
+"""Whether an error that C code handles has a traceback."""
+
+
 def swallowed_error(errors: Iterable[NkiError]) -> NkiError | None:
     """Return the first error that was raised in a candidate's code; None without one.
 
@@ -320,6 +324,10 @@ def swallowed_error(errors: Iterable[NkiError]) -> NkiError | None:
     for error in errors:
         frames = traceback.walk_tb(error.__traceback__)
         if any(frame.f_code.co_filename in STATE.files for frame, _ in frames):
+            return error
+        if not _HAVE_TRACEBACKS and (
+            error.__traceback__ is None or error in STATE.rejections
+        ):
             return error
     return None
 

@@ -7,10 +7,12 @@ reached, not where it stands: a test or a benchmark beside a kernel may contain 
 from __future__ import annotations
 
 import ast
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from difftest.simulator.errors import NkiError
 from difftest.tools.verdict.world import classes, texts
 from difftest.tools.verdict.world.attributes import call_method, read, writable
 from difftest.tools.verdict.world.blocks import Context, caught, enter, leaving
@@ -19,6 +21,7 @@ from difftest.tools.verdict.world.held import kept
 from difftest.tools.verdict.world.instances import plain_kinds
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
+    STATE,
     Absent,
     UnavailableError,
     exact_text,
@@ -643,13 +646,34 @@ def holder(**found: Any) -> Any:
     return types.SimpleNamespace(**found)
 
 
+_Guard = Callable[..., Any]
+
+
+def _noting(guard: _Guard) -> _Guard:
+    """Return a guard that notes the errors of the machine that leave it.
+
+    C code may handle such an error. From Python 3.12 on its traceback shows the candidate's lines.
+    """
+    if sys.version_info >= (3, 12):
+        return guard
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return guard(*args, **kwargs)
+        except NkiError as error:
+            STATE.rejections.append(error)
+            raise
+
+    return noting
+
+
 GUARDS: dict[str, Any] = {
     f"{INTERNAL}{name}": guard
     for name, guard in {
         "read": read,
         "writable": writable,
-        "call": call,
-        "call_method": call_method,
+        "call": _noting(call),
+        "call_method": _noting(call_method),
         "enter": enter,
         "caught": caught,
         "leaving": leaving,

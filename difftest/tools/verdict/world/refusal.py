@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from difftest.simulator.errors import frame_at
+from difftest.simulator.errors import NkiError, frame_at
 
 INTERNAL = "\N{MIDDLE DOT}"
 """The first character of names that no source can spell."""
@@ -47,6 +47,7 @@ class RunState:
     modules : the candidate's modules by their names.
     asked : names of absent modules and variables that the candidate asked for.
     clock_shift : the seconds that clocks are ahead; each run has other ones.
+    rejections : errors of the machine that reached the candidate's code, before Python 3.12.
     """
 
     def __init__(self) -> None:
@@ -62,6 +63,7 @@ class RunState:
         self.is_open = False
         self.modules: Mapping[str, ModuleType] = {}
         self.clock_shift = 0.0
+        self.rejections: list[NkiError] = []
 
     def shift_clocks(self) -> None:
         """Let clocks show another time, so that instructions which follow it differ."""

@@ -276,12 +276,7 @@ SPECIAL_NAMES = {
         "in a pattern",
     ),
     "a slot of weak references": (
-        "import dataclasses\n"
-        "@dataclasses.dataclass(slots=True, weakref_slot=True)\n"
-        "class C:\n"
-        "    x: int = 1\n"
-        "---\n"
-        "C().__weakref__",
+        "class C:\n    __slots__ = ('x', '__weakref__')\n---\nC().__weakref__",
         "__weakref__",
     ),
 }
