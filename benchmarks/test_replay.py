@@ -13,8 +13,8 @@ import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.instructions import gate
+from difftest.simulator.launch_listeners import recording_tapes
 from difftest.simulator.replay import replay_tape
-from difftest.simulator.tape import taping
 from difftest.simulator.tape_json import tape_from_json, tape_to_json
 
 PAIRS = 7
@@ -49,7 +49,7 @@ def share_of_values(run):
         return call
 
     with pytest.MonkeyPatch.context() as patched:
-        for part in ("_compute", "_run_in_place", "_write_results"):
+        for part in ("_run_on_values", "_run_in_place"):
             patched.setattr(gate, part, timed(getattr(gate, part)))
         start = time.process_time()
         run()
@@ -63,13 +63,13 @@ def test_a_replay_beside_a_launch(name, capsys):
     kernel = kernels_of_the_tree()[name]
     shapes, keywords = RUNS[kernel.__name__]
     args = [np.ones(shape, np.float32) for shape in shapes]
-    with taping() as tapes:
+    with recording_tapes() as tapes:
         launch(kernel, args, keywords)
     text = tape_to_json(tapes[0])
     replay = replay_tape(tape_from_json(text))
 
     def record():
-        with taping():
+        with recording_tapes():
             launch(kernel, args, keywords)
 
     runs = {
