@@ -495,8 +495,8 @@ class Core:
     def _make_array(self, shape: Shape, dtype: DType) -> Array:
         """Return the data of a new tensor.
 
-        An exact run reads unwritten elements too, and would otherwise note what memory happens to
-        hold.
+        An exact run reads unwritten elements too. They are zeros there, so that its notes do not
+        depend on the earlier content of the memory.
         """
         if self.followers.shadow is None:
             return np.empty(shape, dtype)

@@ -217,15 +217,15 @@ _RECORDED: ContextVar[list[NkiError] | None] = ContextVar("recorded", default=No
 
 @contextlib.contextmanager
 def recording_errors() -> Iterator[list[NkiError]]:
-    """Yield a list of the errors that are made within the block, but for those that are notes."""
+    """Yield a list of the errors that are made within the block, without warnings."""
     with set_to(_RECORDED, list[NkiError]()) as errors:
         yield errors
 
 
 def forget_error(error: NkiError) -> None:
-    """Leave an error, which becomes a note, out of the recorded ones."""
+    """Remove an error that is reported as a warning from the recorded errors."""
     recorded = _RECORDED.get()
-    if recorded is not None:
+    if recorded is not None and error in recorded:
         recorded.remove(error)
 
 

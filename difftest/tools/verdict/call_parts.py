@@ -187,7 +187,7 @@ def renumbered(calls: Sequence[DeviceCall], made: Made) -> Iterator[DeviceCall]:
 # -- whole tapes -----------------------------------------------------------------------------------
 
 
-def have_equal_calls(tape: Tape, other: Tape) -> bool:
+def are_equal_except_names(tape: Tape, other: Tape) -> bool:
     """Return whether two tapes differ in the names of tensors at most."""
     heads = [field.name for field in fields(Tape) if field.name != "steps"]
     if any(getattr(tape, name) != getattr(other, name) for name in heads):

@@ -252,9 +252,9 @@ _COUNTED = (PartKind.TENSOR, PartKind.REGISTER, PartKind.NUMBER)
 
 
 def _is_extended(begin: Part, after: Part, now: Part, steps: float) -> bool:
-    """Return whether three different parts are arrays, or numbers in a row."""
+    """Return whether three parts are arrays, or numbers with this ratio of distances."""
     kind = begin.kind
-    if not kind is after.kind is now.kind:
+    if after.kind is not kind or now.kind is not kind:
         return False
     if kind is PartKind.ARRAY:
         return True

@@ -65,6 +65,7 @@ from difftest.tools.verdict.wire import (
 from difftest.tools.verdict.world.guard import MARK
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import (
+    C_CODE_KEEPS_TRACEBACKS,
     INTERNAL,
     STATE,
     Absent,
@@ -275,7 +276,7 @@ class WorkerService:
         inputs = tuple(
             array_of(form, blob) for form, blob in zip(forms, blobs, strict=True)
         )
-        STATE.shift_clocks()
+        STATE.begin_run()
         kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(
             kernel=kernel,
@@ -311,10 +312,6 @@ class WorkerService:
         return Frame({"how": "ran"}, [text.encode()])
 
 
-_HAVE_TRACEBACKS = sys.version_info >= (3, 12)
-"""Whether an error that C code handles has a traceback."""
-
-
 def swallowed_error(errors: Iterable[NkiError]) -> NkiError | None:
     """Return the first error that was raised in a candidate's code; None without one.
 
@@ -325,7 +322,7 @@ def swallowed_error(errors: Iterable[NkiError]) -> NkiError | None:
         frames = traceback.walk_tb(error.__traceback__)
         if any(frame.f_code.co_filename in STATE.files for frame, _ in frames):
             return error
-        if not _HAVE_TRACEBACKS and (
+        if not C_CODE_KEEPS_TRACEBACKS and (
             error.__traceback__ is None or error in STATE.rejections
         ):
             return error

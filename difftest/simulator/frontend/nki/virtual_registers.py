@@ -71,7 +71,7 @@ class DeviceValue(NKIObject):
 
     @property
     def origin(self) -> str:
-        """How the device computes the value.
+        """The computation of the value on the device.
 
         ``=5`` for an integer of the kernel's Python, ``loaded`` from memory, the ``turn`` of a
         loop, and sums and products of these; the label of a register that the kernel writes. It

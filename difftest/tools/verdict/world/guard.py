@@ -7,7 +7,6 @@ reached, not where it stands: a test or a benchmark beside a kernel may contain 
 from __future__ import annotations
 
 import ast
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ from difftest.tools.verdict.world.calls import call
 from difftest.tools.verdict.world.held import kept
 from difftest.tools.verdict.world.instances import plain_kinds
 from difftest.tools.verdict.world.refusal import (
+    C_CODE_KEEPS_TRACEBACKS,
     INTERNAL,
     STATE,
     Absent,
@@ -652,9 +652,9 @@ _Guard = Callable[..., Any]
 def _noting(guard: _Guard) -> _Guard:
     """Return a guard that notes the errors of the machine that leave it.
 
-    C code may handle such an error. From Python 3.12 on its traceback shows the candidate's lines.
+    C code may handle such an error. If it keeps the traceback, this shows the candidate's lines.
     """
-    if sys.version_info >= (3, 12):
+    if C_CODE_KEEPS_TRACEBACKS:
         return guard
 
     def noting(*args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
@@ -31,6 +32,8 @@ class UnavailableError(BaseException):
     """A file's top-level statement needs the value of something that is absent; it is skipped."""
 
 
+C_CODE_KEEPS_TRACEBACKS = sys.version_info >= (3, 12)
+"""Whether an error that C code handles keeps its traceback."""
 _MOST_SECONDS = 2e9  # 63 years
 
 
@@ -65,8 +68,12 @@ class RunState:
         self.clock_shift = 0.0
         self.rejections: list[NkiError] = []
 
-    def shift_clocks(self) -> None:
-        """Let clocks show another time, so that instructions which follow it differ."""
+    def begin_run(self) -> None:
+        """Prepare a run: forget rejections, and let clocks show another time.
+
+        A kernel that follows the time then issues other instructions in each run.
+        """
+        self.rejections.clear()
         self.clock_shift = random.SystemRandom().uniform(0, _MOST_SECONDS)
 
 

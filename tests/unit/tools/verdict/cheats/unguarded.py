@@ -58,32 +58,26 @@ PATTERNS = {
 }
 """Python itself reads the names of a pattern."""
 
+_TWO_NAMES = (
+    "class N:\n"
+    "    def __init__(self): self.n = 0\n"
+    "    def startswith(self, x): return False\n"
+    "    def __hash__(self):\n"
+    "        self.n += 1\n"
+    "        return hash('__builtins__') if self.n == 1 else hash('xyz')\n"
+    "    def __eq__(self, o): return True\n"
+    "__all__ = [N()]\n"
+    "from candidate import *\n"
+    "---\n"
+)
+"""An object in ``__all__`` that is the name of the builtins first, and then ``xyz``."""
 NAMES = {
     "an object in __all__": (
-        "class N:\n"
-        "    def __init__(self): self.n = 0\n"
-        "    def startswith(self, x): return False\n"
-        "    def __hash__(self):\n"
-        "        self.n += 1\n"
-        "        return hash('__builtins__') if self.n == 1 else hash('xyz')\n"
-        "    def __eq__(self, o): return True\n"
-        "__all__ = [N()]\n"
-        "from candidate import *\n"
-        "---\n"
-        "raise ValueError('%d' % len(xyz))",
+        f"{_TWO_NAMES}raise ValueError('%d' % len(xyz))",
         "xyz",
     ),
     "the builtins by an object in __all__": (
-        "class N:\n"
-        "    def __init__(self): self.n = 0\n"
-        "    def startswith(self, x): return False\n"
-        "    def __hash__(self):\n"
-        "        self.n += 1\n"
-        "        return hash('__builtins__') if self.n == 1 else hash('xyz')\n"
-        "    def __eq__(self, o): return True\n"
-        "__all__ = [N()]\n"
-        "from candidate import *\n"
-        "---\n"
+        f"{_TWO_NAMES}"
         "xyz['\\u00b7pattern_class'] = lambda k, *m: k\n"
         "match a:\n"
         "    case object(_storage=s):\n"
