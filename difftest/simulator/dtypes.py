@@ -10,7 +10,7 @@ dtype's own bits. :func:`from_bits` and :func:`to_bits` convert between the two,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -76,6 +76,7 @@ NARROW = _FLOAT_SET - {FLOAT32, TFLOAT32}
 """Floats that may round a finite float32 to an infinity or NaN."""
 
 
+@cache
 def dtype_name(dtype: DType) -> str:
     """Return the dtype's name in ``nki.language``."""
     if dtype == TFLOAT32:

@@ -10,10 +10,10 @@ change a register.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -282,23 +282,28 @@ class _Form:
         ------
         NotModelledError : a tape has no form for the argument.
         """
-        if isinstance(value, PLAIN):
-            return value
-        if isinstance(value, (tuple, list)):
-            return tuple(map(self.of, value))
-        if isinstance(value, dict):
-            return {name: self.of(item) for name, item in value.items()}
-        for name, kind in KINDS.items():
-            if isinstance(value, kind.of):
-                return TapedForm(name, self.of(kind.parts(value)))
-        if isinstance(value, Tile):
-            return self.tile(value)
+        kind: type = type(value)
+        make = _form_maker(kind)
+        if make is not None:
+            return make(self, value)
         raise NotModelledError(
             "a tape holds the arguments of instructions",
             happened=f"a launch whose tape is kept used a {type(value).__name__}",
             received=f"{value!r:.80}",
             remedy="launch the kernel itself",
         )
+
+    def itself(self, value: Any) -> Any:
+        """Return a plain value."""
+        return value
+
+    def items(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the forms of items."""
+        return tuple(map(self.of, values))
+
+    def members(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the forms of a dictionary's values."""
+        return {name: self.of(value) for name, value in values.items()}
 
     def tile(self, tile: Tile) -> TileForm:
         """Return a tile's form, distinct from the forms of equal tiles."""
@@ -315,6 +320,25 @@ class _Form:
         if twin:
             return access._replace(twin=twin)
         return access
+
+
+@cache
+def _form_maker(kind: type) -> Callable[[_Form, Any], Any] | None:
+    """Return the function that makes the forms of a class's values; None if there is none."""
+    if issubclass(kind, PLAIN):
+        return _Form.itself
+    if issubclass(kind, (tuple, list)):
+        return _Form.items
+    if issubclass(kind, dict):
+        return _Form.members
+    for name, taped in KINDS.items():
+        if issubclass(kind, taped.of):
+            return partial(_taped_form, name, taped)
+    return _Form.tile if issubclass(kind, Tile) else None
+
+
+def _taped_form(name: str, kind: TapedKind, form: _Form, value: Any) -> TapedForm:
+    return TapedForm(name, form.of(kind.parts(value)))
 
 
 class TapedKind(NamedTuple):

@@ -94,20 +94,38 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def _write(value: Any) -> Any:
-    kind = type(value)
-    if value is None or kind in (bool, int, str):
-        return value
+    kind: type = type(value)
+    return _writer_of(kind)(value)
+
+
+@cache
+def _writer_of(kind: type) -> Callable[[Any], Any]:
+    """Return the function that writes the values of a class."""
+    if kind in (NoneType, bool, int, str):
+        return _write_itself
     if kind is float:
-        if math.isfinite(value):
-            return value
-        return {"float": repr(value)}
+        return _write_float
     if kind is tuple:
-        return [_write(item) for item in value]
+        return _write_items
     for written, write in _WRITERS.items():
-        if isinstance(value, written):
-            return write(value)
-    assert isinstance(value, np.ndarray), value
-    return _write_array(value)
+        if issubclass(kind, written):
+            return write
+    assert issubclass(kind, np.ndarray), kind
+    return _write_array
+
+
+def _write_itself(value: Any) -> Any:
+    return value
+
+
+def _write_float(value: float) -> Any:
+    if math.isfinite(value):
+        return value
+    return {"float": repr(value)}
+
+
+def _write_items(items: tuple[Any, ...]) -> list[Any]:
+    return [_write(item) for item in items]
 
 
 def _write_row(value: Any) -> dict[str, Any]:

@@ -73,10 +73,9 @@ def dummy_inputs(
         if shown is Disclosure.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
-            values = random.uniform(0.5, 2.0, array.shape) * random.choice(
-                (-1, 1), array.shape
-            )
-            return values.astype(np.float32).astype(array.dtype)
+            values = random.random(array.shape, np.float32) * 3 - 1.5
+            values += np.copysign(np.float32(0.5), values)
+            return values.astype(array.dtype, copy=False)
         if shown is Disclosure.NOTHING and array.dtype in (*INTEGERS, BOOL):
             return np.where(
                 random.random(array.shape) < share, _integers(array, random), array
@@ -241,9 +240,9 @@ class CandidateBackend:
         ``is_blind`` says whether the runs received other integers than the case's.
         """
         tape = read_tape(text)
-        other = read_tape(again)
+        other = tape if text == again else read_tape(again)
         if not _has_register(tape):
-            if text != again and not are_equal_except_names(tape, other):
+            if other is not tape and not are_equal_except_names(tape, other):
                 raise CheatError(f"{_RUNS}: {_first(tape, other)}; {_FOLLOWS}")
             return tape
         if is_blind:

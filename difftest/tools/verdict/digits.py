@@ -14,8 +14,8 @@ errors, in units that the kernel cannot change:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,8 @@ DEVIATIONS = 4.0
 """The largest error by sums and narrow roundings, as a multiple of the typical one."""
 _SAMPLES = 4
 """The elements of each input that :func:`sums_of` changes."""
+_ALIKE = 2
+"""The elements that suffice if they change equally many elements of the output."""
 
 
 class StrictRunner(Runner):
@@ -105,9 +107,8 @@ def lost_digits(
     distance = np.maximum(distance - last, 0.0)
     size = np.abs(exact)
     if np.all(distance <= SAFETY * BASE * FLOAT32_UNIT * size):
-        return None  # most kernels need no further call of the reference
-    for growth in (_least_growth, _growth_of_terms):
-        allowance = allowance_of(reference, index, exact, growth)
+        return None
+    for allowance in allowances(reference, index, exact):
         typical = _root_mean_square(
             _ratio(distance, np.maximum(size, allowance.typical_size))
         )
@@ -152,15 +153,22 @@ class Allowance(NamedTuple):
     largest_size: float
 
 
-Growth: TypeAlias = Callable[[ReferenceResult, int, float], float]
-"""The limit of the typical error of an output's sums of so many terms, in units of the sum."""
+def allowances(
+    reference: ReferenceResult, index: int, exact: Float64
+) -> Iterator[Allowance]:
+    """Yield limits for an output whose exact values are ``exact``, each above the one before.
 
-
-def allowance_of(
-    reference: ReferenceResult, index: int, exact: Float64, growth: Growth
-) -> Allowance:
-    """Return the errors that an output of a task may have; ``exact`` has its values."""
+    The last one is the limit. Most kernels stay below one of the others, which take fewer calls
+    of the reference: the first takes none.
+    """
+    limits = _Limits(*_units(reference, index))
     size = _root_mean_square(exact)
+    yield limits.allowance(0.0, exact.size, size, size)
+    sums = sums_of(reference, index)
+    least = _least_growth(sums.terms)
+    yield limits.allowance(least, sums.number, size, size)
+    # Few errors are not typical, and errors of equal elements are equal.
+    number = min(sums.number, np.unique(exact).size)
     changes = reference.input_changes
     typical_size = largest_size = size
     if changes is None:
@@ -168,20 +176,47 @@ def allowance_of(
     else:
         typical_size = max(size, _root_mean_square(changes[index]) / FLOAT32_UNIT)
         largest_size = max(size, float(changes[index].max()) / FLOAT32_UNIT)
-    sums = sums_of(reference, index)
-    unit, coarsest = _units(reference, index)
-    value = SAFETY * BASE * unit
-    more = growth(reference, index, sums.terms) * unit
-    if coarsest > unit:
-        more += SAFETY * NARROW * coarsest
-    # Few errors are not typical: the limit of a single one is that of the largest.
-    rarity = 1 / math.sqrt(min(sums.number, np.unique(exact).size))
-    return Allowance(
-        value * (1 + (LARGEST - 1) * rarity) + more * (1 + (DEVIATIONS - 1) * rarity),
-        value * LARGEST + more * DEVIATIONS,
-        typical_size,
-        largest_size,
-    )
+    yield limits.allowance(least, number, typical_size, largest_size)
+    growth = _growth_of_terms(reference, index, sums.terms)
+    yield limits.allowance(growth, number, typical_size, largest_size)
+
+
+class _Limits(NamedTuple):
+    """The limits of errors by the units of a task.
+
+    Attributes
+    ----------
+    unit : the unit roundoff of the accumulation.
+    coarsest : the unit roundoff of the coarsest dtype of the contract.
+    """
+
+    unit: float
+    coarsest: float
+
+    def allowance(
+        self, growth: float, number: float, typical_size: float, largest_size: float
+    ) -> Allowance:
+        """Return the errors that an output may have.
+
+        Parameters
+        ----------
+        growth : the limit of the typical error of its sums, in units of the accumulation.
+        number : the number of its errors that do not have a common cause.
+        typical_size, largest_size : see :class:`Allowance`.
+        """
+        value = SAFETY * BASE * self.unit
+        more = growth * self.unit
+        if self.coarsest > self.unit:
+            more += SAFETY * NARROW * self.coarsest
+        # The limit of a single error is that of the largest.
+        rarity = 1 / math.sqrt(number)
+        return Allowance(
+            value * (1 + (LARGEST - 1) * rarity)
+            + more * (1 + (DEVIATIONS - 1) * rarity),
+            value * LARGEST + more * DEVIATIONS,
+            typical_size,
+            largest_size,
+        )
 
 
 def _units(reference: ReferenceResult, index: int) -> tuple[float, float]:
@@ -194,7 +229,7 @@ def _units(reference: ReferenceResult, index: int) -> tuple[float, float]:
     return units[0], max(units)
 
 
-def _least_growth(reference: ReferenceResult, index: int, terms: float) -> float:
+def _least_growth(terms: float) -> float:
     """Return a growth that every task may have: its roundings err in any direction."""
     return MARGIN * SUM_GROWTH * math.sqrt(terms) if terms > 1 else 0.0
 
@@ -205,7 +240,7 @@ def _growth_of_terms(reference: ReferenceResult, index: int, terms: float) -> fl
     Otherwise the terms are unknown. The roundings of equal terms err in one direction: n terms by
     up to n/4 units.
     """
-    least = _least_growth(reference, index, terms)
+    least = _least_growth(terms)
     if terms <= 1:
         return least
     measured = error_in_order(reference, index)
@@ -331,10 +366,11 @@ def sums_of(reference: ReferenceResult, index: int) -> Sums:
     terms = 0.0
     shared = float(before.size)
     for changed, array in arrays.items():
-        counts = [
-            _count_changed(reference, index, before, changed, place)
-            for place in random.integers(array.size, size=_SAMPLES)
-        ]
+        counts: list[int] = []
+        for place in random.integers(array.size, size=_SAMPLES):
+            counts.append(_count_changed(reference, index, before, changed, place))
+            if len(counts) == _ALIKE and len(set(counts)) == 1:
+                break
         mean = float(np.mean(counts))
         terms = max(terms, mean * array.size / before.size)
         shared = min(shared, max(mean, 1.0))

@@ -7,7 +7,8 @@ is added and subtracted. The exact run excuses that, since its bound follows fro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,12 @@ from difftest.testing.contract.recipes import Random
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.differential import evaluate_reference
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.tools.verdict.digits import StrictRunner, error_in_order, sums_of
+from difftest.tools.verdict.digits import (
+    StrictRunner,
+    allowances,
+    error_in_order,
+    sums_of,
+)
 from tests.every import every
 from tests.meta.campaign import drawn
 from tests.meta.operators import product_reference, softmax_of
@@ -268,6 +274,29 @@ def test_the_reference_shows_how_many_terms_an_element_has(name, terms):
     data = dict.fromkeys(spec.inputs, Random(1, 0))
     reference = evaluate_reference(spec, Case(values, "float32", data))
     assert sums_of(reference, 0).terms == terms
+
+
+@every("name", TASKS)
+def test_each_limit_is_above_the_one_before_and_the_first_asks_no_reference(name):
+    task = TASKS[name]
+    calls: list[object] = []
+
+    def counted(*arrays):
+        calls.append(arrays)
+        return task.reference(*arrays)
+
+    values = {"P": 5, "N": 300} if "P" in task.domain else {"K": 256, "M": 4, "N": 8}
+    spec = replace(task, reference=counted).spec("float32")
+    data = dict.fromkeys(spec.inputs, Random(1, 0))
+    reference = evaluate_reference(spec, Case(values, "float32", data))
+    exact = reference.values[0]
+    calls.clear()
+    limits = []
+    for limit in allowances(reference, 0, exact):
+        limits.append(limit)
+        assert bool(calls) == (len(limits) > 1)
+    for before, after in pairwise(limits):
+        assert all(one <= other for one, other in zip(before, after, strict=True))
 
 
 @every("name", ("a sum of rows", "a product", "softmax"))
