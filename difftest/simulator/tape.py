@@ -269,6 +269,24 @@ def _number_of(result: Any) -> int | None:
 # -- arguments on a tape ---------------------------------------------------------------------------
 
 
+def _plain(value: Any) -> Any:
+    """Return a value that a tape contains; a kernel's own member of numbers becomes a number."""
+    if not isinstance(value, Enum) or type(value).__module__.startswith("difftest."):
+        return value
+    for kind, convert in _CONVERSIONS.items():
+        if isinstance(value, kind):
+            return convert(value)
+    return value
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+}
+"""The plain value of a member of an enumeration that is also a number or a text."""
+
+
 class _Form:
     """The form of one call's arguments on a tape."""
 
@@ -283,7 +301,7 @@ class _Form:
         NotModelledError : a tape has no form for the argument.
         """
         if isinstance(value, PLAIN):
-            return value
+            return _plain(value)
         if isinstance(value, (tuple, list)):
             return tuple(map(self.of, value))
         if isinstance(value, dict):

@@ -4,7 +4,7 @@ A call is flattened into its names, numbers, tensors and registers. These do not
 
 - names that the kernel gives tensors, because they change no instruction;
 - the values of registers, because a compiler never knows them;
-- the place of the call: its line, its iterations, and the number of what it made.
+- the place of the call: its line, and its iterations.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def parts_of(step: TapedCall) -> Parts:
     """Return the parts of a call."""
     depths = {f"loop {turn.loop.id}": at for at, turn in enumerate(step.loops)}
     call = step.program, step.call, _without_stored_value(step), step.kwargs
-    return tuple(_parts(call, depths))
+    parts = tuple(_parts(call, depths))
+    if step.made is None or step.call == "effect":
+        return parts
+    return (*parts, Part(PartKind.TENSOR, step.made))
 
 
 def _without_stored_value(step: TapedCall) -> tuple[Any, ...]:
