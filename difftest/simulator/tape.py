@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -322,9 +322,11 @@ class _Form:
         return access
 
 
-@cache
+@lru_cache(maxsize=256)  # a kernel's file may make classes at each launch
 def _form_maker(kind: type) -> Callable[[_Form, Any], Any] | None:
     """Return the function that makes the forms of a class's values; None if there is none."""
+    if issubclass(kind, Enum) and not kind.__module__.startswith("difftest."):
+        return _member_maker(kind)
     if issubclass(kind, PLAIN):
         return _Form.itself
     if issubclass(kind, (tuple, list)):
@@ -335,6 +337,26 @@ def _form_maker(kind: type) -> Callable[[_Form, Any], Any] | None:
         if issubclass(kind, taped.of):
             return partial(_taped_form, name, taped)
     return _Form.tile if issubclass(kind, Tile) else None
+
+
+def _member_maker(kind: type) -> Callable[[_Form, Any], Any]:
+    """Return the function for members of a kernel's own enumeration; numbers become plain."""
+    for plain, convert in _CONVERSIONS.items():
+        if issubclass(kind, plain):
+            return partial(_converted, convert)
+    return _Form.itself
+
+
+def _converted(convert: Callable[[Any], Any], form: _Form, value: Any) -> Any:
+    return convert(value)
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+}
+"""The functions that return the plain value of a member that is also a number or a text."""
 
 
 def _taped_form(name: str, kind: TapedKind, form: _Form, value: Any) -> TapedForm:

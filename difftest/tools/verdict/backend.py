@@ -124,7 +124,7 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
 _RUNS = "two runs on arrays of the same shapes issue different instructions"
 _FOLLOWS = (
     "no register of the device decides between them: its Python follows the data, earlier calls, "
-    "random numbers or addresses"
+    "random numbers, addresses, hashes or the order of a set"
 )
 _FOLLOWS_REGISTERS = (
     "its instructions follow what registers hold, which Python does not know"
@@ -180,6 +180,8 @@ class CandidateBackend:
         self.doubts: set[str] = set()
         self._bytes = 0
         """The bytes of the last answer of the worker."""
+        self._known = 0
+        """The number of calls with a tape in the cache."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Record the kernel's instructions on dummy inputs; replay them on the call's data."""
@@ -190,6 +192,8 @@ class CandidateBackend:
         self._blind = []
         if shape in self._tapes:
             tape = self._tapes[shape][0]
+            if (failed := self._later_failure(call, tape)) is not None:
+                return failed
             self.last = Disclosure.NOTHING, tape
             ran = _replay(call, tape)
             if not isinstance(ran, Unsupported):
@@ -207,6 +211,24 @@ class CandidateBackend:
                     self._keep(shape, answer)
                 break
         return ran
+
+    def _later_failure(self, call: KernelCall, tape: Tape) -> Outcome | None:
+        """Return how a later call of equal shapes fails; raise CheatError if it differs.
+
+        Cached tapes save runs, so a kernel runs again at the first, second, fourth, ... such call.
+        """
+        self._known += 1
+        if self._known.bit_count() > 1:
+            return None
+        failed: Outcome | None = None
+        for share in _shares(call.inputs, Disclosure.NOTHING):
+            inputs = dummy_inputs(call.inputs, Disclosure.NOTHING, share)
+            answer = self.ask(call, inputs, anew=False)
+            if isinstance(answer, str):
+                _check_equal(tape, read_tape(answer))
+                return None
+            failed = answer
+        return failed
 
     def _keep(self, shape: str, tape: Tape) -> None:
         """Keep a tape for calls of equal shapes; drop the oldest tapes above the limit."""
@@ -242,15 +264,12 @@ class CandidateBackend:
         tape = read_tape(text)
         other = tape if text == again else read_tape(again)
         if not _has_register(tape):
-            if other is not tape and not are_equal_except_names(tape, other):
-                raise CheatError(f"{_RUNS}: {_first(tape, other)}; {_FOLLOWS}")
+            _check_equal(tape, other)
             return tape
         if is_blind:
             self._blind = [tape, other]
         for blind in self._blind:
-            if difference := difference_of_runs(tape, blind):
-                text = f"{_RUNS}: {difference}; {_FOLLOWS_REGISTERS}: {_TRACED_ONCE}"
-                raise CheatError(text)
+            _check_equal(tape, blind)
         self.is_settled = bool(self._blind)
         return tape
 
@@ -321,6 +340,18 @@ class CandidateBackend:
         text = b"".join(answer.blobs[:1]).decode(errors="replace")
         self._bytes = len(text)
         return text
+
+
+def _check_equal(tape: Tape, other: Tape) -> None:
+    """Raise CheatError if the instructions of two runs differ by more than values of registers."""
+    if tape is other:
+        return
+    if not _has_register(tape):
+        if not are_equal_except_names(tape, other):
+            raise CheatError(f"{_RUNS}: {_first(tape, other)}; {_FOLLOWS}")
+    elif difference := difference_of_runs(tape, other):
+        follows = f"{_FOLLOWS_REGISTERS}: {_TRACED_ONCE}"
+        raise CheatError(f"{_RUNS}: {difference}; {follows}")
 
 
 def _has_register(tape: Tape) -> bool:

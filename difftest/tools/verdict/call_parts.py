@@ -4,7 +4,7 @@ A call is flattened into its names, numbers, tensors and registers. These do not
 
 - names that the kernel gives tensors, because they change no instruction;
 - the values of registers, because a compiler never knows them;
-- the place of the call: its line, its iterations, and the number of what it made.
+- the place of the call: its line, and its iterations.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def parts_of(step: TapedCall) -> Parts:
     call = step.program, step.call, _without_stored_value(step), step.kwargs
     parts: list[Part] = []
     _add_parts(parts, call, depths)
+    if step.made is not None and step.call != "effect":
+        parts.append(Part(PartKind.TENSOR, step.made))
     return tuple(parts)
 
 

@@ -276,7 +276,7 @@ class WorkerService:
         inputs = tuple(
             array_of(form, blob) for form, blob in zip(forms, blobs, strict=True)
         )
-        STATE.begin_run()
+        STATE.begin_run(is_inverted=fields["anew"])
         kernel = self.kernel() if fields["anew"] else self.lasting
         call = KernelCall(
             kernel=kernel,

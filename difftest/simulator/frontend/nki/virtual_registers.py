@@ -328,7 +328,10 @@ def _source(frame: FrameType) -> str:
 
 @lru_cache(maxsize=64)
 def _loops(source: str) -> dict[int, bool]:
-    """Return the lines of ``while name:``, and whether only that test ends the loop."""
+    """Return the lines of ``while name:``, and whether only that test ends the loop.
+
+    The body begins on another line: a condition in it would be taken for the loop's.
+    """
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -338,6 +341,7 @@ def _loops(source: str) -> dict[int, bool]:
         for node in ast.walk(tree)
         if isinstance(node, ast.While)
         and isinstance(node.test, (ast.Name, ast.Attribute))
+        and node.body[0].lineno > node.test.lineno
     }
 
 

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from difftest.tools.verdict.world.calls import (
+    as_numbers,
     call,
     check_arguments,
     guarded,
@@ -22,6 +25,7 @@ from difftest.tools.verdict.world.held import (
     READERS,
     SETTERS,
     SHARED_CLASSES,
+    SHOWN_AS,
     Facade,
     Kind,
     Module,
@@ -31,10 +35,12 @@ from difftest.tools.verdict.world.held import (
 )
 from difftest.tools.verdict.world.instances import TEXT, type_of
 from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
+from difftest.tools.verdict.world.order import hash_of, number_of_run
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
     Absent,
+    exact_text,
     is_special,
     need,
     refusal,
@@ -46,6 +52,7 @@ from difftest.tools.verdict.world.texts import (
     is_own_class,
     is_own_error,
     is_own_function,
+    is_transparent,
     joined,
     marked,
     opaque_refusal,
@@ -58,12 +65,15 @@ def read(value: Any, name: str) -> Any:
     kind = type(value)
     names = NAMES.get(kind)
     if names is not None and name in names:
-        if kind is str:
+        if kind is str or (kind is np.ufunc and name in _UFUNC_METHODS):
             return Facade(name, functools.partial(call_method, value, name))
         return kept(getattr(value, name))
     if name[:1] == INTERNAL:
         return _hidden(value, name)
     return _reader_of(value, kind)(value, name)
+
+
+_UFUNC_METHODS = ("accumulate", "outer", "reduce", "reduceat")
 
 
 def _reader_of(value: Any, kind: type) -> Callable[[Any, str], Any]:
@@ -103,8 +113,8 @@ def _read_own(value: Any, name: str) -> Any:
         return type_of(value)
     if name == "__dict__":
         return OwnNames(value)
-    if name in _TEXT_METHODS and not _is_own_method(value, name):
-        return Facade(name, functools.partial(text_of, value, _TEXT_METHODS[name]))
+    if (guard := _guard_of(value, name)) is not None:
+        return guard
     if name in _TUPLE_NAMES and isinstance(value, tuple):
         return _of_tuple(value, name)
     if is_special(name) and name not in OWN_SPECIAL:
@@ -112,8 +122,23 @@ def _read_own(value: Any, name: str) -> Any:
     return kept(getattr(value, name))
 
 
+def _guard_of(value: Any, name: str) -> Any:
+    """Return the guard in place of an own object's method that Python itself has; None if none."""
+    if name in _GUARDED_METHODS and not _is_own_method(value, name):
+        return Facade(name, functools.partial(_GUARDED_METHODS[name], value))
+    if name == "add_note" and isinstance(value, BaseException):
+        return _note_adder(value)
+    return None
+
+
 _TEXT_METHODS: dict[str, Callable[[Any], str]] = {"__repr__": repr, "__str__": str}
 """Special methods whose plain text would reveal what an opaque text hides."""
+_GUARDED_METHODS: dict[str, Callable[[Any], Any]] = {
+    "__hash__": hash_of,
+    "__repr__": functools.partial(text_of, convert=repr),
+    "__str__": text_of,
+}
+"""Special methods of Python's own that guards answer."""
 
 
 def _is_own_method(value: Any, name: str) -> bool:
@@ -145,6 +170,7 @@ class OwnNames(dict[str, Any]):
 
 
 HELD.add(OwnNames)
+SHOWN_AS[OwnNames] = dict
 NAMES[OwnNames] = frozenset({"copy", "get", "items", "keys", "update", "values"})
 
 _TUPLE_NAMES = ("_asdict", "_replace", "_make", "_fields", "_field_defaults")
@@ -225,6 +251,8 @@ def make_new(make: Any, kind: Any, /, *args: Any) -> Any:
     if not (isinstance(kind, type) and is_own_class(kind)):
         raise refusal("__new__ of a class that is not the candidate's own")
     check_arguments(None, args, {})
+    if issubclass(kind, str) and not all(map(is_transparent, args)):
+        raise opaque_refusal()
     return make(kind, *args)
 
 
@@ -248,7 +276,8 @@ def _call_special(
     """Call a special method of a base for an own object: ``Base.__init__(self)``."""
     if not is_own_class(type(value)) or not isinstance(value, base):
         raise refusal(f"{base.__name__}.{name} of what is not an own object")
-    return kept(getattr(base, name)(value, *args, **kwargs))
+    found = kept(getattr(base, name)(value, *args, **kwargs))
+    return number_of_run(found) if name == "__hash__" else found
 
 
 def _read_function(value: Any, name: str) -> Any:
@@ -268,6 +297,8 @@ def _read_function(value: Any, name: str) -> Any:
 def _read_error(value: BaseException, name: str) -> Any:
     if name == "__class__":
         return type_of(value)
+    if name == "add_note":
+        return _note_adder(value)
     if name == "args" and is_own_error(value):
         return tuple(map(kept, value.args))
     if name == "value" and isinstance(value, StopIteration):
@@ -275,6 +306,19 @@ def _read_error(value: BaseException, name: str) -> Any:
     if name == "args":
         return tuple(Opaque(str(item)) for item in value.args)
     return _hidden(value, name)
+
+
+def _note_adder(error: BaseException) -> Any:
+    """Return ``error.add_note``, of Python 3.11; a note with a mark of the guards is refused."""
+    add = error.add_note
+
+    def add_note(note: Any) -> None:
+        text = note.shown if type(note) is Opaque else exact_text(note, "a note")
+        if text.startswith(INTERNAL):
+            raise refusal("a note that begins with a mark of the guards")
+        add(text)
+
+    return Facade("add_note", add_note) if type(add) in BOUND else kept(add)
 
 
 def put(value: Any, name: str, item: Any) -> None:
@@ -310,7 +354,7 @@ def _has_attributes(value: Any) -> bool:
     return kind in (Module, OwnModule) or is_own_class(kind) or is_own_function(value)
 
 
-_CALLING_METHODS = ("sort", "sub", "subn")
+_CALLING_METHODS = ("deleter", "getter", "setter", "sort", "sub", "subn")
 """Methods of listed types that call an argument."""
 
 
@@ -322,6 +366,8 @@ def call_method(value: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if kind is str and name == "join":
             return joined_by(value, *args)
         check_arguments(None, args, kwargs)
+        if kind is np.ufunc:
+            return kept(getattr(value, name)(*as_numbers(args), **kwargs))
         if name in _CALLING_METHODS:
             return kept(getattr(value, name)(*guarded(args), **guarded_options(kwargs)))
         return kept(getattr(value, name)(*args, **kwargs))
@@ -344,6 +390,8 @@ def joined_by(separator: str, parts: Any) -> Any:
 def _read_text_class(value: Any, name: str) -> Any:
     if name == "__name__":
         return "str"
+    if name == "__new__":
+        return Facade(name, functools.partial(make_new, str.__new__))
     if name in CLASS_ATTRIBUTES[str]:
         return getattr(str, name)
     if name in NAMES[str] or name == "format":
@@ -402,7 +450,15 @@ def _read_super(value: Any, name: str) -> Any:
         return Facade(name, functools.partial(make_new, value.__new__))
     if is_special(name) and name not in OWN_SPECIAL:
         return _hidden(value, name)
-    found = getattr(value, name)
+    return _of_super(owner, getattr(value, name), name)
+
+
+def _of_super(owner: Any, found: Any, name: str) -> Any:
+    """Return a method that ``super()`` has found; guards are in place of Python's own."""
+    if name == "add_note" and isinstance(owner, BaseException):
+        return _note_adder(owner)
+    if name == "__hash__" and type(found) in BOUND:
+        return Facade(name, lambda: number_of_run(found()))
     if name in _TEXT_METHODS and not is_own_function(getattr(found, "__func__", None)):
         is_plain = isinstance(owner, BaseException) and is_own_error(owner)
         return Facade(name, lambda: marked(found(), opaque=not is_plain))

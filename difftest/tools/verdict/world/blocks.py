@@ -9,6 +9,7 @@ import numpy as np
 
 from difftest.simulator.errors import NkiError
 from difftest.tools.verdict.world.held import HELD, kept
+from difftest.tools.verdict.world.order import SETS
 from difftest.tools.verdict.world.refusal import Absent, need, refusal
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, opaque_refusal
 
@@ -18,7 +19,7 @@ def enter(*values: Any) -> None:
     for value in values:
         if type(value) not in HELD or type(value) is np.ndarray:
             held = kept(value)
-            if held is not value:
+            if held is not value and type(value) not in SETS:
                 raise refusal(f"{held!r} as an argument")
 
 

@@ -10,9 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from difftest.tools.verdict.world.held import CALLABLE, CLASSES, Facade, Kind, kept
-from difftest.tools.verdict.world.kinds import NARROW
-from difftest.tools.verdict.world.refusal import STATE, Absent, need, unavailable
+from difftest.tools.verdict.world.held import (
+    CALLABLE,
+    CLASSES,
+    Facade,
+    Kind,
+    has_numbers,
+    kept,
+)
+from difftest.tools.verdict.world.kinds import NARROW, SCALARS
+from difftest.tools.verdict.world.refusal import (
+    STATE,
+    Absent,
+    need,
+    refusal,
+    unavailable,
+)
 from difftest.tools.verdict.world.texts import (
     OWN,
     Opaque,
@@ -28,13 +41,27 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if kind is FunctionType and function.__builtins__ is STATE.builtins:
         return function(*args, **kwargs)
     if kind is Facade:
-        return function._call(*args, **kwargs)
+        return _call_facade(function, args, kwargs)
     if id(function) in HIGHER:
         return kept(function(*guarded(args), **guarded_options(kwargs)))
     if kind is FunctionType or kind in CALLABLE:
         check_arguments(function, args, kwargs)
+        if kind is np.ufunc:
+            args = as_numbers(args)
         return kept(function(*args, **kwargs))
     return _call_other(function, kind, args, kwargs)
+
+
+def _call_facade(facade: Facade, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of the world; refuse arguments that Python's own function may take."""
+    try:
+        return facade._call(*args, **kwargs)
+    except TypeError as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is None:
+            what = f"{facade.__name__} with such arguments"
+            raise refusal(what, is_question=True) from None
+        raise
 
 
 def _inner_function(function: Any, kind: type) -> Any:
@@ -96,6 +123,8 @@ def _is_one_number(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return isinstance(args[0], (bool, int, float, np.generic))
 
 
+IGNORE_ARGUMENTS: set[type] = set()
+"""Types whose values can be called and ignore their arguments, as loggers do."""
 HIGHER: dict[int, Any] = {}
 """Functions of C and of Python's libraries that call their arguments, by their ids."""
 
@@ -125,6 +154,8 @@ def check_arguments(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Make the opaque text of ``name=`` plain for NKI; refuse absent and other opaque values."""
+    if type(function) in IGNORE_ARGUMENTS:
+        return
     names = [kwargs.get("name")] if is_nki(function) else []
     for value in itertools.chain(args, kwargs.values()):
         kind = type(value)
@@ -134,6 +165,26 @@ def check_arguments(
             raise opaque_refusal()
     if type(kwargs.get("name")) is Opaque:
         kwargs["name"] = kwargs["name"].shown
+
+
+def as_numbers(args: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the arguments of a function of NumPy for numbers; refuse others.
+
+    NumPy calculates with objects as Python does: ``np.mod("%s", nl.add)`` is a text.
+    """
+    return tuple(map(_as_number, args))
+
+
+def _as_number(value: Any) -> Any:
+    kind = type(value)
+    if kind in (np.ndarray, bool, int, float, complex) or kind in SCALARS:
+        return value
+    if value is None or is_nki(value):
+        return value
+    array = np.asarray(value)
+    if not has_numbers(array.dtype):
+        raise refusal("a function of NumPy of what is no number")
+    return array
 
 
 def is_nki(value: Any) -> bool:

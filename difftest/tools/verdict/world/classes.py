@@ -20,9 +20,12 @@ from difftest.tools.verdict.world.attributes import ENUM_CLASS
 from difftest.tools.verdict.world.held import CLASSES, HELD, READERS, Facade, kept
 from difftest.tools.verdict.world.instances import TEXT
 from difftest.tools.verdict.world.kinds import BASES, LRU_CACHE, VALUE_BASES
+from difftest.tools.verdict.world.order import RunSet
 from difftest.tools.verdict.world.refusal import (
+    INTERNAL,
     STATE,
     Absent,
+    exact_text,
     is_special,
     need,
     refusal,
@@ -79,9 +82,18 @@ class OwnEnumType(enum.EnumMeta):
         cls, name: str, kinds: tuple[type, ...], names: Any, **options: Any
     ) -> Any:
         """Make an enumeration; one of texts would turn an opaque value into a plain text."""
-        if texts.has_opaque(list(dict.values(names))):
+        values = [item for key, item in dict.items(names) if not is_special(key)]
+        if texts.has_opaque(values) or (
+            any(issubclass(kind, str) for kind in kinds)
+            and not all(map(_is_text_or_method, values))
+        ):
             raise texts.opaque_refusal()
         return super().__new__(cls, name, kinds, names, **options)
+
+
+def _is_text_or_method(value: Any) -> bool:
+    """Return whether a name of an enumeration of texts has a method, or a plain text."""
+    return hasattr(type(value), "__get__") or texts.is_transparent(value)
 
 
 OwnEnum = types.new_class("Enum", (enum.Enum,), {"metaclass": OwnEnumType})
@@ -120,8 +132,10 @@ def bases(name: str, *wanted: Any) -> tuple[Any, ...]:
             need(base)
         elif base is TEXT:
             base = str
-        elif base is NAMED_TUPLE:
-            base = typing.NamedTuple
+        elif type(base) is Facade and base in _GENERATED:
+            base = _GENERATED[base]
+        elif base is set or getattr(base, "__origin__", None) is set:
+            base = RunSet
         if not _is_base(base, has_enumeration=has_enumeration):
             raise refusal(f"a class {name} of {base!r:.60}", "derive it from no class")
         found.append(base)
@@ -183,8 +197,19 @@ def made(kind: Any) -> Any:
     for name in vars(kind):
         if is_special(name) and name not in _MADE:
             raise refusal(f"the special method {name} of a class", "use a plain method")
+    _check_patterns(vars(kind).get("__match_args__", ()))
     type.__setattr__(kind, OWN, True)
     return kind
+
+
+def _check_patterns(names: Any) -> None:
+    """Refuse ``__match_args__`` that name special attributes: Python itself reads them."""
+    if type(names) is not tuple:
+        raise refusal("__match_args__ that is no tuple", "use a tuple of names")
+    for name in names:
+        plain = exact_text(name, "a name of __match_args__")
+        if is_special(plain) or plain.startswith(INTERNAL):
+            raise refusal(f"{name} in __match_args__")
 
 
 def made_with(*names: str) -> Callable[[Any], Any]:
@@ -234,18 +259,22 @@ def dataclass(kind: Any = None, /, **options: Any) -> Any:
     return result
 
 
-class FieldName(typing.NamedTuple):
+class FieldName:
     """A field of a dataclass, as ``dataclasses.fields`` gives it to a candidate."""
 
-    name: str
-    type: Any
-    default: Any
+    __slots__ = ("default", "name", "type")
+
+    def __init__(self, field: Any) -> None:
+        self.name = field.name
+        self.type = kept(field.type)
+        if field.default is not dataclasses.MISSING:
+            self.default = kept(field.default)
 
 
 HELD.add(FieldName)
 READERS[FieldName] = lambda value, name: (
     getattr(value, name)
-    if name in FieldName._fields
+    if name in FieldName.__slots__ and hasattr(value, name)
     else unavailable(f"the attribute {name} of a field")
 )
 
@@ -253,14 +282,7 @@ READERS[FieldName] = lambda value, name: (
 def fields(value: Any) -> tuple[FieldName, ...]:
     """Return the fields of an own dataclass or of its object."""
     own = _own(value if isinstance(value, type) else type(value), "the fields")
-    return tuple(
-        FieldName(field.name, kept(field.type), _default(field))
-        for field in dataclasses.fields(own)
-    )
-
-
-def _default(field: Any) -> Any:
-    return None if field.default is dataclasses.MISSING else kept(field.default)
+    return tuple(map(FieldName, dataclasses.fields(own)))
 
 
 def as_dict(value: Any) -> Any:
@@ -308,8 +330,16 @@ def typed_tuple(name: str, pairs: Any = ()) -> Any:
     return made(typing.NamedTuple(name, pairs))
 
 
+def typed_dict(name: str, pairs: Any, *, total: bool = True) -> Any:
+    """Return ``typing.TypedDict(name, pairs)`` as an own class."""
+    make: Any = typing.TypedDict
+    return made(make(name, pairs, total=total))
+
+
 NAMED_TUPLE = Facade("NamedTuple", typed_tuple)
-"""``typing.NamedTuple`` of a candidate: a base of class statements, and a function."""
+TYPED_DICT = Facade("TypedDict", typed_dict)
+_GENERATED = {NAMED_TUPLE: typing.NamedTuple, TYPED_DICT: typing.TypedDict}
+"""``typing.NamedTuple`` and ``TypedDict`` of a candidate: bases, and functions; Python's own."""
 ENUM_CLASS |= {
     kind: frozenset({"_value2member_map_", "_member_map_", "_member_names_"})
     for kind in ENUMERATIONS.values()

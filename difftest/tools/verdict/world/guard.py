@@ -18,6 +18,8 @@ from difftest.tools.verdict.world.blocks import Context, caught, enter, leaving
 from difftest.tools.verdict.world.calls import call
 from difftest.tools.verdict.world.held import kept
 from difftest.tools.verdict.world.instances import plain_kinds
+from difftest.tools.verdict.world.kinds import NAMES
+from difftest.tools.verdict.world.order import ordered
 from difftest.tools.verdict.world.refusal import (
     C_CODE_KEEPS_TRACEBACKS,
     INTERNAL,
@@ -51,9 +53,14 @@ _NATIVE = (
     *(ast.MatchSequence, ast.MatchMapping, ast.MatchStar, ast.MatchAs, ast.MatchOr),
 )
 """Nodes that stay as they are, with guards inside them."""
-_READABLE = frozenset({"__name__", "__file__", "__doc__", "__debug__"})
+_READABLE = frozenset({"__doc__", "__debug__"})
+_OWN_NAMES = frozenset({"__name__", "__file__"})
+"""Names whose texts differ where a file is judged."""
 _SETTABLE = frozenset(
-    {"__all__", "__version__", "__author__", "__slots__", "__doc__", "__hash__"}
+    (
+        *("__all__", "__author__", "__doc__", "__hash__", "__match_args__"),
+        *("__slots__", "__version__"),
+    )
 )
 """Special names that a file may bind."""
 MARK = "which way?"
@@ -112,15 +119,21 @@ class Guarded(ast.NodeTransformer):
         if not is_special(node.id):
             return node
         is_load = isinstance(node.ctx, ast.Load)
-        if node.id in (_READABLE if is_load else _SETTABLE):
-            return node
-        if isinstance(node.ctx, ast.Store) and self._binds_method(node.id):
-            return node
-        if is_load and self._class_names is not None and node.id in classes.METHODS:
-            return node
         if is_load:
-            return self._refused(node, f"the name {node.id}")
+            return self._loaded_name(node)
+        is_method = isinstance(node.ctx, ast.Store) and self._binds_method(node.id)
+        if is_method or node.id in _SETTABLE:
+            return node
         return self._hidden_target(node)
+
+    def _loaded_name(self, node: ast.Name) -> ast.expr:
+        """Return a special name that is read, or its refusal."""
+        if node.id in _OWN_NAMES:
+            return _call("marked", node, node, keywords=[_is_opaque(node)])
+        is_method = self._class_names is not None and node.id in classes.METHODS
+        if is_method or node.id in _READABLE:
+            return node
+        return _call("refused", node, _text(f"the name {node.id}", node))
 
     def _binds_method(self, name: str) -> bool:
         """Return whether a class statement may bind a special name; its guard checks the value."""
@@ -172,6 +185,32 @@ class Guarded(ast.NodeTransformer):
         function = self.visit(node.func)
         return _call("call", node, function, *args, keywords=keywords)
 
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        """Guard ``**options``: a name of an own class decides itself which parameter it names."""
+        node.value = self.visit(node.value)
+        if node.arg is None:
+            node.value = _call("options", node.value, node.value)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """Answer ``__name__ == "__main__"``: a candidate's file is no script."""
+        if (is_equal := is_script_test(node)) is not None:
+            return _text(not is_equal, node)
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and _is_constant_set(node):
+            node.left = self.visit(node.left)
+            return node
+        return self.generic_visit(node)
+
+    def visit_Set(self, node: ast.Set) -> Any:
+        """Let a set have the order of the run."""
+        self.generic_visit(node)
+        return _call("ordered", node, node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> Any:
+        """Let a set have the order of the run."""
+        self.generic_visit(node)
+        return _call("ordered", node, node)
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
         """Guard the texts of an f-string."""
         return _call("joined", node, *map(self.visit, node.values))
@@ -187,8 +226,10 @@ class Guarded(ast.NodeTransformer):
         return _call("formatted", node, value, _text(node.conversion, node), spec)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        """Guard ``left % right``, which may make a text."""
+        """Guard ``left % right``, which may make a text, and operators that may make a set."""
         self.generic_visit(node)
+        if isinstance(node.op, _OF_SETS) and not _has_constant(node):
+            return _call("ordered", node, node)
         if not isinstance(node.op, ast.Mod):
             return node
         if isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
@@ -215,8 +256,7 @@ class Guarded(ast.NodeTransformer):
         node.args = self._arguments(node.args)
         if node.returns is not None:
             node.returns = self.visit(node.returns)
-        if getattr(node, "type_params", []):
-            return self._refused(node, "type parameters")
+        self._type_parameters(node)
         if is_special(node.name) and self._class_names is None:
             return self._refused(node, f"a function {node.name}")
         is_bound = is_fallback or self._binds_method(node.name)
@@ -267,8 +307,9 @@ class Guarded(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         """Guard the bases, the keywords and the result of a class statement."""
-        if getattr(node, "type_params", []) or is_special(node.name):
-            return self._refused(node, f"a class {node.name} with type parameters")
+        if is_special(node.name):
+            return self._refused(node, f"a class {node.name}")
+        self._type_parameters(node)
         bases = _call(
             "bases", node, _text(node.name, node), *map(self.visit, node.bases)
         )
@@ -284,6 +325,23 @@ class Guarded(ast.NodeTransformer):
         self._class = around
         made = _call("made", node, *(_text(name, node) for name in bound))
         node.decorator_list = [*decorators, made]
+        return node
+
+    def _type_parameters(self, node: Any) -> None:
+        """Guard the bounds and defaults of ``[T: bound = default]``, of Python 3.12."""
+        for parameter in getattr(node, "type_params", []):
+            if is_special(parameter.name):
+                parameter.name = f"{INTERNAL}parameter"
+            for name in ("bound", "default_value"):
+                if (value := getattr(parameter, name, None)) is not None:
+                    setattr(parameter, name, self.visit(value))
+
+    def visit_TypeAlias(self, node: Any) -> Any:
+        """Guard the value of ``type Name = value``, of Python 3.12."""
+        if is_special(node.name.id):
+            return self._refused(node, f"the name {node.name.id}")
+        self._type_parameters(node)
+        node.value = self.visit(node.value)
         return node
 
     # -- statements --------------------------------------------------------------------------------
@@ -312,7 +370,14 @@ class Guarded(ast.NodeTransformer):
             return ast.copy_location(ast.Assign([node.target], value), node)
         if isinstance(node.op, ast.Mod):
             return self._refused(node, "%= on an item or an attribute")
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        if not isinstance(node.op, _OF_SETS) or _has_constant(node):
+            return node
+        loaded = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        value = _call("ordered", node, loaded)
+        return [node, ast.copy_location(ast.Assign([node.target], value), node)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """Guard an annotated name; ``__name__: str`` binds nothing."""
@@ -413,6 +478,7 @@ class Guarded(ast.NodeTransformer):
         node.subject = _call("subject", node.subject, self.visit(node.subject))
         for case in node.cases:
             case.guard = None if case.guard is None else self.visit(case.guard)
+            case.guard = _checked_guard(case)
             case.body = self._body(case.body)
         values_of = _call("holder", node, keywords=found)
         target = ast.copy_location(ast.Name(holder, ast.Store()), node)
@@ -425,10 +491,10 @@ class Guarded(ast.NodeTransformer):
         if isinstance(pattern, ast.MatchValue):
             pattern.value = self._held(pattern.value, holder, found, "pattern_value")
         elif isinstance(pattern, ast.MatchClass):
-            sizes = [len(pattern.patterns), len(pattern.kwd_attrs)]
-            counts = [_text(size, pattern) for size in sizes]
+            facts = [len(pattern.patterns), *pattern.kwd_attrs]
+            asked = [_text(fact, pattern) for fact in facts]
             pattern.cls = self._held(
-                pattern.cls, holder, found, "pattern_class", *counts
+                pattern.cls, holder, found, "pattern_class", *asked
             )
         elif isinstance(pattern, ast.MatchMapping):
             pattern.keys = [
@@ -499,6 +565,60 @@ class Guarded(ast.NodeTransformer):
         return ast.fix_missing_locations(tree)
 
 
+def _is_opaque(at: ast.AST) -> ast.keyword:
+    return ast.copy_location(ast.keyword("opaque", _text(True, at)), at)
+
+
+_OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+"""The operators that make sets of sets, or of the keys of dictionaries."""
+
+
+def _has_constant(node: ast.BinOp | ast.AugAssign) -> bool:
+    """Return whether an operand is a constant, so that the result is no set."""
+    operands = [getattr(node, name, None) for name in ("left", "right", "value")]
+    return any(isinstance(operand, ast.Constant) for operand in operands)
+
+
+def _is_constant_set(node: ast.Compare) -> bool:
+    """Return whether a comparison asks a set of constants alone, in which no order shows."""
+    last = node.comparators[0]
+    if len(node.comparators) > 1 or not isinstance(last, ast.Set):
+        return False
+    return all(isinstance(item, ast.Constant) for item in last.elts)
+
+
+def is_script_test(node: ast.AST) -> bool | None:
+    """Return whether a node is ``__name__ == "__main__"``, not ``!=``; None if it is neither."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return None
+    if not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        return None
+    operands = {ast.unparse(node.left), ast.unparse(node.comparators[0])}
+    if operands != {"__name__", "'__main__'"}:
+        return None
+    return isinstance(node.ops[0], ast.Eq)
+
+
+def _checked_guard(case: ast.match_case) -> ast.expr | None:
+    """Return the guard of a case; it checks first what the patterns of classes have read."""
+    inner = list(ast.walk(case.pattern))
+    names = sorted({name for pattern in inner for name in _captured(pattern)})
+    if not names or not any(isinstance(one, ast.MatchClass) for one in inner):
+        return case.guard
+    at = case.pattern
+    loaded = [ast.copy_location(ast.Name(name, ast.Load()), at) for name in names]
+    check = _call("entered", at, *loaded)
+    if case.guard is None:
+        return check
+    return ast.copy_location(ast.BoolOp(ast.And(), [check, case.guard]), at)
+
+
+def _captured(pattern: ast.AST) -> list[str]:
+    """Return the names that a pattern binds."""
+    found = [getattr(pattern, "name", None), getattr(pattern, "rest", None)]
+    return [name for name in found if name]
+
+
 def _is_super(node: ast.Call) -> bool:
     is_name = isinstance(node.func, ast.Name) and node.func.id == "super"
     return is_name and not node.args and not node.keywords
@@ -523,8 +643,7 @@ def _loaded(arg: ast.arg, at: ast.AST) -> ast.Name:
 
 def _names_of(pattern: ast.AST) -> list[str]:
     """Return the names that a pattern binds, and the attributes that it reads."""
-    bound = [getattr(pattern, "name", None), getattr(pattern, "rest", None)]
-    return [*filter(None, bound), *getattr(pattern, "kwd_attrs", ())]
+    return [*_captured(pattern), *getattr(pattern, "kwd_attrs", ())]
 
 
 def _patterns(node: ast.Match) -> Iterator[ast.AST]:
@@ -589,6 +708,20 @@ def decorator(function: Any) -> Callable[[Any], Any]:
     return lambda decorated: call(function, decorated)
 
 
+def options(mapping: Any) -> dict[str, Any]:
+    """Return the arguments of ``**mapping``; their names are plain texts."""
+    found = {**mapping}
+    for name in found:
+        exact_text(name, "the name of an argument")
+    return found
+
+
+def entered(*values: Any) -> bool:
+    """Check the values that a pattern has read from objects; return True."""
+    enter(*values)
+    return True
+
+
 def named(options: dict[str, Any]) -> list[Any]:
     """Return the values of a function's further keywords."""
     return list(options.values())
@@ -622,19 +755,20 @@ def pattern_value(value: Any) -> Any:
     return kept(value)
 
 
-def pattern_class(kind: Any, patterns: int, names: int) -> Any:
-    """Return the class of a pattern; attributes are of own classes only.
+def pattern_class(kind: Any, patterns: int, *names: str) -> Any:
+    """Return the class of a pattern; attributes are of own classes, or of the tables.
 
     Parameters
     ----------
     patterns : the number of patterns by position. One looks at the whole value, ``int(x)``, if the
         class has no ``__match_args__``.
-    names : the number of patterns by name.
+    names : the attributes of the patterns by name.
     """
     plain = plain_kinds(kind)
     is_own = isinstance(plain, type) and texts.is_own_class(plain)
-    has_names = names or patterns > 1 or (patterns and hasattr(plain, "__match_args__"))
-    if has_names and not is_own:
+    has_others = not NAMES.get(plain, frozenset()).issuperset(names)
+    by_place = patterns > 1 or (patterns and hasattr(plain, "__match_args__"))
+    if (has_others or by_place) and not is_own:
         raise refusal(
             "attributes of a class that is not the candidate's own, in a pattern"
         )
@@ -688,6 +822,10 @@ GUARDS: dict[str, Any] = {
         "hidden": hidden,
         "check_fallback": check_fallback,
         "decorator": decorator,
+        "entered": entered,
+        "marked": texts.marked,
+        "options": options,
+        "ordered": ordered,
         "named": named,
         "raised": raised,
         "error_types": error_types,

@@ -17,6 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.tools.verdict.world.kinds import CLASS_ATTRIBUTES, NAMES
+from difftest.tools.verdict.world.order import (
+    SETS,
+    RunFrozenSet,
+    RunSet,
+    ordered,
+)
 from difftest.tools.verdict.world.refusal import STATE, Absent, refusal, unavailable
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, is_own_function
 
@@ -154,6 +160,8 @@ class TypeFunction(Facade):
 
 CLASSES: set[type] = set()
 """The classes that a candidate can hold."""
+SHOWN_AS: dict[type, type] = {RunSet: set, RunFrozenSet: frozenset}
+"""The classes that stand for Python's own, and those."""
 FUNCTIONS: dict[int, Any] = {}
 """The functions that a candidate can hold and call, by their ids, which they keep unique."""
 READERS: dict[type, Callable[[Any, str], Any]] = {}
@@ -173,7 +181,7 @@ HELD: set[type] = {
     Absent,
     Opaque,
     *NAMES,
-}
+} - SETS.keys()
 """The types of the values that a candidate can hold."""
 
 
@@ -181,6 +189,9 @@ def list_function(function: Any) -> Any:
     """Let a candidate hold and call a function; return it."""
     FUNCTIONS[id(function)] = function
     return function
+
+
+list_function(RunSet.pop)
 
 
 def kept(value: Any) -> Any:
@@ -197,7 +208,9 @@ def kept(value: Any) -> Any:
 
 
 def _kept_other(value: Any, kind: type) -> Any:
-    if kind is np.ndarray and not _has_numbers(value.dtype):
+    if kind in SETS:
+        return ordered(value)
+    if kind is np.ndarray and not has_numbers(value.dtype):
         raise refusal("an array of objects or of texts", "use a list")
     if isinstance(value, type) and not STATE.is_open:
         return value if value in CLASSES or is_own_class(value) else kind_of(value)
@@ -206,10 +219,10 @@ def _kept_other(value: Any, kind: type) -> Any:
     raise refusal(f"a value of type {kind.__name__}")
 
 
-def _has_numbers(dtype: np.dtype[Any]) -> bool:
+def has_numbers(dtype: np.dtype[Any]) -> bool:
     """Return whether arrays of a dtype hold numbers only: NumPy makes texts of any object."""
     if dtype.fields is not None:
-        return all(_has_numbers(field[0]) for field in dtype.fields.values())
+        return all(has_numbers(field[0]) for field in dtype.fields.values())
     return dtype.base.kind not in "OSU"
 
 

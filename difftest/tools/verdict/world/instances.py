@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.tools.verdict.world.calls import check_arguments, is_nki
-from difftest.tools.verdict.world.held import CLASSES, HELD, Kind, TypeFunction, kind_of
-from difftest.tools.verdict.world.refusal import Absent, need, refusal
+from difftest.tools.verdict.world.held import (
+    BOUND,
+    CLASSES,
+    HELD,
+    SHOWN_AS,
+    Facade,
+    Kind,
+    TypeFunction,
+    kind_of,
+)
+from difftest.tools.verdict.world.refusal import Absent, need, refusal, unavailable
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, text_of
 
 
@@ -14,9 +23,13 @@ class _TextType(type):
     """The class of :data:`TEXT`, which candidates have as ``str``."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "object" in kwargs:
+            args = (kwargs.pop("object"), *args)
         if len(args) == 1 and not kwargs:
             return text_of(args[0])
         check_arguments(cls, args, kwargs)
+        if args and type(args[0]) is not bytes:
+            raise TypeError("decoding to str: a bytes object is needed")
         return str(*args, **kwargs)
 
     def __instancecheck__(cls, value: object) -> bool:
@@ -37,14 +50,28 @@ CLASSES.add(TEXT)
 HELD.add(_TextType)
 
 
-def type_of(value: Any) -> Any:
+def type_of(value: Any, *more: Any) -> Any:
     """Return the class of a value, or its Kind: the guard of ``type(value)``."""
+    if more:
+        return unavailable("type() of a new class", "write a class statement")
     kind = type(value)
     if kind in (str, Opaque):
         return TEXT
+    if kind in SHOWN_AS:
+        return SHOWN_AS[kind]
+    if kind in (type, _TextType):
+        return TYPE
+    if kind in _FUNCTIONS:
+        raise refusal("the type of a function", "use callable()", is_question=True)
     if kind in CLASSES or is_own_class(kind):
         return kind
     return kind_of(kind)
+
+
+TYPE = TypeFunction("type", type_of)
+"""``type`` of a candidate."""
+_FUNCTIONS = (Facade, TypeFunction, *BOUND)
+"""Types of functions: Python has others for functions that are guarded here."""
 
 
 def is_instance(value: Any, kinds: Any) -> bool:
@@ -54,10 +81,19 @@ def is_instance(value: Any, kinds: Any) -> bool:
     if type(value) is Opaque:
         return is_instance("", kinds)
     plain = plain_kinds(kinds)
+    if type(value) in _FUNCTIONS and _has_kind(kinds):
+        raise refusal("the type of a function", "use callable()", is_question=True)
     if is_nki(type(value)) and _has_protocol(plain):
         what = f"whether an object of NKI is {plain!r:.60}"
         raise refusal(what, "ask for a class of NKI", is_question=True)
     return isinstance(value, plain)
+
+
+def _has_kind(kinds: Any) -> bool:
+    """Return whether a class comes from ``type(value)``, and has no name."""
+    if type(kinds) is tuple:
+        return any(map(_has_kind, kinds))
+    return type(kinds) is Kind
 
 
 def _has_protocol(kinds: Any) -> bool:

@@ -20,6 +20,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from difftest.tools.verdict.world.order import RunFrozenSet, RunSet
+
 _NUMBER = "real imag conjugate"
 _INTEGER = (
     f"{_NUMBER} numerator denominator bit_length bit_count to_bytes as_integer_ratio"
@@ -75,6 +77,8 @@ ATTRIBUTES: dict[type, str] = {
     dict: _DICT,
     set: _MUTABLE_SET,
     frozenset: _SET,
+    RunSet: _MUTABLE_SET,
+    RunFrozenSet: _SET,
     slice: "indices start step stop",
     range: f"{_SEQUENCE} start step stop",
     types.GeneratorType: "close send throw",
@@ -133,6 +137,11 @@ ATTRIBUTES: dict[type, str] = {
     typing.ForwardRef: "",
     typing.TypeVar: "",
     typing.ParamSpec: "args kwargs",
+    **{
+        getattr(typing, name): ""
+        for name in ("TypeAliasType", "TypeVarTuple")
+        if hasattr(typing, name)
+    },
     typing.NewType: "",
 }
 """The public attributes of types of Python and NumPy that a candidate can hold."""
@@ -207,7 +216,7 @@ BASES = (
     object,
     dict,
     list,
-    set,
+    RunSet,
     collections.OrderedDict,
     abc.ABC,
     typing.Generic,

@@ -25,8 +25,13 @@ import numpy as np
 
 from difftest.tools.verdict.world import classes, texts
 from difftest.tools.verdict.world.attributes import read
-from difftest.tools.verdict.world.blocks import caught
-from difftest.tools.verdict.world.calls import HIGHER, call, guarded
+from difftest.tools.verdict.world.blocks import Context, caught
+from difftest.tools.verdict.world.calls import (
+    HIGHER,
+    IGNORE_ARGUMENTS,
+    call,
+    guarded,
+)
 from difftest.tools.verdict.world.held import (
     CALLABLE,
     CLASSES,
@@ -87,8 +92,15 @@ class Partial:
     """``functools.partial`` of a candidate: it holds the candidate's own values only."""
 
     __slots__ = ("args", "func", "keywords")
+    args: tuple[Any, ...]
+    func: Any
+    keywords: dict[str, Any]
 
     def __init__(self, func: Any, /, *args: Any, **keywords: Any) -> None:
+        if type(func) is Partial:
+            args = (*func.args, *args)
+            keywords = {**func.keywords, **keywords}
+            func = func.func
         self.func = kept(func)
         self.args = args
         self.keywords = keywords
@@ -172,6 +184,39 @@ class Suppress:
         return True
 
 
+class ExitStack:
+    """``contextlib.ExitStack`` of a candidate: it enters and leaves managers by the guards."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    def enter_context(self, manager: Any) -> Any:
+        """Enter a manager, which the stack leaves at its end."""
+        return self._stack.enter_context(Context(manager))
+
+    def callback(self, function: Any, /, *args: Any, **options: Any) -> Any:
+        """Let the stack call a function at its end."""
+        self._stack.callback(call, function, *args, **options)
+        return function
+
+    def close(self) -> None:
+        """End the stack."""
+        self._stack.close()
+
+    def __enter__(self) -> ExitStack:
+        return self
+
+    def __exit__(self, *error: Any) -> bool:
+        return bool(self._stack.__exit__(*error))
+
+
+READERS[ExitStack] = lambda value, name: (
+    Facade(name, getattr(value, name))
+    if name in ("callback", "close", "enter_context")
+    else unavailable(f"the attribute {name} of an ExitStack")
+)
+
+
 def _contextmanager(function: Any) -> Any:
     if not is_own_function(function):
         raise refusal("contextmanager of a function that is not the candidate's own")
@@ -179,8 +224,8 @@ def _contextmanager(function: Any) -> Any:
 
 
 _GENERATOR_CONTEXT = type(contextlib.contextmanager(lambda: iter(()))())
-CLASSES |= {Suppress, contextlib.nullcontext}
-HELD |= {Suppress, contextlib.nullcontext, _GENERATOR_CONTEXT}
+CLASSES |= {ExitStack, Suppress, contextlib.nullcontext}
+HELD |= {ExitStack, Suppress, contextlib.nullcontext, _GENERATOR_CONTEXT}
 HELD |= {operator.itemgetter, type(operator.itemgetter(0))}
 CALLABLE |= {type(operator.itemgetter(0)), LRU_CACHE}
 CALLABLE |= {types.MethodType, typing.NewType, type(functools.cmp_to_key(lambda *_: 0))}
@@ -198,8 +243,30 @@ class NullLogger:
 
 HELD.add(NullLogger)
 CALLABLE.add(NullLogger)
-READERS[NullLogger] = lambda value, name: value
+IGNORE_ARGUMENTS.add(NullLogger)
+READERS[NullLogger] = lambda value, name: _of_logger(value, name)
 SETTERS[NullLogger] = lambda value, name: types.SimpleNamespace()
+
+
+def _is_logged(*level: object) -> bool:
+    """Answer ``isEnabledFor`` in two ways: a kernel may not follow what is logged."""
+    return STATE.is_inverted
+
+
+def _of_logger(logger: NullLogger, name: str) -> Any:
+    """Return a method of a logger; its state is that of the program around it."""
+    if name == "isEnabledFor":
+        return Facade(name, _is_logged)
+    if name in _LOGGING_STATE or name.startswith("_"):
+        return unavailable(f"the attribute {name} of a logger")
+    return logger
+
+
+_LOGGING_STATE = (
+    *("disabled", "filters", "getEffectiveLevel", "handlers", "hasHandlers"),
+    *("level", "manager", "name", "parent", "propagate", "root"),
+)
+"""What a logger knows of the program around it."""
 
 
 def _clock(read: Callable[[], Any]) -> Any:
@@ -268,6 +335,8 @@ def _copied(value: Any, *, deep: bool) -> Any:
         return fresh
     if kind is np.ndarray:
         return value.copy()
+    if is_own_class(kind) and issubclass(kind, _OWN_CONTAINERS):
+        return _copied_container(value, copied)
     if is_own_class(kind) and not issubclass(kind, _PLAIN_BASES):
         fresh = object.__new__(kind)
         for name, item in vars(value).items():
@@ -276,7 +345,23 @@ def _copied(value: Any, *, deep: bool) -> Any:
     return value
 
 
-_PLAIN_BASES = (int, str, float, tuple, dict, list, enum.Enum)
+def _copied_container(value: Any, copied: Callable[[Any], Any]) -> Any:
+    """Return a copy of a list, a dictionary or a set of an own class, with its attributes."""
+    base: Any = next(base for base in _OWN_CONTAINERS if isinstance(value, base))
+    fresh = base.__new__(type(value))
+    if base is dict:
+        dict.update(fresh, {key: copied(item) for key, item in dict.items(value)})
+    elif base is list:
+        list.extend(fresh, map(copied, list.__iter__(value)))
+    else:
+        set.update(fresh, set.__iter__(value))
+    for name, item in vars(value).items():
+        object.__setattr__(fresh, name, copied(item))
+    return fresh
+
+
+_OWN_CONTAINERS = (dict, list, set)
+_PLAIN_BASES = (int, str, float, tuple, enum.Enum)
 """Bases of own classes whose objects are shared by a copy."""
 
 
@@ -291,16 +376,22 @@ def _json_text(value: Any, **options: Any) -> Any:
 class Warnings:
     """``warnings.catch_warnings()`` of a candidate: nothing is caught."""
 
-    def __init__(self, **options: object) -> None: ...
+    def __init__(self, *, record: bool = False, **options: object) -> None:
+        if record:
+            unavailable("warnings.catch_warnings(record=True)")
 
-    def __enter__(self) -> list[object]:
-        return []
+    def __enter__(self) -> None: ...
 
     def __exit__(self, *error: object) -> None: ...
 
 
 CLASSES.add(Warnings)
 HELD.add(Warnings)
+
+
+def _filter_warnings(action: Any, *args: object, **options: object) -> None:
+    if action == "error":
+        unavailable("warnings that are errors")
 
 
 def _levels() -> dict[str, int]:
@@ -323,15 +414,16 @@ def _typing() -> dict[str, Any]:
         if not isinstance(value, (type, types.FunctionType)):
             HELD.add(type(value))
     table["NamedTuple"] = classes.NAMED_TUPLE
+    table["TypedDict"] = classes.TYPED_DICT
     table["Type"] = table["List"]  # in annotations only; Type[int] could be called
     table.pop("ForwardRef", None)
     table["Any"] = typing.Any
-    _list({name: table[name] for name in ("cast", "overload") if name in table})
+    listed = ("assert_never", "assert_type", "cast", "overload")
+    _list({name: table[name] for name in listed if name in table})
     for name in ("NewType", "TypeVar", "ParamSpec"):
         if name in table:
             _list({name: table[name]})
     _list({name: value for name, value in table.items() if isinstance(value, type)})
-    list_function(typing.TypedDict)
     # Python's own mark their argument, which may be an object of NKI.
     table |= {name: Facade(name, lambda own: own) for name in ("final", "override")}
     return table
@@ -366,7 +458,7 @@ def _list_higher() -> None:
         for name in names.split():
             function = getattr(importlib.import_module(module), name)
             HIGHER[id(function)] = function
-    for function in (map, filter, sorted, min, max, iter):
+    for function in (map, filter, sorted, min, max, iter, property):
         HIGHER[id(function)] = function
 
 
@@ -395,6 +487,7 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
     }
     tables["contextlib"] |= {
         "contextmanager": Facade("contextmanager", _contextmanager),
+        "ExitStack": ExitStack,
         "suppress": Suppress,
     }
     tables["dataclasses"] |= {
@@ -424,12 +517,12 @@ def _standard_modules() -> dict[str, dict[str, Any]]:
         name: Facade(name, functools.partial(_clock, read))
         for name, read in tables["time"].items()
     }
-    tables["gc"] = {"collect": Facade("collect", lambda *_: 0)}
+    tables["gc"] = {"collect": Facade("collect", lambda *_: int(STATE.is_inverted))}
     tables["logging"] = _logging()
     tables["warnings"] = {
-        **dict.fromkeys(
-            ("filterwarnings", "simplefilter", "warn", "resetwarnings"), NullLogger()
-        ),
+        **dict.fromkeys(("warn", "resetwarnings"), NullLogger()),
+        "filterwarnings": Facade("filterwarnings", _filter_warnings),
+        "simplefilter": Facade("simplefilter", _filter_warnings),
         "catch_warnings": Warnings,
     }
     return tables
@@ -445,7 +538,19 @@ class Namespace:
                 raise refusal(f"the attribute {name} is set")
         vars(self).update(names)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Namespace) and vars(self) == vars(other)
 
+    __hash__ = None  # type: ignore[assignment]
+
+
+for _kind, _name in {
+    Namespace: "SimpleNamespace",
+    Partial: "partial",
+    Suppress: "suppress",
+    Warnings: "catch_warnings",
+}.items():
+    _kind.__name__ = _kind.__qualname__ = _name
 type.__setattr__(Namespace, texts.OWN, True)
 SHARED_CLASSES.add(Namespace)
 CLASSES.add(Namespace)
@@ -478,7 +583,7 @@ def standard_tables(write: Callable[[str], object]) -> dict[str, Table]:
         {
             "maxsize": sys.maxsize,
             "float_info": sys.float_info,
-            "version_info": tuple(sys.version_info),
+            "version_info": sys.version_info,
             "stdout": out,
             "stderr": out,
         }
@@ -487,6 +592,12 @@ def standard_tables(write: Callable[[str], object]) -> dict[str, Table]:
     return tables
 
 
+HELD.add(type(sys.version_info))
+READERS[type(sys.version_info)] = lambda value, name: (
+    getattr(value, name)
+    if name in ("major", "minor", "micro", "releaselevel", "serial")
+    else unavailable(f"sys.version_info.{name}")
+)
 HELD.add(type(sys.float_info))
 READERS[type(sys.float_info)] = lambda value, name: (
     unavailable(f"sys.float_info.{name}")

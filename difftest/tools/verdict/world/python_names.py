@@ -15,15 +15,15 @@ from difftest.tools.verdict.world.guard import GUARDS
 from difftest.tools.verdict.world.held import (
     CLASSES,
     Facade,
-    TypeFunction,
     list_function,
 )
 from difftest.tools.verdict.world.instances import (
     TEXT,
+    TYPE,
     is_instance,
     plain_kinds,
-    type_of,
 )
+from difftest.tools.verdict.world.order import hash_of, id_of
 from difftest.tools.verdict.world.refusal import (
     Absent,
     need,
@@ -43,7 +43,7 @@ ERRORS = (
     "StopIteration SyntaxWarning TypeError UserWarning ValueError Warning ZeroDivisionError"
 )
 FUNCTION_NAMES = (
-    "abs all any bin callable chr divmod hash hex id iter len max min next oct ord pow round "
+    "abs all any bin callable chr divmod hex iter len max min next oct ord pow round "
     "sorted sum"
 )
 """Functions of C that take and return listed values, and read no attribute by its name."""
@@ -88,14 +88,15 @@ def _delattr(value: Any, name: Any) -> None:
     delattr(writable(value, name), name)
 
 
-def _type(*args: Any) -> Any:
-    if len(args) != 1:
-        return unavailable("type() of a new class", "write a class statement")
-    return type_of(args[0])
-
-
 def _is_subclass(kind: Any, kinds: Any) -> bool:
     return issubclass(plain_kinds(kind), plain_kinds(kinds))
+
+
+def _hash(value: Any) -> int:
+    """Return ``hash(value)``; an own ``__hash__`` asks the guards itself."""
+    if texts.is_own_function(getattr(type(value), "__hash__", None)):
+        return hash(value)
+    return hash_of(value)
 
 
 def _repr(value: Any) -> Any:
@@ -108,12 +109,6 @@ def _vars(*args: Any) -> Any:
     return read(args[0], "__dict__")
 
 
-def _dir(*args: Any) -> list[str]:
-    if not args or texts.is_own_class(type(args[0])):
-        return [] if not args else sorted(name for name in vars(args[0]))
-    raise refusal("dir() of a value that is not the candidate's own")
-
-
 def _format(value: Any, spec: Any = "") -> Any:
     return texts.formatted(value, -1, spec)
 
@@ -122,6 +117,9 @@ def printer(write: Callable[[str], object]) -> Callable[..., None]:
     """Return ``print``, which writes texts by a function."""
 
     def show(*parts: Any, sep: Any = " ", end: Any = "\n", **options: Any) -> None:
+        for text in (sep, end):
+            if text is not None and not isinstance(text, (str, texts.Opaque)):
+                raise TypeError("sep and end of print are texts")
         shown = [str(texts.text_of(part)) for part in parts]
         write((" " if sep is None else str(sep)).join(shown) + str(end or "\n"))
 
@@ -130,6 +128,8 @@ def printer(write: Callable[[str], object]) -> Callable[..., None]:
 
 _OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "getattr": _getattr,
+    "hash": _hash,
+    "id": id_of,
     "hasattr": _hasattr,
     "setattr": _setattr,
     "delattr": _delattr,
@@ -139,7 +139,6 @@ _OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ascii": lambda value: texts.text_of(value, ascii),
     "format": _format,
     "vars": _vars,
-    "dir": _dir,
 }
 CLASSES |= {getattr(builtins, name) for name in (*CLASS_NAMES.split(), *ERRORS.split())}
 for _name in FUNCTION_NAMES.split():
@@ -168,7 +167,7 @@ def builtin_names(write: Callable[[str], object]) -> dict[str, Any]:
     names |= {name: Facade(name, own) for name, own in _OWN_FUNCTIONS.items()}
     names |= {name: getattr(builtins, name) for name in CONSTANTS}
     names["str"] = TEXT
-    names["type"] = TypeFunction("type", _type)
+    names["type"] = TYPE
     names["print"] = Facade("print", printer(write))
     names["__build_class__"] = builtins.__build_class__
     names["__import__"] = _imported

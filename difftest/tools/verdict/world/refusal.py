@@ -34,6 +34,7 @@ class UnavailableError(BaseException):
 
 C_CODE_KEEPS_TRACEBACKS = sys.version_info >= (3, 12)
 """Whether an error that C code handles keeps its traceback."""
+_LEAST_SECONDS = 1e8  # 3 years
 _MOST_SECONDS = 2e9  # 63 years
 
 
@@ -50,6 +51,7 @@ class RunState:
     modules : the candidate's modules by their names.
     asked : names of absent modules and variables that the candidate asked for.
     clock_shift : the seconds that clocks are ahead; each run has other ones.
+    is_inverted : whether the order of sets, ``hash()`` and ``id()`` are inverted.
     rejections : errors of the machine that reached the candidate's code, before Python 3.12.
     """
 
@@ -66,15 +68,19 @@ class RunState:
         self.is_open = False
         self.modules: Mapping[str, ModuleType] = {}
         self.clock_shift = 0.0
+        self.is_inverted = False
         self.rejections: list[NkiError] = []
 
-    def begin_run(self) -> None:
-        """Prepare a run: forget rejections, and let clocks show another time.
+    def begin_run(self, *, is_inverted: bool) -> None:
+        """Prepare a run: forget rejections, and let clocks show the time, or a later one.
 
-        A kernel that follows the time then issues other instructions in each run.
+        A kernel that follows the time then issues other instructions in each run. So does a kernel
+        that follows the order of a set, ``hash()`` or ``id()``, if a run is inverted.
         """
+        self.is_inverted = is_inverted
         self.rejections.clear()
-        self.clock_shift = random.SystemRandom().uniform(0, _MOST_SECONDS)
+        shift = random.SystemRandom().uniform(_LEAST_SECONDS, _MOST_SECONDS)
+        self.clock_shift = 0.0 if is_inverted else shift
 
 
 STATE = RunState()

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from difftest.tools.verdict.world.order import RunFrozenSet, RunSet
 from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
@@ -38,7 +39,7 @@ _TRANSPARENT = frozenset(
     (bool, int, float, complex, str, bytes, range, type(None), type(...))
 )
 """Types whose texts say nothing but their values."""
-_CONTAINERS = (tuple, list, set, frozenset)
+_CONTAINERS = (tuple, list, set, frozenset, RunSet, RunFrozenSet)
 _DEPTH = 8
 
 
@@ -161,7 +162,12 @@ def _dataclass_text(value: Any) -> Any:
 def is_own_error(error: BaseException) -> bool:
     """Return whether a candidate has made an error itself, of plain values only."""
     is_own = is_own_class(type(error)) or OWN in getattr(error, "__notes__", ())
-    return is_own and is_transparent(error.args)
+    shown = [error.args, *(getattr(error, name, None) for name in _SHOWN)]
+    return is_own and all(map(is_transparent, shown))
+
+
+_SHOWN = ("errno", "strerror", "filename", "filename2")
+"""Attributes that the text of an OSError has beside its arguments."""
 
 
 def is_own_class(kind: type) -> bool:
@@ -231,7 +237,7 @@ def percent(left: Any, right: Any) -> Any:
         raise opaque_refusal()
     if not isinstance(left, str) or type(left).__mod__ is not str.__mod__:
         return left % right
-    values = right if type(right) is tuple else (right,)
+    values = tuple(right) if isinstance(right, tuple) else (right,)
     if type(right) is dict:
         opaque = not all(map(is_transparent, right.values()))
         return marked(

@@ -15,6 +15,7 @@ from tests.every import every
 from tests.unit.tools.verdict.honest.classic import KERNELS as CLASSIC
 from tests.unit.tools.verdict.honest.python import KERNELS as PYTHON
 from tests.unit.tools.verdict.honest.today import KERNELS as TODAY
+from tests.unit.tools.verdict.honest.unusual import KERNELS as UNUSUAL
 from tests.unit.tools.verdict.honest.whole_files import KERNELS as WHOLE
 from tests.unit.tools.verdict.kernels import judged
 
@@ -23,6 +24,7 @@ TABLE = {
     **{f"today: {name}": one for name, one in TODAY.items()},
     **{f"Python: {name}": one for name, one in PYTHON.items()},
     **{f"whole file: {name}": one for name, one in WHOLE.items()},
+    **{f"unusual: {name}": one for name, one in UNUSUAL.items()},
 }
 
 
@@ -75,5 +77,5 @@ def test_a_kernel_of_the_project_agrees(fork_server, monkeypatch, name):
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
 
 
-def test_there_are_at_least_160_honest_kernels():
-    assert len(TABLE) + len(OURS) >= 160
+def test_there_are_at_least_200_honest_kernels():
+    assert len(TABLE) + len(OURS) >= 200

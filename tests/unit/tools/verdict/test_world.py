@@ -15,6 +15,7 @@ from difftest.tools.verdict.world.blocks import enter
 from difftest.tools.verdict.world.loader import CandidateModules
 from difftest.tools.verdict.world.refusal import STATE, OutsideLanguageError
 from tests.every import every
+from tests.unit.tools.verdict.cheats.channels import CHANNELS
 from tests.unit.tools.verdict.cheats.escapes import ESCAPES
 from tests.unit.tools.verdict.cheats.unguarded import UNGUARDED
 from tests.unit.tools.verdict.kernels import RIGHT, source
@@ -41,7 +42,7 @@ def as_it_is(tree: ast.Module, file: str) -> ast.Module:
     return tree
 
 
-WAYS = ESCAPES | UNGUARDED
+WAYS = ESCAPES | UNGUARDED | CHANNELS
 
 
 @every("name", WAYS)

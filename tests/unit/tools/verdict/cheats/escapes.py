@@ -124,7 +124,7 @@ STORAGE = {
 CLASSES = {
     "subclasses": ("().__class__.__base__.__subclasses__()", "__base__"),
     "mro": ("int.mro()", "mro"),
-    "the type of a class": ("type(int)('X', (), {})", "<class type>()"),
+    "the type of a class": ("type(int)('X', (), {})", "type()"),
     "type of three": ("type('X', (int,), {})", "type()"),
     "type by a comparison": (GRAB + "type(int) == Grab()\nGOT[0].mro(int)", "mro"),
     "a class of ours by a comparison": (

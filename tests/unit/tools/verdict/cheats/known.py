@@ -63,8 +63,53 @@ def spec_of_integers(kernel):
     )
 
 
+def spec_of_one_shape(kernel):
+    return dataclasses.replace(spec_of(kernel), domain={"p": [4], "n": [4]})
+
+
+CHOSEN = "return store(total(a, b, (nl.add, nl.subtract)[{}]))"
+OF_ORDER = {
+    "the address of a function": "id(nl.add) // 16 % 2",
+    "the address of a function, inverted": "id(nl.add) // 16 % 2 == 0",
+    "the hash of a text": "hash('x') % 2",
+    "the hash of a text, inverted": "1 - hash('x') % 2",
+    "an object's own hash": "int(hash(OWN) // 16 % 2)",
+    "the order of a set of texts": "int(list({'x', 'y'})[0] == 'x')",
+    "the order of a set of texts, inverted": "int([*{'x', 'y'}][0] == 'y')",
+    "the order of a union": "[*({'x': 1, 'y': 1}.keys() | {'x', 'y'})].index('x')",
+    "the order of keys in both": "int([*(KEYS & {'x', 'y'})][0] == 'y')",
+    "an item that a set gives": "int({'x', 'y'}.pop() == 'x')",
+    "the first of a frozen set": "int(next(iter(frozenset('xy'))) == 'y')",
+    "the order of an own set": "int(list(Own('xy'))[0] == 'y')",
+    "the text of a set": "int(str({'x', 'y'})[2] == 'x')",
+    "the larger of equals": "'xy'.index(max({'x', 'y'}, key=len))",
+    "what is logged": "int(logging.getLogger().isEnabledFor(10))",
+    "a date of today": "int(time.time() > 1.9e9)",
+}
+"""Expressions that are 0 or 1 by what Python leaves open."""
+OWN = (
+    "import logging\nimport time\n\n\nclass Own(set): ...\n\n\nOWN = object()\n"
+    "KEYS = {'x': 1, 'y': 1}.keys()\n"
+)
 KNOWN = (
     {
+        f"{name} decides": cheat(
+            CHOSEN.format(wrong),
+            before=OWN,
+            because="the order of a set",
+        )
+        for name, wrong in OF_ORDER.items()
+    }
+    | {
+        f"the {name} call of one shape decides": cheat(
+            f"CALLS.append(1)\n{CHOSEN.format(f'int(len(CALLS) > {most})')}",
+            before="CALLS = []\n",
+            because="earlier calls",
+            spec=spec_of_one_shape,
+        )
+        for name, most in {"second": 1, "third": 2}.items()
+    }
+    | {
         f"{name} decides": cheat(
             f"{line}\nreturn store(total(a, b, (nl.add, nl.subtract)[min(1, {wrong})]))",
             before=before,

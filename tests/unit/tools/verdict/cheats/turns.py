@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from difftest import sizes
+from difftest.tools.verdict.outcome import Outcome
 from tests.unit.tools.verdict.cheats.known import TURNS, spec_of_integers
 from tests.unit.tools.verdict.cheats.table import HOST, cheat
 from tests.unit.tools.verdict.kernels import spec_of
@@ -222,6 +223,26 @@ def of_rows(rows: tuple[str, str], because: str):
     return cheat(text, before=REGISTERS, because=because, spec=spec_of_rows(taken))
 
 
+def spec_of_two_products(kernel):
+    """The contract of two products, added: each of two turns adds one."""
+    return dataclasses.replace(
+        spec_of(kernel),
+        reference=lambda a, b: 2 * a.astype(np.float64).T @ b.astype(np.float64),
+        domain={"p": sizes(1, 64), "n": sizes(1, 8)},
+        dtypes=("float32",),
+    )
+
+
+FIRST_TILE = """x, y = load(a), load(b)
+box = []
+out = nl.ndarray((a.shape[1], b.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+def body(i):
+    box.append(nl.ndarray(out.shape, dtype=nl.float32, buffer=nl.psum))
+    nisa.nc_matmul(dst=box[0], stationary=x, moving=y)
+    nisa.tensor_copy(dst=out, src=box[0])
+nl.fori_loop(0, 2, body)
+return store(out)"""
+"""A product is added to that of the turn before, in the tile of the first turn."""
 IN_TURNS = {
     f"turns: {name}": cheat(body, because="AWS's compiler traces", spec=spec_of_three)
     for name, body in WITHOUT.items()
@@ -242,6 +263,20 @@ IN_TURNS = {
         f"turns: {name}": of_rows(rows, "turns of a loop issue different")
         for name, rows in CHOSEN.items()
     },
+    "turns: the tile of the first turn": cheat(
+        FIRST_TILE,
+        because="turns of a loop issue different",
+        spec=spec_of_two_products,
+    ),
+    "turns: a condition on the line of a while loop": cheat(
+        "tile, wrong = load(a), []\nr, q = nisa.register_alloc(1), nisa.register_alloc(1)\n"
+        "zero = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\n"
+        "nisa.memset(dst=zero, value=0)\n"
+        "while r: wrong.append(1 if q else 0); nisa.register_load(r, zero)\n"
+        "return store(total(a, b, (nl.subtract, nl.add)[wrong[0]]))",
+        Outcome.REFUSED,
+        because="a register's value was used",
+    ),
     "turns: a number of a register, counted": cheat(
         "tile = total(a, b)\nbox = [0]\ndef body(i):\n    box[0] += 1\n"
         "    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.maximum)\n"
