@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from difftest.support.call_stack import call_with_room
 from difftest.support.internal_errors import print_internal_errors
 from difftest.support.output import fit_streams, format_write_error
 
@@ -70,7 +71,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         ctx.call_on_close(print_internal_errors)
         try:
-            return super().invoke(ctx)
+            return call_with_room(super().invoke, ctx)
         except KeyboardInterrupt as interrupt:
             click.echo(str(interrupt) or "interrupted", err=True)
             ctx.exit(130)  # as in shells: 128 + SIGINT

@@ -456,7 +456,8 @@ def representable(value: Float64, dtype: DType) -> bool:
     """Return whether a dtype holds all values. The first 16 values decide most negative cases."""
     for part in (value.flat[:16], value):
         kept = round_to(part.astype(np.float32), dtype)
-        if not ((kept == part) | np.isnan(part)).all():
+        same = kept == part
+        if not same.all() and not (same | np.isnan(part)).all():
             return False
     return True
 

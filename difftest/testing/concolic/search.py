@@ -293,8 +293,17 @@ class BranchSearch:
         self._values = defaultdict[str, set[int]](set)
         """The name of a choice -> values where a condition has changed."""
 
+    @property
     def conditions(self) -> list[Condition]:
-        """Return the conditions that the kernels meet in limited time."""
+        """The conditions that the kernels met in :meth:`run`."""
+        return [
+            (file, line, places)
+            for (file, line, *_), places in self._found.items()
+            if places
+        ]
+
+    def run(self) -> None:
+        """Search for conditions that the kernels meet in limited time."""
         before = sys.getrecursionlimit()
         depth = len(list(traceback.walk_stack(None)))
         memory = LIMITS.mebibytes if USED.exists() and find_spec("resource") else None
@@ -308,18 +317,13 @@ class BranchSearch:
             # Python's own limit may allow more calls than C's stack can hold.
             sys.setrecursionlimit(min(before, depth + LIMITS.depth))
             within_limits(self._search)
-        return [
-            (file, line, places)
-            for (file, line, *_), places in self._found.items()
-            if places
-        ]
 
     @np.errstate(all="ignore")
     def _search(self) -> None:
         """Add the places where conditions change, by the place of each condition."""
         bases = self._bases()
         kernels = list(filter(function_of, (self._spec.kernel, *self._spec.others)))
-        # The limit in conditions() is wall time, for a run that never ends.
+        # The limit in run() is wall time, for a run that never ends.
         end = time.thread_time() + LIMITS.seconds
         for kernel in kernels:
             dtypes = itertools.cycle(self._spec.dtypes)

@@ -29,11 +29,14 @@ from difftest.testing.drawing.provider import (
     DryProvider,
     draw_index,
     planned_provider,
+    without_filter,
 )
 from difftest.testing.drawing.sizes import source_of
 
 _WIDEST = 2**31
 """The least number of values of an integer that is not a size."""
+_TRIES = 50
+"""The number of values that a filter may refuse."""
 
 
 class KernelSearch(NamedTuple):
@@ -65,19 +68,26 @@ def branch_conditions(spec: KernelSpec) -> list[Condition]:
 def search_kernels(spec: KernelSpec) -> KernelSearch:
     """Run the kernels of a spec without a machine; return the conditions on sizes that they met."""
     found: list[KernelSearch] = []
+    is_whole = False
 
     @st.composite
     def search(draw: DrawFn) -> None:
+        nonlocal is_whole
         draw(st.booleans())  # without a choice the simplest case is the only one
         provider = planned_provider()
-        if isinstance(provider, DryProvider) and not found:
+        if isinstance(provider, DryProvider) and not is_whole:
             branches = BranchSearch(spec, _DryDrawing(spec, provider, draw))
-            conditions = branches.conditions()
-            found.append(KernelSearch(conditions, branches.loops, branches.met))
-            provider.choose = None
+            try:
+                branches.run()
+                is_whole = True
+            finally:  # a filter within a strategy may end the run of Hypothesis before
+                found.append(
+                    KernelSearch(branches.conditions, branches.loops, branches.met)
+                )
+                provider.choose = None
 
     examples(search(), 2, backend=DRY_BACKEND)
-    return found[0]
+    return found[-1]
 
 
 class _DryDrawing:
@@ -95,7 +105,7 @@ class _DryDrawing:
 
     def __call__(self, before: Mapping[str, Any]) -> DrawnValues:
         """Return the values, the choices that make them, and the range of each choice."""
-        self._before = before
+        self._before = dict(before)
         self._drawn = drawn = DrawnValues(ConcolicRun(), {}, {}, {})
         with contextlib.suppress(Exception, StepLimitExceeded):
             for name in self._spec.domain:
@@ -112,7 +122,7 @@ class _DryDrawing:
         self._keys: Iterator[str] = iter(()) if is_size else choice_keys(name)
         value = self._before.get(name)
         if value is None and isinstance(source, SearchStrategy):
-            value = self._draw(source)
+            value = self._draw_kept(name, source)
         elif value is None:
             value = source[draw_index(len(source))]
         if not is_size:
@@ -121,6 +131,21 @@ class _DryDrawing:
         if value in own:
             self._drawn.ranges[name] = own
         return self._drawn.run.number(value, name)
+
+    def _draw_kept(self, name: str, source: SearchStrategy[Any]) -> Any:
+        """Return a value of a strategy. Hypothesis ends the run if a filter refuses three.
+
+        Raises
+        ------
+        ValueError : the filter refuses many values.
+        """
+        unfiltered, is_kept = without_filter(source)
+        for _ in range(_TRIES):
+            value = self._draw(unfiltered)
+            if is_kept(value):
+                return value
+            self._keys = choice_keys(name)
+        raise ValueError(f"{name}: its filter refused {_TRIES} values")
 
     def _source(self, name: str, values: Mapping[str, Any]) -> Any:
         plain = {at: concrete_value(value) for at, value in values.items()}
@@ -141,7 +166,7 @@ class _DryDrawing:
         ends = range(0)
         if kind == "integer" and None not in (limits["min_value"], limits["max_value"]):
             ends = range(limits["min_value"], limits["max_value"] + 1)
-        value = self._before.get(key)
+        value = self._before.pop(key, None)  # not again, if a filter refuses it
         if value is None or (ends and value not in ends):
             value = fresh()
         self._drawn.chosen[key] = value

@@ -8,9 +8,11 @@ together, then simpler data and dtypes. This is repeated until a whole round cha
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, NamedTuple
 
 from hypothesis.strategies import SearchStrategy
@@ -47,25 +49,37 @@ class MinimalCase(NamedTuple):
     Attributes
     ----------
     case : the case, which fails.
-    proven : names of the domain. With one of them smaller and the rest of the case unchanged, no
-        case fails.
+    proven : names of the domain. With an earlier value of one of them and the rest of the case
+        unchanged, no case fails.
     unproven : names of the domain for which the time was too short.
     tried : the number of cases that ran.
+    choices : names of the domain whose values do not grow from one to the next, such as texts.
     """
 
     case: Case
     proven: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     tried: int = 0
+    choices: Collection[str] = ()
 
     def describe(self, fails: str = "fails") -> str:
         """Return the proof in words; the verb is that of a failing case, such as "fails"."""
         parts = []
         if self.proven:
-            parts.append(f"no case with smaller {_listed(self.proven, 'or')} {fails}")
+            parts.append(f"no case with {self._lower_names()} {fails}")
         if self.unproven:
             parts.append(f"no time to try all of {_listed(self.unproven, 'and')}")
         return "; ".join(parts)
+
+    def _lower_names(self) -> str:
+        """Return the proven names with the direction of their order, in words."""
+        kinds = {
+            "smaller": tuple(at for at in self.proven if at not in self.choices),
+            "simpler": tuple(at for at in self.proven if at in self.choices),
+        }
+        return " or ".join(
+            f"{kind} {_listed(names, 'or')}" for kind, names in kinds.items() if names
+        )
 
 
 def _listed(names: tuple[str, ...], word: str) -> str:
@@ -124,7 +138,10 @@ class _Minimization:
             pass
         proven = [name for name in ordered if self._is_proven(name)]
         unproven = [name for name in ordered if name not in proven]
-        return MinimalCase(self.case, tuple(proven), tuple(unproven), self._tried)
+        choices = [name for name in ordered if not self._grows(name)]
+        return MinimalCase(
+            self.case, tuple(proven), tuple(unproven), self._tried, choices
+        )
 
     def _simplify_once(self, ordered: list[str]) -> None:
         """Simplify the data, lower each coordinate, and simplify the dtypes."""
@@ -168,6 +185,16 @@ class _Minimization:
 
     def _has_order(self, name: str) -> bool:
         return len(ordered_values(self._source(name, self.case.values))) > 0
+
+    def _grows(self, name: str) -> bool:
+        """Return whether each value of a name is a larger number than the one before."""
+        values = ordered_values(self._source(name, self.case.values))
+        if isinstance(values, range):
+            return values.step > 0
+        are_numbers = all(
+            isinstance(value, Real) and not isinstance(value, bool) for value in values
+        )
+        return are_numbers and all(map(operator.lt, values, values[1:]))
 
     def _source(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the source of a name's values; None if it has none for these earlier values."""

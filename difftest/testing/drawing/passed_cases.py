@@ -26,6 +26,8 @@ class PassedCases:
 
     def __init__(self) -> None:
         self._agreed = set[int]()
+        self._marked: tuple[Case, int] | None = None
+        """The last case and its mark, which is needed before and after the case runs."""
         self._in_a_row = 0
         self.has_failed = False
         self.over: tuple[Case, BaseException] | None = None
@@ -41,7 +43,7 @@ class PassedCases:
             last, error = self.over
             is_it = repr(case) == repr(last)
             raise error if is_it else UnsatisfiedAssumption("not made smaller")
-        if _mark(spec, case) not in self._agreed:
+        if self._mark(spec, case) not in self._agreed:
             self._in_a_row = 0
             return False
         self._in_a_row += 1
@@ -52,14 +54,15 @@ class PassedCases:
 
     def add(self, spec: KernelSpec, case: Case) -> None:
         """Add a case that agreed."""
-        self._agreed.add(_mark(spec, case))
+        self._agreed.add(self._mark(spec, case))
+
+    def _mark(self, spec: KernelSpec, case: Case) -> int:
+        """Return 64 bits that no two cases of a test share, with room for a night's cases."""
+        if self._marked is None or self._marked[0] is not case:
+            self._marked = case, hash((spec, repr(case)))
+        return self._marked[1]
 
     @property
     def is_last(self) -> bool:
         """True if the failing case is the result of Hypothesis's shrinking, not an explicit one."""
         return self.over is None and is_final_draw()
-
-
-def _mark(spec: KernelSpec, case: Case) -> int:
-    """Return 64 bits that no two cases of a test share, with room for a night's cases."""
-    return hash((spec, repr(case)))

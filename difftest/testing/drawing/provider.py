@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
 from hypothesis.internal.conjecture import providers
@@ -196,6 +197,18 @@ def integer_bounds(source: Any) -> tuple[int, int] | None:
     return None
 
 
+def without_filter(source: Any) -> tuple[Any, Callable[[Any], bool]]:
+    """Return the strategy that a filter draws from, and its predicate; ``source`` without one."""
+    inner = getattr(source, "wrapped_strategy", source)
+    if not hasattr(inner, "filtered_strategy"):
+        return source, lambda value: True
+    conditions = inner.flat_conditions
+    return (
+        inner.filtered_strategy,
+        lambda value: all(is_kept(value) for is_kept in conditions),
+    )
+
+
 def ordered_values(source: Any) -> Sequence[Any]:
     """Return the values of a source from simple to complex; empty if their order is unknown."""
     if values := values_in(source):
@@ -203,14 +216,24 @@ def ordered_values(source: Any) -> Sequence[Any]:
     low, high = integer_bounds(source) or (0, _MOST_VALUES)
     if high - low < _MOST_VALUES:
         return sorted(range(low, high + 1), key=lambda n: (abs(n), n < 0))
+    unfiltered, is_kept = without_filter(source)
+    if unfiltered is not source:
+        return list(filter(is_kept, ordered_values(unfiltered)))
     inner = getattr(source, "wrapped_strategy", source)
-    if hasattr(inner, "filtered_strategy"):
-        conditions = inner.flat_conditions
-        several = ordered_values(inner.filtered_strategy)
-        return [at for at in several if all(is_kept(at) for is_kept in conditions)]
     if hasattr(inner, "mapped_strategy"):
         return [inner.pack(at) for at in ordered_values(inner.mapped_strategy)]
-    return ()
+    if repr(inner) == repr(st.booleans()):
+        return (False, True)
+    return _samples(inner)
+
+
+def _samples(inner: Any) -> Sequence[Any]:
+    """Return the values of ``sampled_from`` after its ``map`` and ``filter``; else none."""
+    values = list(getattr(inner, "elements", ()))
+    for kind, function, *_ in getattr(inner, "_transformations", ()):
+        change: Any = map if kind == "map" else filter
+        values = list(change(function, values))
+    return values
 
 
 def running_test() -> str:

@@ -104,7 +104,7 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
             raise argument_error(
                 f"domain[{name!r}]: what its function returned",
                 source,
-                "a Hypothesis strategy, or a sequence of values",
+                "a Hypothesis strategy, or a sequence that is not empty",
             )
     if is_choice(source) or hasattr(source, RANGE):
         return source

@@ -12,6 +12,7 @@ import hypothesis
 
 from difftest.simulator.errors import guarded
 from difftest.support.annotations import signature_shown
+from difftest.support.call_stack import call_with_room
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import LIMITS, fault_of_machine
 from difftest.testing.contract.spec import KernelSpec
@@ -114,7 +115,7 @@ def _callable_alone(
         __tracebackhide__ = True
         if RUNNER_FIXTURE not in fixtures:
             return run_test(test, spec, fixtures)
-        test(**fixtures)
+        call_with_room(test, **fixtures)
         return None
 
     _place_at(called, function)

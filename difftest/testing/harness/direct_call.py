@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import settings
 
 from difftest.simulator.program_scheduler import one_thread
+from difftest.support.call_stack import call_with_room
 from difftest.testing.backends.embedded import EmbeddedSimulator, run_beside_sdk
 from difftest.testing.backends.selection import select_backends
 from difftest.testing.contract.case import Case
@@ -65,7 +66,7 @@ def run_test(
     use_backend(test)
     try:
         with one_thread(), one_of_several(runner):
-            test(**fixtures, **{RUNNER_FIXTURE: runner})
+            call_with_room(test, **fixtures, **{RUNNER_FIXTURE: runner})
         runner.check_hazards()
     except CaseFailure as failure:
         locate_writers(failure, runner.backends)

@@ -360,6 +360,25 @@ def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
     assert sum(met) > 2
 
 
+ODD = st.integers(1, 301).filter(lambda n: n % 2 == 1)
+
+
+@every(
+    "rows, is_met",
+    [
+        (ODD, True),
+        (ODD.filter(lambda n: n % 7 == 0), True),
+        (ODD.map(lambda n: n), True),
+        (st.integers(1, 300).filter(lambda n: n % 2 == 0), False),
+    ],
+)
+def test_a_filter_that_refuses_values_does_not_end_the_search(rows, is_met):
+    """Hypothesis ends a run whose filter refuses three values, and the search makes many runs."""
+    conditions = branch_conditions(spec_of(both, rows=rows))
+    aims = [place.values() for *_, places in conditions for place in places]
+    assert any(217 in values for values in aims) == is_met
+
+
 @every("rows", [range(1, 301), *COMPOSED])
 def test_a_case_that_aims_shrinks_as_any_other(rows):
     """It is replayed without its aim: what Hypothesis chose is all that it is made of. A range in

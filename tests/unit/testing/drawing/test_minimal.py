@@ -86,6 +86,28 @@ def test_the_report_says_which_coordinates_are_minimal():
     assert f"  minimal:     {proof}\n" in str(failure)
 
 
+@pytest.mark.parametrize(
+    ("source", "value", "names"),
+    [
+        ([1, 2.5, 4], 2.5, "smaller n or at"),
+        (list(np.arange(3, 9)), 4, "smaller n or at"),
+        (st.integers(3, 9), 4, "smaller n or at"),
+        (range(9, 0, -2), 5, "smaller n or simpler at"),
+        (st.integers(-9, 9), -3, "smaller n or simpler at"),
+        (st.sampled_from([4, 3]).map(str), "3", "smaller n or simpler at"),
+        ([(1, 2), (2, 1)], (2, 1), "smaller n or simpler at"),
+        (st.booleans(), True, "smaller n or simpler at"),
+        ([None, 3], 3, "smaller n or simpler at"),
+    ],
+)
+def test_values_that_do_not_grow_are_simpler_not_smaller(source, value, names):
+    """Only the values before this one were tried: smaller ones after it may fail."""
+    spec = add_spec(domain={"n": sizes(1, 9), "at": source})
+    at = {"n": 9, "at": value}
+    found = started(spec, at, lambda case: case.values["at"] == value)
+    assert found.describe() == f"no case with {names} fails"
+
+
 def test_the_cases_of_the_last_step_are_not_counted():
     runner = Runner((PlainBackend(),))
     test = decorate(plane_spec(lambda r, c, p, d: c > 400), lambda case: case.check())
@@ -226,6 +248,7 @@ def test_a_value_that_depends_on_another_stays_in_its_domain():
         (st.integers(0, 9).map(lambda n: n * n), 81, 81),
         (multiples(4, at_most=80), 76, 28),
         (st.sampled_from([40, 23, 30]), 30, 23),
+        (st.sampled_from([20, 11.5, 15]).map(lambda n: int(2 * n)), 30, 23),
         (range(1, 60), 58, 23),
     ],
 )

@@ -68,6 +68,9 @@ def test_an_attribute_of_the_interface_is_there(name):
         (providers, ["AVAILABLE_PROVIDERS", "HypothesisProvider", "_seen_modules"]),
         (ConjectureData, ["draw_integer", "choices"]),
         (settings(), ["backend"]),
+        (st.integers().filter(str).wrapped_strategy, ["flat_conditions"]),
+        (st.integers().map(str).wrapped_strategy, ["mapped_strategy", "pack"]),
+        (st.sampled_from([1]).map(str), ["elements", "_transformations"]),
         (given(st.none())(lambda value: None), ["_hypothesis_internal_use_settings"]),
     ],
 )
@@ -90,7 +93,13 @@ def test_the_strategies_of_hypothesis_show_their_values():
     assert ordered_values(st.integers(-1, 2)) == [0, 1, -1, 2]
     assert ordered_values(st.integers(0, 9).filter(lambda n: n % 4 == 0)) == [0, 4, 8]
     assert ordered_values(st.integers(0, 3).map(lambda n: n * n)) == [0, 1, 4, 9]
-    assert ordered_values(st.one_of(st.just(3), st.integers(0, 9))) == ()
+    sampled = st.sampled_from([5, 4, 3])
+    assert ordered_values(sampled) == [5, 4, 3]
+    texts = sampled.map(str).filter(lambda text: text > "3")
+    assert ordered_values(texts) == ["5", "4"]
+    assert ordered_values(st.booleans()) == (False, True)
+    assert ordered_values(st.one_of(st.just(3), st.integers(0, 9))) == []
+    assert ordered_values(st.tuples(st.booleans())) == []
 
 
 def test_a_test_keeps_its_settings_and_gets_the_backend():

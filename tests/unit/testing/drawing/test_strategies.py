@@ -311,7 +311,7 @@ def test_a_function_of_the_domain_returns_a_source(returned):
     spec = add_spec(domain={"m": (1,), "n": lambda m: returned})
     message = (
         f"domain['n']: what its function returned: received {returned!r}; accepted: a Hypothesis "
-        "strategy, or a sequence of values"
+        "strategy, or a sequence that is not empty"
     )
     with pytest.raises(SpecError, match=re.escape(message)):
         drawn(cases(spec), 1)
