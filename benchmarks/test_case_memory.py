@@ -1,13 +1,13 @@
 """The peak memory of a case, for each byte of its inputs and outputs, in a process of its own.
 
-The inputs, the output, the reference's float64 result, and the exact run's values and bounds in
-float64 exist at one time.
+The inputs, their copies, the output, and the reference's float64 result exist at one time. The
+exact run's values and bounds in float64 are in temporary files.
 """
 
 import subprocess
 import sys
 
-BYTES = 5.0
+BYTES = 3.0
 """The most bytes for each byte of inputs and outputs."""
 
 

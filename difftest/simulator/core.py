@@ -239,11 +239,13 @@ def entry(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]
     """Decorate a function that takes the launch; a tape records its outermost calls as ``call``."""
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
-        noted = taped(call)(function)
-
         @functools.wraps(function)
         def entered(*args: Any, **kwargs: Any) -> Result:
-            return noted(current(), *args, **kwargs)
+            core = current()
+            if core.tape is None or core.tape.busy:
+                return function(core, *args, **kwargs)
+            result: Result = core.tape.noted(call, function, core, *args, **kwargs)
+            return result
 
         return entered
 

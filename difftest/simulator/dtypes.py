@@ -189,6 +189,8 @@ def _round_integer(values: Array, dtype: DType) -> Array:
     """Round to nearest even integers, saturating; NaN gives 0 (assumed, not documented)."""
     if values.dtype == dtype:
         return values
+    if dtype == INT32 and values.dtype == FLOAT32 and _fits_int32(values):
+        return np.rint(values).astype(dtype)
     if values.dtype.kind in "iub":
         wide = values.astype(np.int64)
     else:
@@ -199,6 +201,14 @@ def _round_integer(values: Array, dtype: DType) -> Array:
     low, high = _limits_of(dtype, wide.dtype)
     result: Array = np.minimum(np.maximum(wide, low), high).astype(dtype)
     return result
+
+
+def _fits_int32(values: Array) -> bool:
+    """Return whether all of the values, float32 numbers, round to 32-bit integers."""
+    if not values.size:
+        return True
+    largest: float = np.maximum.reduce(np.abs(values), None)
+    return largest < 2.0**31  # false for NaN
 
 
 @lru_cache(maxsize=32)

@@ -363,7 +363,7 @@ class Storage(TensorData):
             return
         missing = self._unwritten(gaps)
         pattern = self.whole
-        blank = poison_array(self.allocation.shape, self.data.dtype)
+        blank = poison_array((1,) * len(pattern.shape), self.data.dtype)
         dtype = self.dtype
         if missing.ndim > blank.ndim:  # only some bytes of an element are unwritten
             parts = missing.shape[-1]

@@ -35,12 +35,18 @@ _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 
 
 def region_of(tile: Tile, role: str) -> Region:
-    """Return the region of all of ``tile``, under the instruction's name ``role``."""
+    """Return the region of all of ``tile``, under the instruction's name ``role``.
+
+    A tile keeps its regions, because instructions often read one tile several times.
+    """
+    for region in tile._regions:
+        if region.role == role:
+            return region
     storage = tile._storage
     pattern = tile._pattern
     dtype = tile.dtype
     strided = tile._strided
-    return _make(
+    region = _make(
         Region,
         (
             storage.allocation,
@@ -54,6 +60,8 @@ def region_of(tile: Tile, role: str) -> Region:
             None if strided else Places(_numbers(tile)),
         ),
     )
+    tile._regions = (*tile._regions, region)
+    return region
 
 
 class LineTracker:

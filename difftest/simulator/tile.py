@@ -45,7 +45,7 @@ from difftest.simulator.misuses import (
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import report_undefined
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Region, Space
 
 T = TypeVar("T", bound="Tile")
 OPERATORS = {
@@ -89,6 +89,7 @@ class Tile(Elements, Patterned):
         "_literal",
         "_partition_axis",
         "_pattern",
+        "_regions",
         "_storage",
         "dtype",
         "shape",
@@ -115,6 +116,8 @@ class Tile(Elements, Patterned):
         self.dtype = storage.dtype if dtype is None else dtype
         """The NKI dtype of the elements: the tensor's own unless a view changed it."""
         self._axes = axes
+        self._regions: tuple[Region, ...] = ()
+        """The regions of recorded accesses to the tile, one for each role."""
 
     @classmethod
     def _whole(cls: type[T], storage: Storage) -> T:

@@ -156,17 +156,20 @@ class Allocation:
     output: Output | None = None
     """None for tensors that stay inside the kernel."""
 
-    partitions: int = field(init=False)
-    partition_step: int = field(init=False)
-    """The distance from one partition to the next, in elements."""
-    partition_bytes: int = field(init=False)
-    """Bytes in each partition, block dimensions included."""
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return _sizes(self.shape, self.partition_axis)[0]
 
-    def __post_init__(self) -> None:
-        self.partitions, self.partition_step, elements = _sizes(
-            self.shape, self.partition_axis
-        )
-        self.partition_bytes = elements * self.dtype.itemsize
+    @property
+    def partition_step(self) -> int:
+        """The distance from one partition to the next, in elements."""
+        return _sizes(self.shape, self.partition_axis)[1]
+
+    @property
+    def partition_bytes(self) -> int:
+        """Bytes in each partition, block dimensions included."""
+        return _sizes(self.shape, self.partition_axis)[2] * self.dtype.itemsize
 
     @property
     def area(self) -> Area | None:

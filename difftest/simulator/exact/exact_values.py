@@ -28,6 +28,7 @@ from difftest.simulator.lifted import broadcast_mask as over
 from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
+from difftest.support.file_arrays import float64_copy, release, zeros
 
 _BYTE = np.dtype(np.uint8)
 _OWNER = np.dtype(np.uint32)
@@ -221,8 +222,8 @@ def _in_part(
     storage = tile._storage
     exact = storage.exact
     if exact is None:
-        filled = np.ascontiguousarray(raw_values(Tile._whole(storage)), np.float64)
-        exact = ExactValues(filled, np.zeros(filled.shape), None)
+        filled = float64_copy(raw_values(Tile._whole(storage)))
+        exact = ExactValues(filled, zeros(filled.shape), None)
     planes = exact[:3]
     if numbers.sums and exact.sums is None:
         planes = (*planes[:2], np.zeros(exact.value.shape, np.uint8))
@@ -231,6 +232,7 @@ def _in_part(
     for plane, part in zip(planes, parts, strict=True):
         if plane is not None:
             tile._scatter(plane, part, where)
+            release(plane, tile.size * plane.itemsize)
     return ExactValues(
         *planes,
         lines.sum or exact.line,

@@ -77,6 +77,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
+from difftest.support.file_arrays import float64_copy
 
 
 class Doubt(NamedTuple):
@@ -654,7 +655,7 @@ class ExactRun(NamedTuple):
         left = {id(array): output for array, output in self.arguments}
         outputs = [self.outputs[number] for number in returned]
         outputs += [
-            left.get(id(array)) or ExactOutput(array.astype(np.float64), None)
+            left.get(id(array)) or ExactOutput(float64_copy(array), None)
             for array in arrays
         ]
         return self._replace(outputs=tuple(outputs))
@@ -664,5 +665,5 @@ def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:
     """Return the exact run's values of a tensor in HBM that has its final value."""
     held = shadow.held(tile)
     if held is None:
-        return ExactOutput(raw_values(tile).astype(np.float64), None)
+        return ExactOutput(float64_copy(raw_values(tile)), None)
     return ExactOutput(held.value, held.error)

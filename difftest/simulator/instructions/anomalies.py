@@ -279,9 +279,8 @@ def rounded_integers(values: Array) -> None:
     core = RUNNING.get(None)
     if core is None or core.followers.observer is None or not values.size:
         return
-    low = int(np.minimum.reduce(values, axis=None))
-    high = int(np.maximum.reduce(values, axis=None))
-    if max(-low, high) > EXACT_INTEGER:
+    # the size of the smallest int32 is negative, but float32 holds this number
+    if np.maximum.reduce(np.abs(values), None) > EXACT_INTEGER:
         wide = values.astype(np.int64)
         lost = values.astype(np.float32).astype(np.int64) != wide
         lost &= values.view(np.int32) != POISON_INTEGER
@@ -354,7 +353,7 @@ def _exceeds_exact_integers(values: Array) -> bool:
     if values.dtype != FLOAT32 or not values.size:
         return False
     # NaN may hide others
-    return not np.maximum.reduce(np.abs(values), axis=None) < EXACT_INTEGER
+    return not np.maximum.reduce(np.abs(values), None) < EXACT_INTEGER
 
 
 def _plain_outputs(results: Any) -> list[Any]:

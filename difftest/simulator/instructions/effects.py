@@ -275,7 +275,7 @@ def _act(
     dst, *others = dsts or (None,)
     options, engine = chosen
     issued = InstructionUse(
-        record, tuple(operands), options, dst, tuple(others), engine=engine
+        record, tuple(operands), options, dst, others=tuple(others), engine=engine
     )
     call = gate.checked_call(core, issued)
     for tile in dsts:

@@ -20,7 +20,7 @@ import numpy as np
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
+from difftest.simulator.dtypes import NARROW, Array, DType, round_to, to_bits
 from difftest.simulator.errors import NkiError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -60,6 +60,8 @@ def issue(
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
+    dst: Any = None,
+    dtype: DType | None = None,
     **how: Any,
 ) -> Any:
     """Run an instruction and return its first destination.
@@ -74,8 +76,9 @@ def issue(
     tape = core.tape
     if tape is None or tape.busy:
         return run_instruction(
-            core, InstructionUse(instruction, operands, options, **how)
+            core, InstructionUse(instruction, operands, options, dst, dtype, **how)
         )
+    how.update(dst=dst, dtype=dtype)
     return tape.noted("issue", _run_issued, core, instruction, operands, options, **how)
 
 
@@ -354,7 +357,10 @@ def checked_call(core: Core, issued: InstructionUse) -> CheckedCall:
     if issued.others:
         key += tuple(map(_signature, issued.others))
     call: CheckedCall | None = core.calls.get(key)
-    if call is None or call.cache.is_ambiguous:
+    if call is None or (
+        call.cache.is_ambiguous
+        and not all(map(operator.is_, call.options.values(), issued.options))
+    ):
         call = _check_use(core, issued, key)
     for judge, error in call.remarks:
         judge(error())

@@ -391,10 +391,10 @@ class InstructionUse:
     """The options in the order of the record, hashable."""
     dst: Any = None
     """The destination; None for a new tile of the record's result."""
-    others: tuple[Tile | None, ...] = ()
-    """The other destinations (``reduce_res``, ``dst_idx``); None for an absent one."""
     dtype: DType | None = None
     """The dtype of a new tile, if the kernel names one."""
+    others: tuple[Tile | None, ...] = ()
+    """The other destinations (``reduce_res``, ``dst_idx``); None for an absent one."""
     engine: Engine = Engine.UNKNOWN
     """The engine that the kernel names."""
     where: Array | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Sequence
@@ -177,10 +178,12 @@ def scalar_dtype(value: object) -> DType:
     NumPy's 64-bit scalars, such as ``np.sqrt(128)``, lack a dtype on the hardware. They count as
     Python numbers.
     """
-    return _counts_as(type(value))
+    kind: Any = type(value)
+    return _counts_as(kind)
 
 
-def _counts_as(kind: type) -> DType:
+@lru_cache(maxsize=256)
+def _counts_as(kind: Any) -> DType:
     if issubclass(kind, np.generic):
         own = np.dtype(kind)
         if own.itemsize < _WIDEST:
@@ -213,10 +216,5 @@ def quotient_dtype(*operands: object) -> DType:
 
 def promote(*operands: object) -> DType:
     """Return the dtype of an arithmetic result over tiles and scalars."""
-    first, *others = [
-        op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands
-    ]
-    result: DType = first
-    for dtype in others:
-        result = promote_dtypes(result, dtype)
-    return result
+    dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
+    return functools.reduce(promote_dtypes, dtypes)

@@ -8,7 +8,9 @@ roundings. Neither comparison needs a tolerance from the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +19,7 @@ import numpy as np
 
 from difftest.simulator.exact.run import ExactOutput, ExactRun
 from difftest.simulator.launch_listeners import listening
+from difftest.support.file_arrays import blocks
 from difftest.support.rounding import (
     Array,
     Float64,
@@ -71,8 +74,6 @@ EXCUSED_UNITS = 2.0**5
 """The largest error that a bound may allow in the median element: relative, and in units of the
 output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
 OPEN = "no element is sure: a rounding may change each of these integers"
-_BLOCK = 2**18
-"""The number of elements that are compared at a time."""
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
 
@@ -374,7 +375,7 @@ def _is_exact(output: ExactOutput) -> bool:
     # The first bound decides for most outputs, without a look at the others.
     if error.size and error.item(0):
         return False
-    return not error.any()
+    return not any(part.any() for (part,) in blocks(error))
 
 
 def _has_two_verdicts(exact: ExactRun, dtype: np.dtype[Any]) -> bool:
@@ -480,8 +481,10 @@ def _has_equal_bits(values: Float64, others: Float64) -> bool:
     # The first elements show most differences at a low cost.
     ours = values.view(np.int64)
     theirs = others.view(np.int64)
-    return np.array_equal(ours.flat[:16], theirs.flat[:16]) and np.array_equal(
-        ours, theirs
+    if not np.array_equal(ours.flat[:16], theirs.flat[:16]):
+        return False
+    return ours.shape == theirs.shape and all(
+        itertools.starmap(np.array_equal, blocks(ours, theirs))
     )
 
 
@@ -489,21 +492,8 @@ def _has_equal_values(got: Array, value: Float64) -> bool:
     """Return whether a machine's values have the bits of float64 values."""
     return all(
         _has_equal_bits(block.astype(np.float64), others)
-        for block, others in _blocks(got, value)
+        for block, others in blocks(got, value)
     )
-
-
-def _blocks(*arrays: Array, most: int = _BLOCK) -> Iterator[tuple[Array, ...]]:
-    """Yield arrays of one shape in blocks, whose temporary values need little memory.
-
-    ``most`` is the largest number of elements of a block.
-    """
-    if not all(array.flags.c_contiguous for array in arrays):
-        yield arrays
-        return
-    lines = [array.reshape(-1) for array in arrays]
-    for first in range(0, arrays[0].size, most):
-        yield tuple(line[first : first + most] for line in lines)
 
 
 def _distance(values: Array, others: Float64) -> Float64:
@@ -521,7 +511,7 @@ def _is_within_smallest_tolerance(value: Float64, output: ExactOutput) -> bool:
     planes = [value, output.value]
     if output.error is not None:
         planes.append(output.error)
-    return all(_is_near(*block) for block in _blocks(*planes))
+    return all(_is_near(*block) for block in blocks(*planes))
 
 
 def _is_near(value: Float64, exact: Float64, error: Float64 | None = None) -> bool:
@@ -589,7 +579,7 @@ def _arithmetic(
     """Compare the machine's values with the exact ones, within the bound of their errors."""
     exact = _is_exact(output)
     if exact and _has_equal_values(got, output.value):
-        finite = int(np.isfinite(output.value).sum())
+        finite = sum(int(np.isfinite(part).sum()) for (part,) in blocks(output.value))
         return Match(finite, True, got.size - finite)
     if _is_sure(got, output):
         return _unless_excused(Match(got.size, exact), index, dtype, output)
@@ -611,15 +601,23 @@ def _is_sure(got: Array, output: ExactOutput) -> bool:
     if not got.size or not is_float_dtype(got.dtype):
         return False
     value = output.value
-    error = np.zeros(value.shape) if output.error is None else output.error
-    most = max(value.max(), -value.min()) + 2 * error.max()
-    far = float(float_info(got.dtype).max) / 2
-    if not most < far:
+    error = output.error
+    largest = functools.reduce(np.maximum, (part.max() for (part,) in blocks(value)))
+    least = functools.reduce(np.minimum, (part.min() for (part,) in blocks(value)))
+    most = max(largest, -least)
+    planes = [got, value]
+    if error is not None:
+        planes.append(error)
+        bounds = (part.max() for (part,) in blocks(error))
+        most += 2 * functools.reduce(np.maximum, bounds)
+    if not most < float(float_info(got.dtype).max) / 2:
         return False
-    return all(
-        bool((_distance(block, exact) <= bound).all())
-        for block, exact, bound in _blocks(got, value, error)
-    )
+    return all(_is_within(*block) for block in blocks(*planes))
+
+
+def _is_within(got: Array, exact: Float64, error: Float64 | float = 0.0) -> bool:
+    """Return whether all values lie within the error of the exact ones."""
+    return bool((_distance(got, exact) <= error).all())
 
 
 def _unless_excused(
@@ -633,7 +631,7 @@ def _unless_excused(
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
     sure = 0
-    for value, bound in _blocks(output.value, error, most=2**15):
+    for value, bound in blocks(output.value, error, most=2**15):
         sizes = np.abs(value)
         near = (bound <= min(most, 0.5) * sizes) & (sizes >= least)
         sure += int(np.count_nonzero(near & np.isfinite(sizes)))

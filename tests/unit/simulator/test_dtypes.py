@@ -186,8 +186,19 @@ def test_float_to_integer_rounds_to_even_and_saturates(dtype):
         for step in (-1, -0.5, 0, 0.5)
     ]
     values = np.array([*halves, *limits, 1e10, -1e10, 3e38, -3e38], np.float32)
-    expected = [min(max(round(float(value)), info.min), info.max) for value in values]
-    assert_array_equal(round_to(values, dtype), np.array(expected, dtype), strict=True)
+    expected = np.array(
+        [min(max(round(float(value)), info.min), info.max) for value in values], dtype
+    )
+    assert_array_equal(round_to(values, dtype), expected, strict=True)
+    for value, alone in zip(values[:, None], expected[:, None], strict=True):
+        assert_array_equal(round_to(value, dtype), alone, strict=True)
+
+
+@every("dtype", INTEGERS)
+def test_nan_rounds_to_the_integer_0(dtype):
+    values = np.array([1.0, np.nan, -0.0], np.float32)
+    assert round_to(values, dtype).tolist() == [1, 0, 0]
+    assert round_to(values[:0], dtype).dtype == dtype
 
 
 @every("dtype", INTEGERS)

@@ -259,3 +259,21 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
         event for event in large if event.seen and event.opcode == "tensor_scalar"
     ]
     assert [sight.what for sight in cast.seen] == [AnomalyKind.INFINITY_MADE]
+
+
+def test_a_tile_has_one_region_for_each_role():
+    def kernel(a):
+        out = nl.ndarray(a.shape, nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        for _ in range(2):
+            total = nl.add(tile, tile)
+        nl.store(out, total)
+        return out
+
+    first, second = [
+        event.reads
+        for event in events_of(kernel, normal(8, 4))
+        if event.opcode == "tensor_tensor"
+    ]
+    assert [region.role for region in first] == ["data1", "data2"]
+    assert all(region is other for region, other in zip(first, second, strict=True))

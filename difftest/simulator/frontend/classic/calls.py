@@ -143,7 +143,7 @@ def issue(
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
-    *,
+    dst: Any = None,
     dtype: object = None,
     mask: object = None,
     chosen: Masks | None = None,
@@ -154,10 +154,11 @@ def issue(
     ``dtype`` and ``mask`` are the kernel's own arguments. ``chosen`` replaces ``mask`` in calls
     that lay out the mask themselves: a function of a shape that returns bools.
     """
-    how["dtype"] = None if dtype is None else as_dtype(dtype)
+    named = None if dtype is None else as_dtype(dtype)
     if mask is None and chosen is None:
-        return gate.issue(instruction, operands, options, **how)
+        return gate.issue(instruction, operands, options, dst, named, **how)
     chosen = chosen or (lambda shape: as_mask(mask, shape))
+    how.update(dst=dst, dtype=named)
     return issue_masked(instruction, operands, options, mask=chosen, **how)
 
 

@@ -53,9 +53,7 @@ def tile_or_number(value: object, name: str, where: str) -> Tile | Number:
     return on_chip(value, where, name)
 
 
-def binary(
-    name: str, x: Any, y: Any, *, dtype: object = None, mask: object = None
-) -> Any:
+def binary(name: str, x: Any, y: Any, dtype: object = None, mask: object = None) -> Any:
     """Compute ``x <op> y`` for tiles and numbers; partitions of size 1 broadcast."""
     where = f"nl.{name}"
     op = ALU_OPS[name]
@@ -207,18 +205,11 @@ def _issue(
             left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
-        how = {"dst": dst, "dtype": dtype, "mask": mask, "chosen": chosen}
-        return issue(vector.tensor_tensor, (left, right), (op,), **how)
+        operands = (left, right)
+        return issue(vector.tensor_tensor, operands, (op,), dst, dtype, mask, chosen)
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
     options = (op, data is right, None, False)
-    return issue(
-        vector.tensor_scalar,
-        (data, number, None),
-        options,
-        dst=dst,
-        dtype=dtype,
-        mask=mask,
-    )
+    return issue(vector.tensor_scalar, (data, number, None), options, dst, dtype, mask)
 
 
 def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
@@ -351,7 +342,7 @@ def _operator(name: str) -> None:
         is_index = isinstance(x, Index) or isinstance(y, Index)
         if is_index and name in _OF_INDICES and dtype is None and mask is None:
             return _of_indices(name, x, y)
-        return binary(name, x, y, dtype=dtype, mask=mask)
+        return binary(name, x, y, dtype, mask)
 
     LANGUAGE.add(
         name, function, f"Compute ``x {name} y``, element by element; shapes broadcast."

@@ -192,7 +192,7 @@ def issue(
         need_tile(dst, "dst", record.name)
     gate.run_instruction(
         core,
-        placed(InstructionUse(record, operands, options, dst, others, None, engine)),
+        placed(InstructionUse(record, operands, options, dst, None, others, engine)),
     )
     turns = core.loops.turns
     if turns:
@@ -404,8 +404,9 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     compiler's verifier rejects different numbers of partitions, which the simulator repeats, too.
     """
     pair = (x, y)
-    tiles = all(isinstance(tile, Tile) for tile in pair)
-    if not tiles or (x.shape[0], x.size) == (y.shape[0], y.size):
+    if not (isinstance(x, Tile) and isinstance(y, Tile)) or x.shape == y.shape:
+        return pair
+    if (x.shape[0], x.size) == (y.shape[0], y.size):
         return pair
     rank = max(x.ndim, y.ndim)
     error = other_sizes(where, {"x": x, "y": y})

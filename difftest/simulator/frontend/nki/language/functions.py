@@ -10,6 +10,7 @@ in float32 and round once. Reductions are along the last free axes. A reduced ax
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,24 +31,31 @@ from difftest.simulator.frontend.nki.calls import (
     OperatorName,
     issue_new,
     need_operand,
-    operator_of,
     settle,
     to_one_size,
 )
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.frontend.nki.language.creation import SBUF, new_tensor
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, NKI_OPS, AluOp
+from difftest.simulator.instructions.alu import (
+    ACTIVATIONS,
+    ALU_OPS,
+    NKI_OPS,
+    AluOp,
+    alu_op,
+    check_generation,
+)
 from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _OPERANDS = (Tile, DynamicView)
+_WIDE_INTEGERS = frozenset(WIDE_INTEGERS)
 
 Function = Callable[..., Any]
 Body = Callable[[Any, Any], Any]
@@ -61,10 +69,17 @@ def wanted(dtype: object, like: Any = None) -> Any:
     return as_nki_dtype(dtype)
 
 
+@functools.cache
+def _operator_named(name: str) -> AluOp:
+    """Return the operator of the function of a name."""
+    return alu_op(OperatorName(name), f"nl.{name}", NKI_OPS)
+
+
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     """Compute ``x <op> y``: tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     where = f"nl.{name}"
-    op = operator_of(OperatorName(name), where)
+    op = _operator_named(name)
+    check_generation(op, where, current().machine)
     if isinstance(x, _OPERANDS) and isinstance(y, _OPERANDS):
         result = wanted(dtype, x)
         # AWS's examples broadcast a column to a tile. Other functions do not broadcast.
@@ -103,11 +118,11 @@ def _with_scalar(
 
 def _of_two_tiles(op: AluOp, x: Any, y: Any, dtype: Any) -> Any:
     """Compute ``x <op> y``; integers of 32 bits on the engine that can read their memory."""
-    if not {x.dtype, y.dtype, dtype} <= set(WIDE_INTEGERS):
+    if not _WIDE_INTEGERS.issuperset((x.dtype, y.dtype, dtype)):
         return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=dtype)
     in_psum = Space.PSUM in (x._space, y._space)
     engine = Engine.VECTOR if in_psum else Engine.UNKNOWN
-    dst = ndarray(x.shape, dtype)
+    dst = new_tensor(x.shape, dtype, SBUF, "", "nl.ndarray")
     return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=dst, engine=engine)
 
 
@@ -211,9 +226,11 @@ _BODIES: dict[str, tuple[Body, str]] = {
 
 
 def _of_two(name: str) -> Function:
+    compares = name in _COMPARISONS
+
     def function(x: Any, y: Any, dtype: object = None) -> Any:
         tile = elementwise(name, x, y, dtype)
-        if name in _COMPARISONS:
+        if compares:
             return current().kind(ComparedTensor)._whole(tile._storage)
         return tile
 
