@@ -300,7 +300,7 @@ class _ProgramBuilder:
         self.decisions = decisions
         self.lowered = lowered
         """Number of an event -> an instruction with the same cost."""
-        self.clockwork = timing_parameters(machine)
+        self.parameters = timing_parameters(machine)
         self.costing = CostModel(machine)
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
@@ -355,7 +355,7 @@ class _ProgramBuilder:
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
             self.machine,
-            self.clockwork,
+            self.parameters,
             self.instructions,
             self.users,
             self.allocations,
@@ -407,7 +407,7 @@ class _ProgramBuilder:
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[core, dtype.name] = sbuf
             load = Event(-1, _LOAD, (_whole(sbuf),), (_whole(hbm),), event.stack)
-            self._add(load, core, load.reads, load.writes, implied=True)
+            self._add_implied(load, core)
 
     def _drain(self, core: int, turn: Turn) -> None:
         """Add a barrier before or after an iteration of a loop that runs on the device.
@@ -422,8 +422,7 @@ class _ProgramBuilder:
             return
         place = around[-1].loop.location
         event = Event(-1, _DRAIN, (), (), (place,) if place else ())
-        self._add(event, core, (), (), implied=True)
-        barrier = self.instructions[-1]
+        barrier = self._add_implied(event, core)
         barrier.order = (self.dependences.join(before),)
         self.barriers[core] = barrier.index
 
@@ -447,7 +446,13 @@ class _ProgramBuilder:
             if len(group) > 1:
                 whole = replace(first, reads=reads, writes=writes)
             costs = merged_cost([self.costing.of(event) for event in group])
-            self._add(whole, self._core(first), reads, writes, costs=costs)
+            self._add(whole, self._core(first), reads, writes, costs)
+
+    def _add_implied(self, event: Event, core: int) -> LoweredInstruction:
+        """Add an instruction that the trace does not have."""
+        step = self._add(event, core, event.reads, event.writes)
+        step.implied = True
+        return step
 
     def _add(
         self,
@@ -455,10 +460,8 @@ class _ProgramBuilder:
         core: int,
         reads: Regions,
         writes: Regions,
-        *,
-        implied: bool = False,
         costs: InstructionCost | None = None,
-    ) -> None:
+    ) -> LoweredInstruction:
         index = len(self.instructions)
         engine = trigger = event.engine
         work = costs or self.lowered.get(event.number) or self.costing.of(event)
@@ -477,12 +480,12 @@ class _ProgramBuilder:
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
         step = LoweredInstruction(index, event, engine, *work_fields, *waits, *uses)
-        step.implied = implied
         step.core = core
         step.trigger = trigger
         if moved is not None and index:
             step.continues = _continues(self.instructions[-1], step)
         self.instructions.append(step)
+        return step
 
     def _touch(
         self, index: int, regions: tuple[Region, ...]

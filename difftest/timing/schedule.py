@@ -89,12 +89,12 @@ class Planner(Scheduler):
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
-        figures = self.clockwork
+        figures = self.parameters
         engine = unit.engine
         producer = unit.engine
         if step.transfer is not None:
             producer = Engine.DMA
-            source = self.ways[step.transfer.kind]
+            source = self.sources[step.transfer.kind]
             busy = self._triggering(step, step.transfer, source, now)[0]
             dma = self.cores[step.core].dma
             time = dma.alone(step.transfer, source in ON_DEVICE) * self.part

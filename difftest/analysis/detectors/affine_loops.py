@@ -186,8 +186,8 @@ class Conflict(NamedTuple):
 def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
     """Yield one conflict of each kind for each pair of source lines."""
     allocation = turns[0].access.region.allocation
-    canvas = ElementMap([allocation], [turn.access.region for turn in turns])
-    replay = _IterationReplay(canvas, turns)
+    element_map = ElementMap([allocation], [turn.access.region for turn in turns])
+    replay = _IterationReplay(element_map, turns)
     for turn in turns:
         yield from replay.write(turn) if turn.access.writes else replay.read(turn)
 
@@ -195,12 +195,12 @@ def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
 class _IterationReplay:
     """The iterations of one run, replayed on an element map."""
 
-    def __init__(self, canvas: ElementMap, turns: list[IterationAccess]) -> None:
-        self.canvas = canvas
+    def __init__(self, element_map: ElementMap, turns: list[IterationAccess]) -> None:
+        self.element_map = element_map
         self.turns = turns
-        self.writer: Cells = canvas.filled(_NOBODY)
+        self.writer: Cells = element_map.filled(_NOBODY)
         """The place in ``turns`` of the last write of each cell."""
-        self.reader: Cells = canvas.filled(_NOBODY)
+        self.reader: Cells = element_map.filled(_NOBODY)
         """The place of the first read of a cell that its iteration had not written."""
         self.number = np.array(
             [turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32
@@ -213,7 +213,7 @@ class _IterationReplay:
         """Replay a read; yield a conflict if another iteration wrote the cells."""
         self.place += 1
         region = turn.access.region
-        writer = self.canvas.read(self.writer, region)
+        writer = self.element_map.read(self.writer, region)
         others = self.number[writer]
         foreign = others != turn.number
         if not foreign.any() or is_psum_accumulation(turn.access):
@@ -221,21 +221,23 @@ class _IterationReplay:
         carried = foreign & (others != _NOBODY)
         if carried.any():
             yield from self._say("carried", turn, writer, carried)
-        reader = self.canvas.read(self.reader, region)
+        reader = self.element_map.read(self.reader, region)
         first = np.where(foreign & (reader == _NOBODY), self.place, reader)
-        self.canvas.write(self.reader, region, first)
+        self.element_map.write(self.reader, region, first)
 
     def write(self, turn: IterationAccess) -> Iterator[Conflict]:
         """Replay a write; yield conflicts with other iterations' writes and earlier reads."""
         self.place += 1
         region = turn.access.region
-        writer = self.canvas.read(self.writer, region)
-        reader = self.canvas.read(self.reader, region)
+        writer = self.element_map.read(self.writer, region)
+        reader = self.element_map.read(self.reader, region)
         others = self.number[writer]
         twice = (others != turn.number) & (others != _NOBODY)
         if is_psum_accumulation(turn.access):
             # earlier products remain in the sum: later readers depend on their writers
-            self.canvas.write(self.writer, region, np.where(twice, writer, self.place))
+            self.element_map.write(
+                self.writer, region, np.where(twice, writer, self.place)
+            )
             return
         if twice.any():
             yield from self._say("written", turn, writer, twice)
@@ -243,17 +245,19 @@ class _IterationReplay:
         early = (others != turn.number) & (others != _NOBODY)
         if early.any():
             yield from self._say("overwritten", turn, reader, early)
-        self.canvas.write(self.writer, region, self.place)
+        self.element_map.write(self.writer, region, self.place)
 
     def _say(
         self, kind: str, turn: IterationAccess, places: Cells, wrong: NDArray[Any]
     ) -> Iterator[Conflict]:
         other = self.turns[int(places[first_true(wrong)])]
         key = kind, other.access.event.location, turn.access.event.location
-        exact = all(self.canvas.is_exact(side.access.region) for side in (other, turn))
+        exact = all(
+            self.element_map.is_exact(side.access.region) for side in (other, turn)
+        )
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
-            element = self.canvas.element(turn.access.region, wrong)
+            element = self.element_map.element(turn.access.region, wrong)
             yield Conflict(kind, other, turn, element, exact)
 
 
@@ -355,28 +359,28 @@ def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> 
 
 def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
     """Return a read of a partial sum of other iterations: another order gives another number."""
-    canvas = ElementMap(
+    element_map = ElementMap(
         [turns[0].access.region.allocation], [turn.access.region for turn in turns]
     )
-    first = canvas.filled(_NOBODY)
+    first = element_map.filled(_NOBODY)
     """The place in ``turns`` of the first contribution to each cell's present value."""
     number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
     for place, turn in enumerate(turns):
         event = turn.access.event
         region = turn.access.region
-        cells = canvas.read(first, region)
+        cells = element_map.read(first, region)
         if turn.access.writes:
-            anew = canvas.is_exact(region) and not is_read_modify_write(event)
-            canvas.write(
+            anew = element_map.is_exact(region) and not is_read_modify_write(event)
+            element_map.write(
                 first, region, np.where(anew | (cells == _NOBODY), place, cells)
             )
-        elif canvas.is_exact(region) and not is_read_modify_write(event):
+        elif element_map.is_exact(region) and not is_read_modify_write(event):
             others = number[cells]
             foreign = (others != turn.number) & (others != _NOBODY)
             if foreign.any():
                 earlier = turns[int(cells[first_true(foreign)])]
                 return Conflict(
-                    "carried", earlier, turn, canvas.element(region, foreign)
+                    "carried", earlier, turn, element_map.element(region, foreign)
                 )
     return None
 
@@ -389,40 +393,42 @@ def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -
     many = 2 * len(turns)
     while True:  # usually the next run overwrites it: start with few accesses
         later = accesses[end : end + many]
-        canvas = ElementMap(
+        element_map = ElementMap(
             [turns[0].access.region.allocation],
             [turn.access.region for turn in turns] + [touch.region for touch in later],
         )
-        answer = _is_read(_contested(canvas, turns), canvas, later)
+        answer = _is_read(_contested(element_map, turns), element_map, later)
         if answer is not None or end + many >= len(accesses):
             return bool(answer)
         many *= 2
 
 
-def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
+def _contested(element_map: ElementMap, turns: list[IterationAccess]) -> Cells:
     """Return 1 in the cells that several iterations write, else 0."""
-    writer = canvas.filled(_NOBODY)
-    contested = canvas.filled(0)
+    writer = element_map.filled(_NOBODY)
+    contested = element_map.filled(0)
     for turn in turns:
         if turn.access.writes:
             region = turn.access.region
-            before = canvas.read(writer, region)
+            before = element_map.read(writer, region)
             several = (before != _NOBODY) & (before != turn.number)
-            canvas.write(contested, region, canvas.read(contested, region) | several)
-            canvas.write(writer, region, turn.number)
+            element_map.write(
+                contested, region, element_map.read(contested, region) | several
+            )
+            element_map.write(writer, region, turn.number)
     return contested
 
 
 def _is_read(
-    contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]
+    contested: Cells, element_map: ElementMap, later: Sequence[OperandAccess]
 ) -> bool | None:
     """Return whether an access reads a contested cell before a write; None if neither occurs."""
     for touch in later:
         if not touch.writes:
-            if canvas.read(contested, touch.region).any():
+            if element_map.read(contested, touch.region).any():
                 return True
-        elif canvas.is_exact(touch.region):
-            canvas.write(contested, touch.region, 0)
+        elif element_map.is_exact(touch.region):
+            element_map.write(contested, touch.region, 0)
             if not contested.any():
                 return False
     return None

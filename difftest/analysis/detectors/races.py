@@ -252,10 +252,10 @@ def _races(
 ) -> Found:
     """Yield one race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
-    canvas = ElementMap(tensors, [touch.region for touch in touches])
+    element_map = ElementMap(tensors, [touch.region for touch in touches])
     reported: set[tuple[object, ...]] = set()
     for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
-        for race in _Epoch(canvas, inside).races():
+        for race in _Epoch(element_map, inside).races():
             lines = race.first.event.location, race.second.event.location
             if (race.kind, *lines, race.exact, race.own) not in reported:
                 reported.add((race.kind, *lines, race.exact, race.own))
@@ -263,12 +263,12 @@ def _races(
                 yield _judged(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
-        if len(met) > 1 and any(_Epoch(canvas, inside).races()):
-            yield from _behind_other_barriers(canvas, inside, chains, said)
+        if len(met) > 1 and any(_Epoch(element_map, inside).races()):
+            yield from _behind_other_barriers(element_map, inside, chains, said)
 
 
 def _behind_other_barriers(
-    canvas: ElementMap,
+    element_map: ElementMap,
     touches: list[OperandAccess],
     chains: HappensBefore,
     said: set[tuple[object, ...]],
@@ -277,22 +277,22 @@ def _behind_other_barriers(
 
     ``said`` are the pairs of lines that already have a finding.
     """
-    exact = [touch for touch in touches if canvas.is_exact(touch.region)]
+    exact = [touch for touch in touches if element_map.is_exact(touch.region)]
     for write in exact:
         if not write.writes:
             continue
-        cells = canvas.filled(0)
-        canvas.write(cells, write.region, 1)
+        cells = element_map.filled(0)
+        element_map.write(cells, write.region, 1)
         for touch in exact:
             lines = write.event.location, touch.event.location
             if not said.isdisjoint((lines, lines[::-1])):
                 continue
             if touch.event.program == write.event.program:
                 continue
-            common = canvas.read(cells, touch.region) == 1
+            common = element_map.read(cells, touch.region) == 1
             if common.any() and not chains.precedes(write.event, touch.event):
                 said.add(lines)
-                element = canvas.element(touch.region, common)
+                element = element_map.element(touch.region, common)
                 race = Race(_kind_of(touch), write, touch, element)
                 yield _finding(OTHER_BARRIER, race)
 
@@ -316,8 +316,8 @@ def _grouped(
 class _Epoch:
     """Unordered accesses of several programs to one tensor."""
 
-    def __init__(self, canvas: ElementMap, touches: list[OperandAccess]) -> None:
-        self.canvas = canvas
+    def __init__(self, element_map: ElementMap, touches: list[OperandAccess]) -> None:
+        self.element_map = element_map
         self.writes = [touch for touch in touches if touch.writes]
         self.by_program = group_by(touches, lambda touch: touch.event.program)
         self.number = {
@@ -332,18 +332,23 @@ class _Epoch:
 
     def races(self) -> Iterator[Race]:
         """Yield pairs of writes to an element, then reads of another program's elements."""
-        last, before = self.canvas.filled(_NOBODY), self.canvas.filled(_NOBODY)
+        last, before = (
+            self.element_map.filled(_NOBODY),
+            self.element_map.filled(_NOBODY),
+        )
         """The place in ``writes`` of each cell's last write, and of the last write of another
         program."""
         for place, touch in enumerate(self.writes):
-            under = self.canvas.read(last, touch.region)
+            under = self.element_map.read(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
             others = np.where(foreign, under, _NOBODY)
             yield from self._race("written", touch, others)
             yield from self._additions(touch, others)
-            other = self.canvas.read(before, touch.region)
-            self.canvas.write(before, touch.region, np.where(foreign, under, other))
-            self.canvas.write(last, touch.region, place)
+            other = self.element_map.read(before, touch.region)
+            self.element_map.write(
+                before, touch.region, np.where(foreign, under, other)
+            )
+            self.element_map.write(last, touch.region, place)
         for program, touches in self.by_program.items():
             mine = self.program[last] == self.number[program]
             yield from self._reads(touches, np.where(mine, before, last))
@@ -352,17 +357,17 @@ class _Epoch:
         """Yield a program's reads of others' data: ``foreign`` has the last write of each cell."""
         if not (foreign != _NOBODY).any():
             return
-        own = self.canvas.filled(0)
+        own = self.element_map.filled(0)
         for touch in touches:
             if not touch.writes:
-                written = self.canvas.read(own, touch.region)
-                others = self.canvas.read(foreign, touch.region)
+                written = self.element_map.read(own, touch.region)
+                others = self.element_map.read(foreign, touch.region)
                 yield from self._race("read", touch, np.where(written, _NOBODY, others))
                 yield from self._race(
                     "read", touch, np.where(written, others, _NOBODY), own=True
                 )
-            elif self.canvas.is_exact(touch.region):
-                self.canvas.write(own, touch.region, 1)
+            elif self.element_map.is_exact(touch.region):
+                self.element_map.write(own, touch.region, 1)
 
     def _race(
         self, kind: str, touch: OperandAccess, others: Cells, *, own: bool = False
@@ -375,7 +380,12 @@ class _Epoch:
             first = self.writes[int(others[first_true(wrong)])]
             exact = self._knows(first, touch)
             yield Race(
-                kind, first, touch, self.canvas.element(touch.region, wrong), own, exact
+                kind,
+                first,
+                touch,
+                self.element_map.element(touch.region, wrong),
+                own,
+                exact,
             )
 
     def _additions(self, touch: OperandAccess, others: Cells) -> Iterator[Race]:
@@ -387,12 +397,12 @@ class _Epoch:
             first = self.writes[int(others[first_true(wrong)])]
             if self._knows(first, touch):
                 yield Race(
-                    "added", first, touch, self.canvas.element(touch.region, wrong)
+                    "added", first, touch, self.element_map.element(touch.region, wrong)
                 )
 
     def _knows(self, *touches: OperandAccess) -> bool:
         """Return whether the map has exactly the touched elements."""
-        return all(self.canvas.is_exact(touch.region) for touch in touches)
+        return all(self.element_map.is_exact(touch.region) for touch in touches)
 
 
 def _statement(touch: OperandAccess) -> tuple[object, ...]:

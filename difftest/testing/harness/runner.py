@@ -401,10 +401,11 @@ class Runner:
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """Return the error of a case that a backend got wrong."""
-        parts = trial.spec, trial.case, trial.verdicts, self.reproduction
-        return DifferentialFailure(
-            *parts, verbose=self.verbose, findings=trial.findings
+        failure = DifferentialFailure(
+            trial.spec, trial.case, trial.verdicts, self.reproduction, trial.findings
         )
+        failure.verbose = self.verbose
+        return failure
 
     def _history(self, spec: KernelSpec) -> CaseHistory:
         return self.histories.setdefault(spec.name, CaseHistory(spec))

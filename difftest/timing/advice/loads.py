@@ -234,8 +234,8 @@ _REMEDIES = {
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
-    clockwork = schedule.program.parameters
-    full = clockwork.hbm_bandwidth.value
+    parameters = schedule.program.parameters
+    full = parameters.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
     for spans in spans_by_line(dmas).values():
         rows, moved, partitions = _moved(spans)

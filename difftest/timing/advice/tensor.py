@@ -185,13 +185,13 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
+def _streaming(span: Span, parameters: TimingParameters, bank: int) -> float:
     """Return the time of the matmul's columns within a matmul that fills its bank, ns."""
     work = span.instruction.matmul
     assert work is not None
-    clock = clockwork.clocks[Engine.TENSOR].value
+    clock = parameters.clocks[Engine.TENSOR].value
     overhead = (
-        clockwork.row_overhead_fp32 if work.four_byte else clockwork.row_overhead
+        parameters.row_overhead_fp32 if work.four_byte else parameters.row_overhead
     ).value
     columns = elements(span.instruction.event.reads[1])
     return work.passes * (work.rows + overhead * columns / bank) / clock

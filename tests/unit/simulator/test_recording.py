@@ -249,7 +249,7 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
 
     events = events_of(kernel, np.full((4, 8), 1e20, np.float32))
     seen = {
-        event.opcode: [sight.what for sight in event.seen]
+        event.opcode: [anomaly.what for anomaly in event.seen]
         for event in events
         if event.seen
     }
@@ -258,4 +258,4 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
     (cast,) = [
         event for event in large if event.seen and event.opcode == "tensor_scalar"
     ]
-    assert [sight.what for sight in cast.seen] == [AnomalyKind.INFINITY_MADE]
+    assert [anomaly.what for anomaly in cast.seen] == [AnomalyKind.INFINITY_MADE]
