@@ -117,7 +117,7 @@ def _listed(lives: tuple[LiveRange, ...]) -> str:
     return "; ".join(named)
 
 
-def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_large_tensors(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on tensors in HBM with offsets that exceed 32 bits."""
     touched: set[int] = set()
     for event in trace.events:

@@ -49,7 +49,7 @@ _PACKED = (0, 4, 8, 12)
 
 
 @deduplicated
-def partitions(trace: Trace, machine: Machine) -> Found:
+def find_partition_misuse(trace: Trace, machine: Machine) -> Found:
     """Yield findings on on-chip operands whose first partition is invalid."""
     for event in trace.events:
         if event.engine not in _COMPUTE or event.purpose in _MOVES:
