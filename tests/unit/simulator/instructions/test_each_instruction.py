@@ -113,7 +113,7 @@ def test_a_wrong_oracle_of_an_instruction_of_the_current_dialect_is_found(monkey
 
 
 @every("name", sorted(EXAMPLES))
-def test_drawn_calls(name):
+def test_drawn_calls_agree_with_the_oracle(name):
     """Shapes, dtypes, buffers, engines and options together."""
 
     @settings(
