@@ -435,12 +435,14 @@ def _psum_tiles(group: Group) -> list[Allocation]:
     if len(group) == 1:
         return []
     tiles = [event.reads[0].allocation for event in group if event.reads]
-    plain = [
-        len(tile.shape) == 2 and tile.partition_axis == 0 and tile.address is None
-        for tile in tiles
-        if tile.space is Space.PSUM and not tile.viewed
-    ]
-    return tiles if len(tiles) > 1 and sum(plain) == len(tiles) else []
+    return tiles if len(tiles) > 1 and all(map(_is_plain_psum_tile, tiles)) else []
+
+
+def _is_plain_psum_tile(tile: Allocation) -> bool:
+    """Return whether a tile is a matrix in PSUM that the compiler places."""
+    if tile.space is not Space.PSUM or tile.viewed or tile.address is not None:
+        return False
+    return len(tile.shape) == 2 and tile.partition_axis == 0
 
 
 def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:

@@ -261,10 +261,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         begins = refills(trace, compiler)
     repeated = RepeatedWork(trace, program.machine, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    distributes = trace.middle_end and compiler.distributes != assumed.distributes
-    distributes = distributes and not program.as_traced
-    widens = program.widened and compiler.by_tensor != assumed.by_tensor
-    if decisions == program.decisions and not (distributes or widens):
+    if decisions == program.decisions and not _differ(program, compiler, trace):
         return replace(program, compiler=compiler)
     lowered = {}
     if not trace.middle_end:  # there an instruction may do the work of several events
@@ -272,6 +269,15 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         lowered = {step.event.number: step for step in steps if not step.implied}
     builder = _ProgramBuilder(program.machine, compiler, trace, decisions, lowered)
     return builder.build(None)
+
+
+def _differ(program: Program, compiler: Compiler, trace: Trace) -> bool:
+    """Return whether a compiler with equal decisions makes another program of the trace."""
+    assumed = program.compiler
+    may_distribute = trace.middle_end and not program.as_traced
+    if may_distribute and compiler.distributes != assumed.distributes:
+        return True
+    return program.widened and compiler.by_tensor != assumed.by_tensor
 
 
 def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
@@ -283,6 +289,13 @@ def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
         for event in (before.event, step.event)
     ]
     return ends[0] == ends[1]
+
+
+def _trigger(transfer: Transfer) -> Engine:
+    """Return the engine that triggers a DMA."""
+    if transfer.writes_hbm or transfer.kind in IN_SOFTWARE:
+        return Engine.GPSIMD
+    return Engine.SYNC
 
 
 class _ProgramBuilder:
@@ -463,13 +476,9 @@ class _ProgramBuilder:
         costs: InstructionCost | None = None,
     ) -> LoweredInstruction:
         index = len(self.instructions)
-        engine = trigger = event.engine
         work = costs or self.lowered.get(event.number) or self.costing.of(event)
         product = work.matmul
         moved = work.transfer
-        if moved is not None:
-            software = moved.kind in IN_SOFTWARE
-            trigger = Engine.GPSIMD if moved.writes_hbm or software else Engine.SYNC
         if product is not None and product.turns:
             identity = self.identities[core, event.reads[0].dtype.name]
             reads = (*reads, _whole(identity))
@@ -479,9 +488,11 @@ class _ProgramBuilder:
         work_fields = work.times, product, moved, work.modelled
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
-        step = LoweredInstruction(index, event, engine, *work_fields, *waits, *uses)
+        step = LoweredInstruction(
+            index, event, event.engine, *work_fields, *waits, *uses
+        )
         step.core = core
-        step.trigger = trigger
+        step.trigger = event.engine if moved is None else _trigger(moved)
         if moved is not None and index:
             step.continues = _continues(self.instructions[-1], step)
         self.instructions.append(step)

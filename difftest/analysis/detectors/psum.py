@@ -162,15 +162,15 @@ def _foreign(
 ) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
     writes = [touch for touch in touches if touch.writes]
-    foreign = _foreign_events(writes, modern)
-    if not foreign or (modern and machine.nc_version >= 4):
-        return
-    element_map = ElementMap(
-        [touches[0].region.allocation], [touch.region for touch in touches]
+    foreign = (
+        set() if modern and machine.nc_version >= 4 else _foreign_events(writes, modern)
     )
-    cells = element_map.filled(
-        0
-    )  # position of the last write, from 1, if it is foreign
+    if not foreign:
+        return
+    regions = [touch.region for touch in touches]
+    element_map = ElementMap([regions[0].allocation], regions)
+    # position of the last write, from 1, if it is foreign
+    cells = element_map.filled(0)
     for number, touch in enumerate(writes, 1):
         if touch.event in foreign:
             element_map.write(cells, touch.region, number)

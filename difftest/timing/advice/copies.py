@@ -250,6 +250,10 @@ class _SumsOfProducts:
         return chain
 
 
+_MOVABLE = (Purpose.COPY, Purpose.SCALE)
+"""The work that the Vector and the Scalar Engine both do."""
+
+
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on the busiest engine if another could take a part of its work."""
     end = schedule.end
@@ -259,12 +263,8 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         spare = units.most(other.value)
         if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
             continue
-        movable = [
-            span
-            for span in schedule.spans
-            if span.engine is engine
-            and span.instruction.event.purpose in (Purpose.COPY, Purpose.SCALE)
-        ]
+        spans = [span for span in schedule.spans if span.engine is engine]
+        movable = [span for span in spans if span.instruction.event.purpose in _MOVABLE]
         if not movable:
             continue
         work = max(RemovedWork(movable).times.values())
