@@ -162,7 +162,7 @@ def test_trip_counts_that_differ_hang_two_cores():
 
 
 @every("apart", [False, True])
-def test_what_two_cores_exchange_lies_at_one_address(apart):
+def test_exchanged_tensors_of_two_cores_have_one_address(apart):
     @nki.jit
     def kernel(x):
         mine = nl32.program_id(0)

@@ -173,7 +173,7 @@ def test_a_planted_bug_is_a_disagreement(
         check(drawn)
 
 
-def test_what_comes_of_an_overflow_has_no_bound(
+def test_a_value_computed_from_an_overflow_has_no_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reciprocal of an infinity is 0, and the exact run's is not. Other numbers have one."""

@@ -61,7 +61,7 @@ def test_a_kernel_without_hazards(tmp_path):
     assert run(*CLEAN, "--memory").stdout.startswith("sbuf: ")
 
 
-def test_what_is_proven_wrong_fails(kernel):
+def test_a_proven_error_fails_the_command(kernel):
     result = run(*kernel("check_carried", CARRIED))
     assert result.exit_code == 1
     assert (
@@ -250,7 +250,7 @@ def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
 
 
 @pytest.mark.parametrize(("bound", "found"), [(8, False), (7, True)])
-def test_what_is_bounded_repeats_only_where_it_must(indexing, bound, found):
+def test_bounded_indices_repeat_only_if_they_must(indexing, bound, found):
     result = indexing("scatter", "--bound", f"rows={bound}")
     assert result.exit_code == 0, result.output
     assert ("warning scatter-twice" in result.stdout) is found

@@ -77,7 +77,7 @@ def test_a_working_device_is_said_to_work(site, chip, write, subject, version, w
     assert ("finds the SDK" in line(output, "import nki")[1]) == is_newer
 
 
-def test_what_a_generation_cannot_do_is_said(site, chip):
+def test_the_report_states_what_a_generation_lacks(site, chip):
     write_classic(site, "2.27.5334.0")
     code, output = doctor()
     assert code == 1

@@ -273,7 +273,7 @@ def test_a_kernel_test_takes_the_float8_of_trn3(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
 
 
-def test_what_is_no_dtype_of_nki():
+def test_a_name_that_is_no_nki_dtype_is_rejected():
     shape = ["check", TRANSPOSE, "--shape", "8,8", "--dtype", "float64"]
     result = CliRunner().invoke(main, shape)
     assert result.exit_code == 2

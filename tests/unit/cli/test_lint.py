@@ -44,7 +44,7 @@ def test_text_names_file_line_column_and_id(file):
     assert "1 finding, 1 denied; [*] 1 fixable with --fix\n" in result.stderr
 
 
-def test_what_is_not_denied_is_a_warning_and_ends_with_0(file):
+def test_a_rule_that_is_not_denied_warns_and_exits_with_0(file):
     result = lint(file)
     assert result.exit_code == 0
     assert f"{file}:8:24: NKU302 [*] warning: nl.par_dim ended" in result.stdout
@@ -109,7 +109,7 @@ def test_a_form_feed_ends_no_line_of_a_diff(file):
     assert " \f\n @nki.jit\n" in lint(file, "--diff").stdout
 
 
-def test_what_is_new_between_two_releases(file):
+def test_from_and_to_show_the_changes_between_two_releases(file):
     assert lint(file, "--from", "2.28", "--to", "2.33").exit_code == 1
     assert lint(file, "--from", "2.29", "--to", "2.33").exit_code == 0
 
@@ -307,7 +307,7 @@ def test_a_rule_is_explained():
     ("args", "said"),
     [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")],
 )
-def test_what_cannot_be_asked(args, said):
+def test_invalid_options_are_usage_errors(args, said):
     result = lint(*args)
     assert result.exit_code == 2
     assert said in result.stderr

@@ -79,7 +79,7 @@ kernel(np.zeros((128, 64), np.float32))
         ("relaxed", 0, "RuleWarning"),
     ],
 )
-def test_what_a_script_may_do_is_a_setting(script, strictness, code, said):
+def test_the_strictness_of_a_script_is_a_setting(script, strictness, code, said):
     path = script(STRICT)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -82,7 +82,7 @@ REFUSAL = "ValueError: 129 partitions\n"
         (MISUSE, 0, "", "", 1),
     ],
 )
-def test_what_counts_of_how_a_script_ended(
+def test_the_exit_code_and_the_output_of_a_script_count(
     tmp_path, capsys, monkeypatch, name, code, stdout, stderr, failed
 ):
     """Its output counts too, and a misuse must be rejected."""

@@ -110,13 +110,13 @@ def test_an_assertion_of_a_tile_is_about_every_element(other, result):
 
 
 @every("factor, result", [(2, PASSED), (3, FAILED)])
-def test_what_a_call_returns_is_compared(factor, result):
+def test_the_result_of_a_call_is_compared(factor, result):
     inputs = Inputs(calls=[Call("double", (ONES,), factor * ONES)])
     assert outcome(KERNEL, inputs)[0] == result
 
 
 @every("factor, result", [(2, PASSED), (3, FAILED)])
-def test_what_a_block_writes_is_compared(factor, result):
+def test_the_output_of_a_block_is_compared(factor, result):
     text = "nl.store(y, nl.multiply(nl.load(x), 2.0))\n"
     inputs = Inputs({"x": ONES, "y": 0 * ONES}, expected={"y": factor * ONES})
     assert outcome(text, inputs)[0] == result

@@ -52,7 +52,9 @@ def test_a_log_that_is_not_valid_is_told(tmp_path, monkeypatch, capsys, errors, 
         ("no overload", "reportCallIssue", 1),
     ],
 )
-def test_what_pyright_says_of_nki_is_told(tmp_path, capsys, message, rule, code):
+def test_errors_of_pyright_about_nki_are_reported(
+    tmp_path, capsys, message, rule, code
+):
     file = tmp_path / "nki" / "examples" / "script.py"
     file.parent.mkdir(parents=True)
     file.write_text(KERNEL)

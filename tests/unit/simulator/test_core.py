@@ -57,7 +57,7 @@ def failing(tile):
     nl.add(tile, "one")
 
 
-def test_what_is_called_after_an_error_has_its_own_line():
+def test_a_call_after_an_error_has_its_own_line():
     """The launch notes its caller; a failed call is forgotten."""
 
     def kernel():

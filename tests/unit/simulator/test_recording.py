@@ -158,7 +158,7 @@ def test_a_product_of_what_was_overwritten_is_added_as_it_is():
         ),
     ],
 )
-def test_what_is_a_copy_stays_one(body, opcodes):
+def test_a_copy_of_the_kernel_is_not_fused(body, opcodes):
     def kernel(x):
         body(nl.ndarray((16, 8), nl.float32), nl.load(x))
 
@@ -227,14 +227,14 @@ def test_a_joined_instruction_keeps_its_roles(partial):
     assert joined.writes[0].whole is not partial
 
 
-def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
+def test_a_partial_result_covers_the_same_part_of_the_target():
     events, moved, target = made_and_moved()
     events[0].writes = (events[0].writes[0]._replace(whole=False),)
     (joined,) = fuse_moves(events, moved)
     assert joined.writes == (target._replace(whole=False),)
 
 
-def test_what_stood_out_stays_with_the_instruction_that_is_left():
+def test_anomalies_stay_with_the_instruction_that_is_left():
     """For a cast that overflows on its way into place, and for a product that is accumulated."""
 
     def kernel(a):

@@ -260,7 +260,7 @@ SBUF = [
 
 
 @every("use, error, received", [row[1:] for row in SBUF])
-def test_what_a_tile_refuses(use, error, received):
+def test_a_tile_rejects_other_operations(use, error, received):
     with pytest.raises(error) as caught:
         use(stored(numbered((4, 6)), Space.SBUF))
     assert received in caught.value.received

@@ -102,7 +102,7 @@ def test_operands_that_are_touched_partly(kernel, partial):
     assert [region.role for region in regions if not region.whole] == partial
 
 
-def test_what_an_allocation_takes():
+def test_the_bytes_of_an_allocation():
     blocks = Allocation(3, Space.SBUF, (2, 128, 5, 3), BFLOAT16, 1, None, "blocks")
     assert (blocks.partitions, blocks.partition_bytes) == (128, 2 * 5 * 3 * 2)
     assert str(blocks) == "blocks [2, 128, 5, 3] bfloat16 in sbuf"

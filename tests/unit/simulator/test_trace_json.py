@@ -243,7 +243,7 @@ def test_the_documentation_lists_each_member():
         assert f"`{name}`" in page, name
 
 
-def test_what_a_kernel_leaves_of_an_output_comes_back():
+def test_unwritten_parts_of_an_output_come_back():
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
         nl.store(out[0:3], nl.load(x[0:3]))

@@ -74,7 +74,7 @@ def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(start, where
     assert str(error) == f"Unpicklable: not {where}"
 
 
-def test_what_it_and_its_children_write_is_kept_for_each_job(start):
+def test_the_output_of_a_worker_and_its_children_is_kept_for_each_job(start):
     def noisy(word):
         print(f"python says {word}")
         subprocess.run(["sh", "-c", f"echo compiler says {word} >&2"], check=True)

@@ -35,7 +35,7 @@ def test_instructions_of_one_kind_share_what_is_found():
     assert known.of(one) is known.of(other)
 
 
-def test_what_a_cost_depends_on_is_told_apart():
+def test_instructions_with_different_costs_are_distinct():
     known = costing()
     found = events(tiles(512), tiles(128), tiles(512, "float16"), tiles(512, psum=True))
     intervals = [known.of(event).times[Engine.VECTOR].interval for event in found]

@@ -79,7 +79,7 @@ def test_each_row_says_from_where():
 
 
 @every("machine", [TRN1, TRN2, TRN3])
-def test_what_the_kernel_asks_for_is_done_whatever_compiles_it(machine):
+def test_every_compiler_keeps_the_requested_descriptors(machine):
     for toolchain in Toolchain:
         found = descriptor_sources(toolchain, machine)
         assert set(found) == set(KINDS)

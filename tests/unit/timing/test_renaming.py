@@ -81,7 +81,7 @@ def test_a_half_that_is_read_later_keeps_the_tile():
     assert build.tiles() == [0, 0, 1]
 
 
-def test_what_is_never_read_again_keeps_nothing():
+def test_a_tile_that_is_never_read_again_keeps_no_place():
     build = Turns()
     build.fill(whole(build.tile))
     build.read(part(build.tile, 0, 4))

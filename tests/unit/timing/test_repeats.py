@@ -143,7 +143,7 @@ def refilled(x):
     return out
 
 
-def test_what_a_turn_loads_is_copied_as_the_kernel_says_or_once():
+def test_a_loaded_tile_is_copied_as_written_or_once():
     trace = traced(refilled, (128, 64))
     assert left_out(trace) == []
     assert left_out(trace, REMOVED) == ["tensor_copy"] * 2

@@ -103,7 +103,7 @@ def test_rows_count_in_the_window_in_which_they_stream():
     assert throttle.counted == pytest.approx(300)
 
 
-def test_what_a_matmul_asks_for():
+def test_the_work_of_a_matmul_has_its_sizes():
     build = Builder()
     moving = build.tensor((128, 512))
     weights = build.tensor((128, 64))

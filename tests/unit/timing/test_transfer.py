@@ -109,7 +109,7 @@ def test_a_store_writes_hbm():
         ((128, 64), "float16", "swdge", "swdge"),
     ],
 )
-def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
+def test_transposes_with_descriptors_of_the_hardware(shape, dtype, mode, kind):
     target = sbuf(*reversed(shape), dtype=dtype)
     source = hbm(*shape, dtype=dtype)
     how = {"options": {"dge_mode": mode}, "purpose": Purpose.TRANSPOSE}
@@ -288,7 +288,7 @@ def test_a_kernel_may_ask_for_the_hardwares_generator():
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])
-def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
+def test_descriptors_that_gpsimd_makes_take_its_time(machine, each):
     """Published: 128 rows of 2 KiB on trn2 at 256 GB/s, on trn1 1.42 us."""
     build = Builder()
     for _ in range(100):

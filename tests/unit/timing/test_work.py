@@ -95,7 +95,7 @@ def test_the_source_of_a_gather_costs_nothing():
         ("tensor_partition_reduce", [(1, 8)], [(128, 8)]),
     ],
 )
-def test_what_no_source_gives_a_cost_is_assumed(opcode, writes, reads, machine):
+def test_a_cost_without_a_source_is_assumed(opcode, writes, reads, machine):
     trace = emitted(
         opcode,
         [(one, "float32") for one in writes],

@@ -56,7 +56,7 @@ def owned_regions(draw):
 
 
 @given(owned_regions())
-def test_what_is_said_to_be_apart_is(drawn):
+def test_regions_reported_as_disjoint_are_disjoint(drawn):
     whole, owned = drawn
     if are_disjoint(whole, owned):
         for (owner, one), (other, region) in itertools.combinations(owned, 2):
@@ -151,7 +151,7 @@ def test_an_axis_of_one_element_has_the_stride_of_the_one_before():
     )
 
 
-def test_nothing_is_said_of_a_tensor_with_views_of_other_dtypes():
+def test_a_tensor_with_views_of_other_dtypes_has_no_finding():
     seen = tensor(8, 6)
     seen.viewed = True
     assert not are_disjoint(seen, [(0, rows(0, 2)), (1, rows(2, 8))])

@@ -178,7 +178,7 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
 # -- through indices, registers, and masks that are not boxes --------------------------------------
 
 
-def test_what_is_loaded_through_an_undefined_index_is_undefined():
+def test_data_loaded_through_an_undefined_index_are_undefined():
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
         line = nl.arange(ROWS)[:, None]
@@ -193,7 +193,7 @@ def test_what_is_loaded_through_an_undefined_index_is_undefined():
 
 
 @every("kept, found", [(5, 0), (6, 1)])
-def test_what_a_scatter_stores(kept, found):
+def test_a_scatter_of_unwritten_elements_is_found(kept, found):
     def kernel(x, rows):
         out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
         line = nl.arange(ROWS)[:, None]
@@ -253,7 +253,7 @@ def test_an_output_that_the_kernel_reads_too_is_one():
     assert ("uninitialised-output", "warning") in found_in(kernel, [normal(8, 4)])
 
 
-def test_what_stays_in_the_kernel_is_no_output():
+def test_a_tensor_that_stays_in_the_kernel_is_no_output():
     def kernel(x):
         out = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.shared_hbm)
         unused = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.private_hbm)

@@ -189,7 +189,7 @@ def test_affine_range_of_todays_dialect_keeps_its_order():
     assert not depends(kernel, np.ones((128, 4), np.float32))
 
 
-def test_what_a_kernel_prints_is_not_printed_again(capsys):
+def test_further_runs_do_not_repeat_the_printed_output(capsys):
     def kernel(a):
         out = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.shared_hbm)
         print("once")

@@ -206,7 +206,7 @@ def test_wider_values_are_not(compute, settings):
         assert not is_inside(result)
 
 
-def test_what_goes_through_registers_alone_is_not():
+def test_a_sum_in_registers_does_not_narrow():
     (narrowing,) = exact_of(a_sum_in_registers).exact.narrowed
     assert narrowing.location.text == "nisa.tensor_copy(copy, tile)"
 

@@ -227,7 +227,7 @@ def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
         (lambda p, f: f <= p, lambda p, f: p + f > 20),
     ],
 )
-def test_what_is_reduced_under_masks(first, second):
+def test_masks_limit_the_terms_of_a_reduction(first, second):
     """Within an instruction and into registers: masks limit the terms and their errors."""
     p, f = np.mgrid[0:16, 0:24]
     far = np.where(first(p, f) | second(p, f), X, 1e30).astype(np.float32)

@@ -138,7 +138,7 @@ def test_the_real_package_comes_back(real):
         assert sys.modules[name] is module
 
 
-def test_what_was_imported_meanwhile_does_not_stay(real):
+def test_modules_imported_within_the_block_are_removed(real):
     with embedded():
         sys.modules["neuronxcc.nki.extra"] = types.ModuleType("neuronxcc.nki.extra")
     assert "neuronxcc.nki.extra" not in sys.modules

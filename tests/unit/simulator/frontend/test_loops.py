@@ -120,7 +120,7 @@ def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():
 
 @every("kind", [nl.affine_range, nl.sequential_range, nl.static_range])
 @every("args", [(1.5,), ("4",), (), (0, 4, 0), (None,), (1, 2, 3, 4)])
-def test_what_no_loop_takes(kind, args):
+def test_invalid_bounds_of_loops_are_rejected(kind, args):
     with pytest.raises(KernelError) as caught:
         launch(lambda: list(kind(*args)) and None)
     assert caught.value.rule == (
@@ -326,7 +326,7 @@ def test_an_unrolled_body_may_go_on_with_a_number(kernel, turns):
 
 
 @every("kind", [nl.affine_range, nl.sequential_range])
-def test_what_each_turn_binds_first_is_its_own(kind):
+def test_a_name_that_each_iteration_binds_first_is_its_own(kind):
     assert notes_of(bound_first, lambda: kind(4)) == []
 
 

@@ -215,7 +215,7 @@ def cannot(trace, machine, dge):
     raise not_modelled("the latency of kernels on trn9", "no costs")
 
 
-def test_what_cannot_be_predicted_is_another_note():
+def test_a_kernel_without_a_prediction_has_another_note():
     first, second = run(
         "baremetal", cannot, save_neff_name="f.neff", save_trace_name="p.ntff"
     )

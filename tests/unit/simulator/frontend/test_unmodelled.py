@@ -21,7 +21,7 @@ def test_a_name_is_a_key_and_refuses_a_call():
 
 
 @every("module", [isa, language])
-def test_what_nobody_documents_is_no_attribute(module):
+def test_undocumented_names_are_no_attributes(module):
     with pytest.raises(AttributeError, match="nothing_such"):
         module.nothing_such  # noqa: B018
 

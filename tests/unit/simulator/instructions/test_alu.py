@@ -71,7 +71,7 @@ def test_the_functions_of_numpy_and_nl_name_the_same_operators():
 
 
 @every("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])
-def test_what_is_no_operator(op):
+def test_a_value_that_is_no_operator_is_rejected(op):
     """The message has the function's name: its address differs in each run."""
     with pytest.raises(KernelError, match=" as its operator") as caught:
         alu_op(op, "tensor_tensor")

@@ -71,7 +71,7 @@ def counted(rows, read):
     return compute
 
 
-def test_what_a_core_makes_of_nothing_counts_as_never_written():
+def test_values_computed_from_unwritten_elements_count_as_unwritten():
     row = np.array([[0, 2, 0, 3]], np.float32)
     compute = counted([0], 0)
     expected = [[1, 3, -1, -1, 2]]

@@ -135,7 +135,7 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
 
 
 @every("more", [0, 1])
-def test_what_a_mask_leaves_out_of_an_operand_that_repeats_may_be_unwritten(more):
+def test_masked_out_elements_of_a_repeated_operand_may_be_unwritten(more):
     """Elements that the mask keeps must be written."""
 
     def kernel(tensor):

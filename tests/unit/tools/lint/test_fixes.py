@@ -193,7 +193,7 @@ LEFT = [
 
 
 @every("body", LEFT)
-def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None:
+def test_code_that_only_a_person_can_fix_is_left(body: tuple[str, str, str]) -> None:
     id, sdk, wrong = body
     found = lint_source(
         Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id}

@@ -133,7 +133,9 @@ def test_two_rules_with_one_id_are_refused() -> None:
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
+def test_the_right_kernel_of_a_page_runs_on_the_simulator(
+    rule: Rule, tmp_path: Path
+) -> None:
     kernels = (
         text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text
     )
@@ -150,7 +152,9 @@ def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_what_a_rule_says_of_the_simulator_is_so(rule: Rule, tmp_path: Path) -> None:
+def test_the_page_of_a_rule_is_right_about_the_simulator(
+    rule: Rule, tmp_path: Path
+) -> None:
     """The wrong kernel fails, runs with a warning, or runs, as the page states."""
     wrong = next(text for text in snippets(rule) if "# ruleid:" in text)
     if "def kernel(x" not in wrong:

@@ -146,7 +146,7 @@ def levels_of(text: str, sdk: str) -> dict[str, Level]:
 
 
 @every("name", DONE)
-def test_what_released_kernels_do_is_at_most_a_warning(name: str) -> None:
+def test_released_kernels_get_at_most_warnings(name: str) -> None:
     text, sdk, told = DONE[name]
     assert levels_of(text, sdk) == dict.fromkeys(told, Level.WARN)
 

@@ -332,7 +332,7 @@ def test_own_kernels_are_for_each_sdk_of_their_dialect(sdk: str) -> None:
     assert LintRequest(sdk=SDKS[sdk]).of_files([ROOT / "kernels/nki"]) == ([], [])
 
 
-def test_what_a_classic_page_does_not_name_is_a_warning() -> None:
+def test_an_argument_that_a_classic_page_lacks_is_a_warning() -> None:
     text = kernel("nl.store(out, nl.load(x, lazy=True))\nnisa.tensor_scalar_cumulative")
     [found] = lint_source(Source(Path("kernel.py"), text), LAST_CLASSIC)
     assert (found.id, Levels({}, True, True).of(found.rule)) == ("NKU308", Level.WARN)

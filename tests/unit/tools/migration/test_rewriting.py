@@ -142,7 +142,7 @@ LEFT = {
 
 
 @every("line", LEFT)
-def test_what_is_left_stays_under_a_comment(line):
+def test_code_that_is_left_stays_under_a_comment(line):
     rule, remedy = LEFT[line]
     comment = f"# difftest migrate: {rule}; {remedy}"
     assert rewritten(line) == (body(f"{comment}\n{line}"), [(rule, remedy)])

@@ -101,7 +101,7 @@ def test_rounding_is_told_from_another_algorithm(tmp_path):
         proven(tmp_path, may_round=True, factor=0.3001)
 
 
-def test_what_both_refuse_is_counted_and_proves_nothing(tmp_path):
+def test_cases_that_both_reject_are_counted_and_prove_nothing(tmp_path):
     proof = proven(tmp_path, columns=(1, 16), count=8)
     assert proof.refused
     assert proof.same

@@ -36,7 +36,7 @@ def judged():
     }
 
 
-def test_who_found_a_mutant_is_said(judged):
+def test_the_result_names_the_suite_that_found_a_mutant(judged):
     scale = "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.{}, operand0={})"
     for operator, line, by in (
         ("another operation", scale.format("add", "2.0"), "comparison: value"),
@@ -72,7 +72,7 @@ CHECK = 'f"at most 128 rows: got {rows}"'
 OUT = "out = nl.ndarray((rows, columns), dtype={1}, buffer=nl.shared_hbm)"
 
 
-def test_what_is_not_found_says_why(judged):
+def test_a_surviving_mutant_has_a_reason(judged):
     (never,) = (
         one for (name, _), one in judged.items() if name == "condition turned round"
     )

@@ -53,7 +53,7 @@ def test_each_point_has_one_row(scheduler, monkeypatch):
     assert sorted(rows) == [(n, n) for n in range(20)]
 
 
-def test_what_a_worker_cannot_do_is_told(scheduler, monkeypatch):
+def test_a_worker_without_the_test_is_reported(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
         list(judge_on_dask(ORDERS, POINTS, scheduler))
@@ -99,7 +99,7 @@ def test_nobody_at_the_scheduler_s_address_is_told():
         (LostTask([], True), {"outcome": "agrees"}, "timeout"),
     ],
 )
-def test_what_ends_its_process_is_judged_by_another_once(
+def test_a_point_that_ends_its_process_is_judged_once_more(
     monkeypatch, first, then, outcome
 ):
     """A killed process is replaced; a process that hangs is not waited for."""

@@ -189,7 +189,7 @@ def test_a_file_says_all(tmp_path):
             found_from_json(text)
 
 
-def test_what_changed_last_counts_in_files_and_database(tmp_path, database):
+def test_the_last_change_counts_in_files_and_database(tmp_path, database):
     found = found_here(failing(WRONG), tmp_path)
     here = FindingStore(tmp_path / "here")
     there = FindingStore(tmp_path / "there")

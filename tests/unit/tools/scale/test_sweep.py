@@ -65,7 +65,7 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
         assert (one["psum_bytes"], one["cases"], one["kernel"]) == (None, 2, "doubled")
 
 
-def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
+def test_data_that_overflow_are_drawn_in_the_dtype_of_the_point(monkeypatch):
     spec = replace(SPEC, dtypes=("float32", "float16"))
     for dtype in spec.dtypes:
         one = spec_at(spec, {"dtype": dtype}).spec
@@ -190,7 +190,7 @@ def test_cases_are_the_same_each_time_and_none_is_there_twice():
         ({"columns": 8, "kernel": "classic"}, "agrees", ""),
     ],
 )
-def test_what_else_comes_of_a_point(point, outcome, told):
+def test_the_row_of_a_point_has_its_outcome_and_reason(point, outcome, told):
     row = PointJudge(SPEC, 2).row(point)
     assert (row["outcome"], told in row["reason"]) == (outcome, True), row
 

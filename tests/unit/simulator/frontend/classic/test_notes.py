@@ -239,7 +239,7 @@ modes = every("plain", [False, True])
 
 @modes
 @every("name", NOTED)
-def test_what_was_seen_to_run_runs_with_a_warning(name, plain):
+def test_code_that_was_seen_to_run_runs_with_a_warning(name, plain):
     compute, data, expected = NOTED[name]
 
     def kernel(tensor):

@@ -165,7 +165,7 @@ def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
 
 
 @every("thing", [3, int, "kernel"])
-def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
+def test_automatic_placement_is_for_kernels_only(thing):
     with pytest.raises(NkiError, match=r"to be a kernel|else than a kernel"):
         ncc.force_auto_alloc(thing)
 
@@ -220,7 +220,7 @@ def test_a_function_of_places_is_asked_by_awss_names():
         ),
     ],
 )
-def test_what_cannot_be_placed(buffer, text):
+def test_an_impossible_placement_is_rejected(buffer, text):
     def kernel():
         nl.ndarray((2, nl.par_dim(8), 16), nl.float32, buffer=buffer())
 

@@ -271,7 +271,7 @@ def test_ranks_have_a_level():
     launch_ranks(jit(loops), [[], []], level="0.6")
 
 
-def test_what_is_not_modelled_is_asked_for_its_level_too():
+def test_a_name_that_is_not_modelled_raises_at_a_level_too():
     with pytest.raises(NotModelledError):
         launch(jit(lambda: nl.int64()), level="0.7")
 

@@ -370,7 +370,7 @@ def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
 
 
 @every("late", [0, 1])
-def test_who_has_more_to_do_before_writes_later(late):
+def test_the_core_with_more_work_before_writes_later(late):
     def kernel():
         me = nl.program_id(0)
         out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)

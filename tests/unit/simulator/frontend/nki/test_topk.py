@@ -67,7 +67,7 @@ def test_nan_is_the_least_in_both_modes():
     assert not np.isnan(fast.outputs[0].astype(np.float32)).any()
 
 
-def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
+def test_elements_after_the_results_of_the_last_column_count_as_unwritten():
     def first(rows):
         def run(x):
             val = nl.zeros((16, 8), nl.bfloat16)
