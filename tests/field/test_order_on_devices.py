@@ -40,7 +40,7 @@ def test_issue_1045_only_the_weights_of_the_last_iteration_were_right(own, found
     assert found_in(kernel, [normal(4, 128, 16)]) == found
 
 
-def test_issue_1051_plus_equals_in_psum_of_what_is_no_matmul():
+def test_issue_1051_plus_equals_in_psum_without_a_matmul():
     def kernel(a, bias):
         out = nl.ndarray((128, 128), a.dtype, buffer=nl.shared_hbm)
         total = nl.zeros((128, 128), nl.float32, buffer=nl.psum)

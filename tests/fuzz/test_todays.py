@@ -208,6 +208,6 @@ def test_a_value_computed_from_an_overflow_has_no_bound(
         ".view(nl.float16).slice(2, 1, 5).view(nl.float32)",
     ],
 )
-def test_both_modes_refuse_what_is_no_view(view: str) -> None:
+def test_both_modes_reject_an_impossible_view(view: str) -> None:
     outcomes = check(viewed(view, (4, 18)))
     assert all(outcome.refusal is not None for outcome in outcomes)

@@ -91,7 +91,7 @@ def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
     assert len(set(numbers)) == 3
 
 
-def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
+def test_the_pythons_are_found_by_uv(tmp_path, monkeypatch):
     uv = tmp_path / "uv"
     uv.write_text(
         '#!/bin/sh\ncase "$*" in *only-system\\ 3.1[134]) exit 0;; esac\nexit 2\n'

@@ -53,7 +53,7 @@ def overlapping(placement):
     return found
 
 
-def test_the_peak_is_who_lives_together():
+def test_the_peak_has_the_tensors_that_are_live_together():
     found = laid_out(
         [tensor(0, 400, 0, 2), tensor(1, 800, 2, 4), tensor(2, 1200, 5, 6)]
     )

@@ -179,7 +179,7 @@ def test_a_shape_has_one_form():
         assert f"as in 128,512; got {text!r}" in result.stderr
 
 
-def test_arrays_that_no_computer_holds_are_told_before_they_are_made():
+def test_arrays_that_no_computer_holds_are_rejected_before_they_are_made():
     case = {"values": {"M": 10**7, "K": 10**7, "N": 128}, "dtype": "bfloat16"}
     case["data"] = dict.fromkeys(("lhsT", "rhs"), "zeros")
     classic = "kernels/classic/transpose.py"
@@ -296,7 +296,7 @@ def test_random_arrays_of_the_dtypes_of_mx():
         assert elements.std() > 0.5
 
 
-def test_packed_elements_are_those_that_are_unpacked():
+def test_unpacking_returns_the_packed_elements():
     """The first of four is in the lowest bits."""
     values = np.array([[0.5, -1.0, 2.0, 4.0]], np.float32)
     for name, code in (

@@ -82,7 +82,7 @@ def test_a_safe_fix_is_written_or_shown(file):
     assert lint(file, "--diff").exit_code == 0
 
 
-def test_an_unsafe_fix_is_asked_for(file):
+def test_an_unsafe_fix_needs_an_option(file):
     wrong = FIXED.replace("    return x", "    if x is not tile:\n        return x")
     file.write_bytes(wrong.replace("\n", "\r\n").encode())
     assert "1 more with --fix --unsafe-fixes" in lint(file, "--sdk", "2.32").stderr
@@ -121,7 +121,7 @@ def test_a_comment_silences_one_place(file):
     assert lint(file).exit_code == 0
 
 
-def test_a_comment_that_silences_nothing_is_told(file):
+def test_a_comment_that_suppresses_nothing_is_reported(file):
     file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302, NKU304] old"))
     result = lint(file, "--deny", "NKX001")
     assert result.exit_code == 1
@@ -258,7 +258,7 @@ def test_two_findings_with_one_text_have_two_fingerprints(file):
     )
 
 
-def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
+def test_a_file_that_is_no_python_is_reported_and_the_others_are_read(file, tmp_path):
     other = tmp_path / "broken.py"
     other.write_text("def kernel(:\n")
     # like a renamed folder: nothing is read, which is an error
@@ -285,7 +285,7 @@ def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path
     assert list(new.rglob("*")) == [new / "kernel.py"]
 
 
-def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):
+def test_a_rule_that_breaks_is_reported_and_the_others_run(file, monkeypatch):
     def broken(node, at):
         raise AttributeError("no args")
 
@@ -403,7 +403,7 @@ def test_all_rules_are_listed():
         ),
     ],
 )
-def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):
+def test_an_upgrade_names_the_changes_that_migrate_makes(tmp_path, body, said):
     path = tmp_path / "classic.py"
     head = "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n@nki.jit\n"
     made = "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"

@@ -28,7 +28,7 @@ def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
     assert result.stderr == "interrupted\n"
 
 
-def test_commands_import_what_they_need_alone():
+def test_commands_import_only_the_modules_that_they_need():
     """A second of imports for a page of help is what people meet first."""
     tests = ["hypothesis", "pytest"]
     most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.testing.contract"]
@@ -50,7 +50,7 @@ def test_commands_import_what_they_need_alone():
         assert loaded == [f"LOADED {words}" for words in commands]
 
 
-def test_help_says_of_each_command_what_it_says_of_itself():
+def test_the_help_has_the_first_sentence_of_each_command():
     for group in (main, main.get_command(None, "bench")):
         narrow = (
             CliRunner()

@@ -77,7 +77,7 @@ def closed_pipe(*_):
     raise BrokenPipeError
 
 
-def test_files_are_there_though_nobody_reads_what_is_shown(tmp_path, monkeypatch):
+def test_files_are_written_although_nobody_reads_the_output(tmp_path, monkeypatch):
     trace = tmp_path / "trace.json"
     report = tmp_path / "report.json"
     monkeypatch.setattr("difftest.cli.profile.print_profile", closed_pipe)

@@ -117,7 +117,7 @@ REDUCTION = "+= nl.load(a[:, i])"
         (REDUCTION, ("--strict",), "warning affine-reduction", 1),
     ],
 )
-def test_hazards_are_said_once_when_the_script_is_over(
+def test_hazards_are_reported_once_after_the_script(
     script, update, options, found, code
 ):
     path = script(HAZARD.format(update=update))

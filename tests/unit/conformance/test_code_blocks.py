@@ -69,7 +69,7 @@ def test_the_end_of_a_docstring_is_no_part_of_its_last_block():
     assert block.text == "x = 1\ny = x\n"
 
 
-def test_a_block_runs_with_those_that_it_needs():
+def test_a_block_runs_with_the_blocks_that_it_needs():
     assert [
         one.result for one in Page(list(blocks_of("p", PAGE)), {}, prelude).outcomes(60)
     ] == [

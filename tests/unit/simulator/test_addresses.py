@@ -132,7 +132,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize(("shape", "address", "space", "received"), OUTSIDE)
-def test_an_address_lies_in_its_memory(core, shape, address, space, received):
+def test_an_address_is_inside_its_memory(core, shape, address, space, received):
     with pytest.raises(LimitError, match="a tensor with an address fits") as caught:
         placed(core, shape, FLOAT32, address, space)
     assert received in caught.value.received

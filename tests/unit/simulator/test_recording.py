@@ -114,7 +114,7 @@ def test_a_product_that_is_used_elsewhere_too_is_multiplied_there_too():
     assert [e[1] for e in summary(events) if e[0] == "nc_matmul"] == [False, True]
 
 
-def test_a_product_of_what_was_overwritten_is_added_as_it_is():
+def test_a_product_of_overwritten_operands_is_added_unchanged():
     """Multiplying again would give another value: the Vector Engine adds the existing one."""
 
     def kernel(a, b):

@@ -95,7 +95,7 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
         )
 
 
-def test_a_part_of_what_is_out_of_bounds():
+def test_a_part_of_a_tile_out_of_bounds():
     """Cut down again with a second index, or by a mask, it may lie inside."""
     tile = stored(numbered((4, 5)))[2:6]
     assert_array_equal(tile[0:2]._read(), numbered((4, 5))[2:4])

@@ -122,7 +122,7 @@ def helper(x):
     return nl.copy(x)  # helper
 
 
-def test_each_instruction_has_its_own_line_whatever_led_to_it():
+def test_each_instruction_has_its_own_line_on_every_path():
     """Paths of many lengths through the simulator, and kernels that call functions and kernels."""
 
     F32 = nl.float32

@@ -94,7 +94,7 @@ def test_a_long_log_keeps_its_end(start):
     assert log.startswith("[…]")
 
 
-def test_one_that_hangs_is_killed_in_time_and_nothing_else_is(start):
+def test_only_a_job_that_hangs_is_killed(start):
     def hang(seconds):
         print("about to hang", flush=True)
         time.sleep(seconds)
@@ -116,7 +116,7 @@ def test_one_that_hangs_is_killed_in_time_and_nothing_else_is(start):
         (lambda: os._exit(3), "with exit code 3"),
     ],
 )
-def test_one_that_ends_in_the_middle_says_how(start, ending, words):
+def test_a_job_that_ends_early_reports_how(start, ending, words):
     error = start(ending).run(timeout=10).error
     assert isinstance(error, WorkerEndedError)
     assert str(error) == f"the process ended in the middle of it, {words}"

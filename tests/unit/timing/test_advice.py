@@ -524,7 +524,7 @@ def test_a_kernel_on_one_partition():
     assert "few-partitions" not in advice(scaled, x, partitions=128)
 
 
-def test_a_tensor_that_goes_through_hbm():
+def test_a_tensor_that_is_stored_and_loaded_again_is_found():
     def twice(x, through):
         tile = nisa.tensor_scalar(loaded(x), nl.multiply, 2.0)
         if through:

@@ -86,7 +86,7 @@ def test_a_loop_on_the_device():
     assert "device-loop" not in advice(rolled, images, on_device=False)
 
 
-def test_waiting_and_for_whom():
+def test_the_report_names_the_engine_that_others_wait_for():
     def alternating(x):
         tile = loaded(x[:, 0:512])
         for _ in range(6):

@@ -281,7 +281,7 @@ def shortened(trace, dge):
 
 @settings(max_examples=max(10, settings().max_examples // 5))
 @given(traces(), st.booleans())
-def test_another_compilers_time_is_that_of_a_prediction_of_its_own(trace, dge):
+def test_another_compilers_time_matches_its_own_prediction(trace, dge):
     for quick, whole_way in shortened(trace, dge):
         assert quick == whole_way
 

@@ -225,7 +225,7 @@ def test_the_interval_of_two_cores_is_wider():
     }
 
 
-def test_a_unit_is_that_of_one_core():
+def test_a_unit_belongs_to_one_core():
     """Two cores that are busy side by side are not busy twice; each has a memory of its own."""
     one, two = (predicted(doubled, grid=grid).schedule for grid in ((), (2,)))
     busy = [max(Units(schedule).busy.values()) for schedule in (one, two)]

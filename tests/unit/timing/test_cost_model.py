@@ -29,7 +29,7 @@ def tiles(columns, dtype="float32", psum=False):
     return make
 
 
-def test_instructions_of_one_kind_share_what_is_found():
+def test_instructions_of_one_kind_share_their_cost():
     known = costing()
     one, other = events(tiles(512), tiles(512))
     assert known.of(one) is known.of(other)
@@ -42,7 +42,7 @@ def test_instructions_with_different_costs_are_distinct():
     assert len(set(intervals)) == 4
 
 
-def test_a_stride_and_a_function_are_told_apart():
+def test_a_stride_and_a_function_change_the_cost():
     def apart(build):
         wide = build.tensor((128, 512 * 9))
         region = whole(wide)._replace(shape=(128, 512), strides=(512 * 9, 9))

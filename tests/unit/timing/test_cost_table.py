@@ -249,13 +249,13 @@ def copied(
         (287.5, {"shape": (128, 111), "target": "float16", "engine": S}),
     ],
 )
-def test_copies_take_what_the_traces_show(measured, arguments):
+def test_copies_take_their_time_in_the_traces(measured, arguments):
     """Medians of durations in public device traces of trn2 (neuronx-cc 2.21)."""
     assert copied(**arguments) == pytest.approx(measured, rel=0.06)
 
 
 @every("count, measured", [(14, 172.9), (444, 617.7), (1000, 1200.5), (2000, 2242.7)])
-def test_additions_take_what_the_traces_show(count, measured):
+def test_additions_take_their_time_in_the_traces(count, measured):
     build = Builder()
     build.add(build.tensor((128, count)), build.tensor((128, count)))
     row = cost_table(TRN2).find(build.trace.events[0], V)

@@ -137,7 +137,7 @@ def test_a_load_takes_the_time_of_its_way(shape, wide, each):
     assert predicted(48) - predicted(8) == pytest.approx(40 * each, rel=0.03)
 
 
-def test_the_default_is_what_the_users_own_call_gets():
+def test_the_default_matches_the_users_own_call():
     build = Builder()
     build.store(build.load((128, 64)))
     made = []

@@ -3,7 +3,7 @@ import pytest
 from difftest.timing.dma import WINDOW, SharedHbm
 
 
-def test_two_together_get_what_there_is():
+def test_two_transfers_together_get_the_full_bandwidth():
     """848 bytes a ns are requested and 725 are available: the second ends later, at its rate."""
     hbm = SharedHbm(725.0)
     length = 100 * WINDOW

@@ -141,7 +141,7 @@ def test_transposes_do_not_wait_for_the_generator():
 
 
 @every("dge, each", [(True, 0.588 + 0.242), (False, 0.242 + 0.218)])
-def test_transposes_and_what_is_generated_take_turns(dge, each):
+def test_transposes_and_generated_dmas_take_turns(dge, each):
     """4096 x 4096 by load_transpose2d was reported at 0.81 us a tile, load and store together."""
     build = Builder()
     for _ in range(100):

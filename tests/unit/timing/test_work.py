@@ -59,7 +59,7 @@ def test_topk_takes_four_cycles_for_each_element_of_its_snake():
     "dtype, width, cycles",
     [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)],
 )
-def test_local_gather_counts_what_it_gathers(dtype, width, cycles):
+def test_local_gather_counts_the_gathered_elements(dtype, width, cycles):
     """ISA's C: (28 + 4 e) / (4 e) / min(4 / bytes, e), e elements for an index."""
     shape = (128, 64, width)
     trace = emitted(

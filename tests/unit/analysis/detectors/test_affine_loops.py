@@ -21,7 +21,7 @@ def part(i):
     return nl.ds(i * COLUMNS, COLUMNS)
 
 
-def test_a_read_of_what_another_iteration_wrote_names_both_lines_loop_and_element():
+def test_a_read_of_another_iterations_write_names_both_lines_loop_and_element():
     def kernel(a):
         out = output(a)
         last = nl.zeros((128, COLUMNS), dtype=a.dtype)
@@ -53,7 +53,7 @@ def test_a_value_that_python_carries_from_one_iteration_to_the_next():
     assert ("affine-carried", "error") in found_in(kernel, [normal(128, 512)])
 
 
-def test_a_write_of_what_another_iteration_read():
+def test_a_write_over_an_element_that_another_iteration_read():
     def kernel(a):
         out = output(a)
         kept = nl.load(a)

@@ -120,7 +120,7 @@ def test_the_short_cut_sees_pieces_and_grids(owned):
         [(0, Region(ROWS, 0, (3, 2, 3), (6, 6, 1))), (1, tile(2, 0))],
     ],
 )
-def test_the_short_cut_does_not_see_what_is_not_there(owned):
+def test_the_short_cut_finds_no_overlap_that_is_not_there(owned):
     assert not are_disjoint(ROWS, owned)
 
 

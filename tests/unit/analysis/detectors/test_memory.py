@@ -95,7 +95,7 @@ def refilled(anew, buffer, count, size):
         (False, nl.psum, [("psum-full", "error")]),
     ],
 )
-def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between(
+def test_tensors_that_are_overwritten_before_a_read_are_dead_before(
     anew, buffer, found
 ):
     """Compilers may or may not use their places meanwhile; nki-library has such kernels."""

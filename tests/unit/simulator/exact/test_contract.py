@@ -223,7 +223,7 @@ def test_an_output_of_the_dtype_excuses_nothing_that_a_wider_output_depends_on()
 
 
 @every("settings", [BOTH_RESULTS, True])
-def test_an_output_of_the_dtype_excuses_what_it_alone_depends_on(settings):
+def test_an_output_of_the_dtype_excuses_its_own_path(settings):
     @jit
     def kernel(x):
         tile = made(nl.float32)

@@ -35,7 +35,7 @@ def test_undocumented_names_are_no_attributes(module):
         ("nki.isa", "dma_engine"),
     ],
 )
-def test_the_classic_dialects_can_be_asked_for_too(module, name):
+def test_the_names_of_the_classic_dialect_are_listed_too(module, name):
     with embedded():
         found = importlib.import_module(f"neuronxcc.{module}")
         assert hasattr(found, name)

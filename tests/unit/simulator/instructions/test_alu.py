@@ -42,7 +42,7 @@ ONLY_LANGUAGE = {"divide", "mod", "fmod"}
 """nki.language has functions for them; the table of the instructions' operators does not."""
 
 
-def test_the_operators_are_those_of_the_table():
+def test_the_operators_match_the_table():
     assert set(ALU_OPS) == set(TABLE) | ONLY_LANGUAGE
     for name, (bitvec, reduction, engines) in TABLE.items():
         op = ALU_OPS[name]

@@ -44,7 +44,7 @@ def test_the_error_says_whence_it_came():
     assert "# the line" in text
 
 
-def test_a_transposing_matmul_moves_what_is_not_finite_and_not_written():
+def test_a_transposing_matmul_moves_nonfinite_and_unwritten_elements():
     x = A.copy()
     x[0, 1], x[5, 2] = np.nan, np.inf
 

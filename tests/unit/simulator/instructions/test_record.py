@@ -374,7 +374,7 @@ def test_recorded_arguments_have_the_names_of_aws():
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
 
 
-def test_an_option_without_a_default_is_asked_for():
+def test_an_option_without_a_default_is_required():
     def kernel(x):
         tile = nl.load(x)
         gate.issue(tensor_tensor, (tile, tile))

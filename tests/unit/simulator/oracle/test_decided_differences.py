@@ -246,7 +246,7 @@ def test_a_reduction_into_its_own_data_comes_after_the_result():
     assert_array_equal(run(both, ROWS), ROWS)
 
 
-def test_the_registers_are_the_engines_whatever_the_partitions():
+def test_the_registers_belong_to_the_engine_for_all_partitions():
     def add_up(x):
         total = nl.zeros((4, 1), nl.float32)
         nisa.activation(

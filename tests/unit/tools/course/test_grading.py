@@ -115,7 +115,7 @@ def test_an_exception_of_the_kernel_fails_the_case(graded):
     assert result.failure == "the kernel raised KeyError: 'bias'"
 
 
-def test_the_data_are_those_of_the_starter_code():
+def test_the_data_match_the_starter_code():
     """np.random.seed(42); X, W, bias = rand(...), rand(...), rand(...), as the harness draws."""
     np.random.seed(42)
     want = [

@@ -44,7 +44,7 @@ NO_ROW = {
     "name",
     [name for name in LIFETIMES if NAME.match(name) and LIFETIMES[name].since < "0.7"],
 )
-def test_each_row_is_that_of_the_stubs(name: str) -> None:
+def test_each_row_matches_the_stubs(name: str) -> None:
     since, ended, _ = LIFETIMES[name]
     # the stubs of 0.4 and 0.5 do not declare its numbers
     if name.startswith("nl.tile_size."):

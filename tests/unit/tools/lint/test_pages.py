@@ -68,7 +68,7 @@ def launched(
 
 
 @every("rule", [one for one in rules().values() if one.reads_traces])
-def test_each_page_marks_what_its_rule_finds_in_a_trace(
+def test_each_page_marks_the_findings_of_its_rule_in_a_trace(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 250,000 take ten seconds
@@ -87,7 +87,7 @@ def test_each_page_marks_what_its_rule_finds_in_a_trace(
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
+def test_each_page_marks_the_findings_of_its_rule(rule: Rule) -> None:
     marked = 0
     for text in snippets(rule):
         source = Source(Path("kernel.py"), text)

@@ -158,6 +158,6 @@ def test_the_nearest_form_that_a_page_refuses_is_denied(name: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["NKL106", "NKT201", "NKT205"])
-def test_the_page_of_a_disputed_rule_says_who_does_it(id: str) -> None:
+def test_the_page_of_a_disputed_rule_names_the_kernels_that_break_it(id: str) -> None:
     assert rules()[id].confidence is Confidence.DISPUTED
     assert "AWS" in rules()[id].page.partition("```")[0].partition("- Sources")[2]

@@ -78,7 +78,7 @@ def test_many_tests_make_a_chance_larger():
     assert "n=3" not in by_group  # two points only
 
 
-def test_a_point_that_newly_fails_is_told_and_one_that_failed_before_is_not():
+def test_a_new_failure_is_reported_and_an_old_one_is_not():
     old = [*OLD[:-1], row(11, "float16", None, "refused")]
     new = [row(0, "float32", None, "wrong_algorithm"), *old[1:]]
     lines, fails = comparison(old, new, AXES)

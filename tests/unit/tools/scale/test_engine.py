@@ -86,7 +86,7 @@ def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
     assert LIMITS.seconds is None  # as before, though each had one
 
 
-def test_nobody_at_the_scheduler_s_address_is_told():
+def test_a_missing_scheduler_is_reported():
     with pytest.raises(click.ClickException, match="no scheduler of Dask at"):
         next(judge_on_dask(ORDERS, POINTS, "tcp://127.0.0.1:9", timeout=0.2))
 
@@ -190,7 +190,7 @@ if NIGHTLY:
             str(kept[line.split(b'"')[3].decode()]).encode() in line for line in seen
         )
 
-    def test_a_worker_that_is_killed_and_one_that_stands_still_hold_nothing_up(
+    def test_a_killed_or_hanging_worker_delays_no_other(
         tmp_path,
     ):
         process = started(tmp_path / "out", 300)

@@ -115,7 +115,7 @@ def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
     assert tuner.timed({"dtype": "float32"}, best.own_us).status == TRACE_BOUND
 
 
-def test_the_bound_without_a_run_is_that_of_the_traffic():
+def test_the_bound_without_a_run_follows_from_the_traffic():
     tuner = tuner_of("dtype=bfloat16,float32", machine="trn1")
     narrow, wide = (
         tuner._task_bound(*of(tuner, dtype)) for dtype in ("bfloat16", "float32")
@@ -153,7 +153,7 @@ def test_an_impossible_search_is_rejected(axis, case, start, told):
         list(run_tuner(tuner, start, 2))
 
 
-def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):
+def test_a_storage_keeps_the_results_and_a_search_continues(tmp_path, monkeypatch):
     """After a stop within a point, too; kept points are neither timed nor judged again."""
     monkeypatch.setattr(
         "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)

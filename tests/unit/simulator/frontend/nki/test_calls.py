@@ -44,7 +44,7 @@ def test_settings_of_no_signature_are_an_error_at_import():
         declare(type("Rows", (), {}), call, local_gathr={"index": as_integer})
 
 
-def test_a_row_is_what_its_record_means():
+def test_a_row_passes_arguments_to_its_record():
     made = {}
 
     def make(record, **settings):

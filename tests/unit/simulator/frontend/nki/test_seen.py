@@ -147,7 +147,7 @@ def test_code_that_was_seen_to_run_runs_with_a_note():
             assert caught.value.location.file == __file__, name
 
 
-def test_a_product_of_bfloat16_by_nl_matmul_is_told_of_on_trn1_alone():
+def test_a_product_of_bfloat16_by_nl_matmul_is_reported_only_on_trn1():
     """nki-samples of AWS: its result is in bfloat16, which fails on gen2."""
 
     def kernel(a):
@@ -342,7 +342,7 @@ def test_a_loop_is_like_pythons_range():
     assert [len(event.loops) for event in result.trace.events] == [0, 0]
 
 
-def test_registers_that_nothing_has_read_are_read_although_a_reduce_op_stands_there():
+def test_unread_registers_are_read_even_with_a_reduce_op():
     """The page's own meaning: the last call of a chain reads the sum of those before it."""
 
     def kernel(a):

@@ -91,7 +91,7 @@ def test_levels_whose_page_says_otherwise_warn(level):
         launch(kernel(16, 32), [shuffled(1, 2)], level=level)
 
 
-def test_a_level_to_come_has_what_the_last_page_says(monkeypatch):
+def test_a_future_level_has_the_rules_of_the_last_page(monkeypatch):
     """A level that is compared as text with "0.7" would count as one before it."""
     monkeypatch.setattr(levels, "LEVELS", (*levels.LEVELS, "0.8"))
     monkeypatch.setattr(levels, "_ORDER", (*levels._ORDER, "0.8"))

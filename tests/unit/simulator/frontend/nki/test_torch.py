@@ -85,7 +85,7 @@ def test_a_bool_stays_one(torch):
     assert result.tolist() == (A > 3).tolist()
 
 
-def test_several_outputs_are_a_tuple_and_arrays_may_stand_beside_tensors(torch):
+def test_several_outputs_are_a_tuple_and_arrays_may_be_among_tensors(torch):
     both = jit(lambda a, b: (doubled(a), doubled(b)))
     first, second = both(torch.from_numpy(A.copy()), A + 1)
     assert first.tolist() == (A * 2).tolist()
