@@ -47,8 +47,8 @@ from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import kept_calls
 from difftest.simulator.launch_listeners import (
     TAPES,
+    LaunchListener,
     LaunchRecord,
-    Witness,
     current_listener,
 )
 from difftest.simulator.machine import MACHINES, Machine
@@ -599,7 +599,7 @@ def _run_observed(
 
 
 def _run_recorded(
-    listener: Witness, runs: Sequence[Launch], *, ranks: bool
+    listener: LaunchListener, runs: Sequence[Launch], *, ranks: bool
 ) -> list[FinishedLaunch]:
     """Run launches with a trace, and call a listener for each."""
     finished = _run(runs, ranks=ranks, record=True)

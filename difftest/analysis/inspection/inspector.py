@@ -157,7 +157,7 @@ def finding_text(finding: Finding) -> str:
 
 @dataclass
 class Inspector:
-    """A listener to launches (``with witnessing(inspector)``) that keeps each new finding.
+    """A listener to launches (``with listening(inspector)``) that keeps each new finding.
 
     A later launch adds no finding that an earlier launch has shown at the same line, even if other
     lines take part with other shapes.
