@@ -292,11 +292,12 @@ class DmaEngines:
             generated = generated and figures.generates
             lead = figures.generated_lead if generated else figures.dma_lead
             after = figures.dma_tail.value + self._latency(transfer, generated)
-            costs = lead.value, self._row(transfer, generated), after
+            costs = lead.value, self._row_time(transfer, generated), after
             self._costs[key] = costs
         return costs
 
-    def _row(self, transfer: Transfer, generated: bool) -> float:
+    def _row_time(self, transfer: Transfer, generated: bool) -> float:
+        """Return how long a DMA engine takes for one row."""
         figures = self.parameters
         size = transfer.row_bytes
         if transfer.writes_hbm and size <= figures.element_bytes:

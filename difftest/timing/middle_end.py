@@ -254,6 +254,7 @@ class _Distribution:
             yield from self._statements_of(item)
 
     def _statements_of(self, item: Item) -> Iterator[list[int]]:
+        """Yield the statements of an event or a loop; several iterations share one if they fit."""
         if isinstance(item, int):
             yield [item]
             return
@@ -450,12 +451,13 @@ def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:
     regions = event.writes + event.reads
     if all(region.allocation.id not in parts for region in regions):
         return event
-    moved = tuple(_moved(region, parts) for region in regions)
+    moved = tuple(_in_wider_tile(region, parts) for region in regions)
     count = len(event.writes)
     return replace(event, writes=moved[:count], reads=moved[count:])
 
 
-def _moved(region: Region, parts: dict[int, tuple[Allocation, int]]) -> Region:
+def _in_wider_tile(region: Region, parts: dict[int, tuple[Allocation, int]]) -> Region:
+    """Return a region in the wider tile that contains its tile."""
     if region.allocation.id not in parts:
         return region
     whole, start = parts[region.allocation.id]

@@ -338,6 +338,7 @@ class _ProgramBuilder:
         """Core -> the barrier that precedes its next instructions."""
 
     def build(self, progress: Progress | None) -> Program:
+        """Return the program of all events."""
         events = self.trace.events
         unneeded = self.decisions.repeated | self._cleared_before_sums()
         loops: tuple[Iteration, ...] = ()
@@ -530,6 +531,7 @@ class _ProgramBuilder:
 def _identity(
     number: int, space: Space, side: int, dtype: np.dtype[np.generic], event: Event
 ) -> Allocation:
+    """Return the allocation of an identity matrix, which the compiler adds."""
     return Allocation(
         number,
         space,

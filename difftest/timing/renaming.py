@@ -237,9 +237,10 @@ class RepeatedWork:
             """Tiles that hold a copy of data that their loops do not change."""
             self._turning: set[int] = set()
             """Runs of loops with more than one iteration."""
-            self._find()
+            self._find_repeats()
 
-    def _find(self) -> None:
+    def _find_repeats(self) -> None:
+        """Find the copies and transposes that repeat an earlier one."""
         first: dict[Key, Event] = {}
         kept: set[int] = set()
         self._turning = _turning(self._trace.events)

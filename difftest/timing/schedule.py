@@ -89,6 +89,7 @@ class Planner(Scheduler):
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
+        """Run an instruction as the compiler expects it to take."""
         figures = self.parameters
         engine = unit.engine
         producer = unit.engine

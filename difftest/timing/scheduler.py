@@ -176,7 +176,7 @@ class Scheduler:
                 for granted in self.scarce[what].release(
                     self.program.allocations[what]
                 ):
-                    self._granted(granted, now, self.timeline.last_use[what][1])
+                    self._grant(granted, now, self.timeline.last_use[what][1])
             elif now == units[kind].wake:  # else an earlier wake-up replaced it
                 self._wake(units[kind], now)
         if self.scheduled < len(self.instructions):
@@ -213,7 +213,8 @@ class Scheduler:
 
     # Readiness
 
-    def _granted(self, allocation: Allocation, now: float, by: int) -> None:
+    def _grant(self, allocation: Allocation, now: float, by: int) -> None:
+        """Note that a tensor got its place, which instruction ``by`` freed."""
         index = self.graph.opener[allocation.id]
         now += HOPS[self.timeline.engine[by]][self.instructions[index].engine]
         if now > self.ready[index]:
@@ -256,6 +257,7 @@ class Scheduler:
     # Issue
 
     def _wake(self, unit: Unit, now: float) -> None:
+        """Let an engine issue its next instruction, and set when it wakes next."""
         unit.wake = NEVER
         coming = unit.coming
         ready = unit.ready
@@ -292,6 +294,7 @@ class Scheduler:
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
+        """Run an instruction on an engine, and note its times."""
         timeline = self.timeline
         index = step.index
         engine = unit.engine

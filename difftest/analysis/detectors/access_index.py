@@ -77,11 +77,12 @@ class AccessIndex:
         """Numbers of the events where another loop iteration, or another program, begins."""
         self._loops: list[tuple[Iteration, ...]] = []
         """The loops around the events from each of these numbers on."""
-        self._divide(trace)
+        self._find_boundaries(trace)
         self.sharing = sharing_bytes(trace.allocations)
-        self.accesses = self._gathered(trace)
+        self.accesses = self._shared_accesses(trace)
 
-    def _divide(self, trace: Trace) -> None:
+    def _find_boundaries(self, trace: Trace) -> None:
+        """Note where iterations and programs begin, and which kinds of events the launch has."""
         loops: tuple[Iteration, ...] | None = None
         program: tuple[int, ...] | None = None
         for event in trace.events:
@@ -101,7 +102,8 @@ class AccessIndex:
                         turn.loop.kind is LoopKind.AFFINE for turn in loops
                     )
 
-    def _gathered(self, trace: Trace) -> dict[int, list[OperandAccess]]:
+    def _shared_accesses(self, trace: Trace) -> dict[int, list[OperandAccess]]:
+        """Return the accesses to tensors on which a reader may report."""
         shared = {
             base
             for base in trace.allocations

@@ -124,7 +124,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         if command not in ("reduce", "read"):
             begun[key] = event
         elif key in before and (depth := affine_depth(before[key], event)) is not None:
-            yield _of_registers(event, before[key], begun.get(key), depth)
+            yield _register_finding(event, before[key], begun.get(key), depth)
         before[key] = event
 
 
@@ -142,9 +142,10 @@ def affine_depth(earlier: Event, later: Event) -> int | None:
     return None
 
 
-def _of_registers(
+def _register_finding(
     event: Event, before: Event, begun: Event | None, depth: int
 ) -> Finding:
+    """Return a finding on a reduction in registers that another iteration began."""
     iteration = event.loops[depth]
     earlier = before.loops[depth]
     inside = begun is not None and any(
@@ -220,7 +221,7 @@ class _IterationReplay:
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
-            yield from self._say("carried", turn, writer, carried)
+            yield from self._report("carried", turn, writer, carried)
         reader = self.element_map.read(self.reader, region)
         first = np.where(foreign & (reader == _NOBODY), self.place, reader)
         self.element_map.write(self.reader, region, first)
@@ -240,16 +241,17 @@ class _IterationReplay:
             )
             return
         if twice.any():
-            yield from self._say("written", turn, writer, twice)
+            yield from self._report("written", turn, writer, twice)
         others = self.number[reader]
         early = (others != turn.number) & (others != _NOBODY)
         if early.any():
-            yield from self._say("overwritten", turn, reader, early)
+            yield from self._report("overwritten", turn, reader, early)
         self.element_map.write(self.writer, region, self.place)
 
-    def _say(
+    def _report(
         self, kind: str, turn: IterationAccess, places: Cells, wrong: NDArray[Any]
     ) -> Iterator[Conflict]:
+        """Yield a conflict of two iterations, once for each pair of source lines."""
         other = self.turns[int(places[first_true(wrong)])]
         key = kind, other.access.event.location, turn.access.event.location
         exact = all(
@@ -279,7 +281,7 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
     ]
     if carried:
         yield replace(
-            _finding(CARRIED, loop, carried[0]),
+            _conflict_finding(CARRIED, loop, carried[0]),
             severity=NOTE,
             rule="in the current dialect nl.affine_range is a deprecated alias of range, which "
             "keeps the order. In the classic dialect this would be wrong",
@@ -315,7 +317,11 @@ def _judged(
     if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
         # a row without readers, such as that of dummy indices, may have any value
         whole = first.earlier.access.region.whole and first.later.access.region.whole
-        yield _finding(WRITTEN_TWICE, loop, first) if whole else _unsure(loop, first)
+        yield (
+            _conflict_finding(WRITTEN_TWICE, loop, first)
+            if whole
+            else _unsure(loop, first)
+        )
         return
     yield _rewritten(loop, first, turns)
 
@@ -326,18 +332,20 @@ def _of_kind(kind: str, conflicts: list[Conflict]) -> list[Conflict]:
 
 def _unsure(loop: Loop, conflict: Conflict) -> InconclusiveFinding:
     """Return a conflict that a run in another order settles."""
-    return InconclusiveFinding(_finding(ORDER, loop, conflict), None, loop.location)
+    return InconclusiveFinding(
+        _conflict_finding(ORDER, loop, conflict), None, loop.location
+    )
 
 
 def _read(loop: Loop, reads: list[Conflict], turns: list[IterationAccess]) -> Finding:
     """Return the finding on reads of another iteration's data."""
     for conflict in reads:
         if not _both_update(conflict):
-            return _finding(CARRIED, loop, conflict)
+            return _conflict_finding(CARRIED, loop, conflict)
     used = _used_on_the_way(turns)
     if used is not None:
-        return _finding(CARRIED, loop, used)
-    return _finding(REDUCTION, loop, reads[0])
+        return _conflict_finding(CARRIED, loop, used)
+    return _conflict_finding(REDUCTION, loop, reads[0])
 
 
 def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> Finding:
@@ -345,7 +353,7 @@ def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> 
     later = conflict.later
     in_hbm = later.access.region.allocation.space.is_hbm
     # The compiler can privatise a tile for each iteration, but not memory in HBM.
-    finding = _finding(REWRITTEN, loop, conflict)
+    finding = _conflict_finding(REWRITTEN, loop, conflict)
     readers = [turn for turn in turns if not turn.access.writes]
     reader = next((turn for turn in readers if turn.number == later.number), readers[0])
     return replace(
@@ -441,7 +449,8 @@ _WORDS = {
 }
 
 
-def _finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
+def _conflict_finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
+    """Return a finding on two iterations that touch one element."""
     later = conflict.later
     earlier = conflict.earlier
     region = later.access.region

@@ -80,11 +80,11 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
         _out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, []))
     )
     counted = _counted(noted.get(AnomalyKind.INTEGER_ROUNDED, []), trace)
-    yield from map(_rounded, anomalies_by_line(counted))
+    yield from map(_rounding_finding, anomalies_by_line(counted))
     for events in anomalies_by_line(noted.get(AnomalyKind.FLOAT8_CODE, [])):
-        yield _float8(events, machine)
+        yield _float8_finding(events, machine)
     for events in anomalies_by_line(noted.get(AnomalyKind.NAN_SEARCHED, [])):
-        yield _searched(events, trace)
+        yield _search_finding(events, trace)
 
 
 def anomalies_by_line(noted: Noted) -> list[Noted]:
@@ -222,7 +222,8 @@ def _out_of_range(noted: Noted) -> Finding:
     )
 
 
-def _rounded(noted: Noted) -> Finding:
+def _rounding_finding(noted: Noted) -> Finding:
+    """Return a finding on an integer that float32 rounded."""
     event, anomaly = noted[0]
     value = "" if anomaly.value is None else f" {anomaly.value:.0f}"
     return INTEGER_ROUNDED.finding(
@@ -279,7 +280,8 @@ def _products_of_floats(trace: Trace) -> set[int]:
     return floats
 
 
-def _float8(noted: Noted, machine: Machine) -> Finding:
+def _float8_finding(noted: Noted, machine: Machine) -> Finding:
+    """Return a finding on float8 codes that the machine lacks."""
     event, anomaly = noted[0]
     return FLOAT8_CODES.finding(
         f"{_named(event)} read {anomaly.value!r} as float8_e4m3fn on {machine.name} "
@@ -291,7 +293,7 @@ def _float8(noted: Noted, machine: Machine) -> Finding:
     )
 
 
-def _searched(noted: Noted, trace: Trace) -> Finding:
+def _search_finding(noted: Noted, trace: Trace) -> Finding:
     """Return a finding on a search among NaN; an error if its result addresses memory."""
     event, anomaly = noted[0]
     access = _addressed(event, trace)

@@ -163,7 +163,8 @@ def _told_once(results: Found) -> Found:
 
 
 def _all_races(trace: Trace) -> Found:
-    epochs = _epochs(trace)
+    """Yield the races on each memory that several programs touch."""
+    epochs = _count_barriers(trace)
     chains = HappensBefore(trace)
     accesses = access_index(trace).accesses
     facts = _RaceFacts(
@@ -206,7 +207,8 @@ class _RaceFacts(NamedTuple):
     at_once: bool
 
 
-def _epochs(trace: Trace) -> _Epochs:
+def _count_barriers(trace: Trace) -> _Epochs:
+    """Count the barriers before each event: all of its program, and those on each tensor."""
     total: dict[tuple[int, ...], int] = {}
     own: dict[int, dict[tuple[int, ...], int]] = {}
     for event in trace.events:
@@ -260,7 +262,7 @@ def _races(
             if (race.kind, *lines, race.exact, race.own) not in reported:
                 reported.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
-                yield _judged(race, facts)
+                yield _judge(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
         if len(met) > 1 and any(_Epoch(element_map, inside).races()):
@@ -294,7 +296,7 @@ def _behind_other_barriers(
                 said.add(lines)
                 element = element_map.element(touch.region, common)
                 race = Race(_kind_of(touch), write, touch, element)
-                yield _finding(OTHER_BARRIER, race)
+                yield _race_finding(OTHER_BARRIER, race)
 
 
 def _kind_of(touch: OperandAccess) -> str:
@@ -410,14 +412,15 @@ def _statement(touch: OperandAccess) -> tuple[object, ...]:
     return (touch.event.stack, *touch.region[1:4])
 
 
-def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
+def _judge(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
+    """Return the finding on a race, or an inconclusive one if the trace cannot decide."""
     if race.kind == "added":  # sums agree in any order of a simulator
         severity = ERROR if facts.at_once else WARNING
-        return replace(_finding(RACE, race), severity=severity)
+        return replace(_race_finding(RACE, race), severity=severity)
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
-        return InconclusiveFinding(_finding(ORDER, race))
-    finding = _finding(RACE, race)
+        return InconclusiveFinding(_race_finding(ORDER, race))
+    finding = _race_finding(RACE, race)
     if race.kind == "written":
         return InconclusiveFinding(finding, _agreement(race, facts))
     # If each program does all of the work, its own write and the other one's are equal. The
@@ -430,11 +433,11 @@ def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
 def _agreement(race: Race, facts: _RaceFacts) -> Finding:
     """Return the finding on two programs that write the same data to an element."""
     if not facts.divided:  # all programs do the same
-        return _finding(IGNORED_ID, race)
+        return _race_finding(IGNORED_ID, race)
     # programs that read their id and write the same have nothing to divide
     replicated = _statement(race.first) == _statement(race.second)
     mild = NOTE if replicated else WARNING
-    return replace(_finding(WRITTEN_TWICE, race), severity=mild)
+    return replace(_race_finding(WRITTEN_TWICE, race), severity=mild)
 
 
 _REMEDIES = {
@@ -453,7 +456,8 @@ _VERBS = {
 }
 
 
-def _finding(hazard: Hazard, race: Race) -> Finding:
+def _race_finding(hazard: Hazard, race: Race) -> Finding:
+    """Return a finding on two programs that touch one element."""
     first = race.first
     second = race.second
     verb, other = _VERBS[race.kind]

@@ -83,11 +83,12 @@ _REMEDY += "or give each value its own row and sum the rows afterwards"
 @deduplicated
 def find_scatter_conflicts(trace: Trace, machine: Machine) -> Found:
     """Yield findings on rows with several indices, and on additions to recently written data."""
-    yield from _seen(trace, machine)
+    yield from _anomaly_findings(trace, machine)
     yield from _additions(trace)
 
 
-def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def _anomaly_findings(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Yield findings on anomalies of indices that the simulator recorded."""
     for event in access_index(trace).seen:
         # such DMAs aborted on devices, if they skip
         aborts = event.purpose is Purpose.TRANSPOSE or is_accumulating_dma(event)
@@ -102,9 +103,9 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                     event,
                 )
             elif anomaly.what is AnomalyKind.PATTERN_SKIPPED:
-                yield _left_by_pattern(event, anomaly)
+                yield _pattern_finding(event, anomaly)
             elif anomaly.what is AnomalyKind.INDEX_SKIPPED and not aborts:
-                yield from _from_a_view(event, anomaly)
+                yield from _view_findings(event, anomaly)
             elif anomaly.what is AnomalyKind.INDEX_SKIPPED and machine.nc_version >= 3:
                 yield SKIPPED.finding(
                     f"{event.opcode} skips indices out of bounds: "
@@ -116,7 +117,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 )
 
 
-def _from_a_view(event: Event, anomaly: Anomaly) -> Iterator[Finding]:
+def _view_findings(event: Event, anomaly: Anomaly) -> Iterator[Finding]:
     """Yield findings on scatters that skip, with a part of a tensor as their source."""
     src = event.operand("src")
     if src is None:
@@ -135,7 +136,7 @@ def _from_a_view(event: Event, anomaly: Anomaly) -> Iterator[Finding]:
     )
 
 
-def _left_by_pattern(event: Event, anomaly: Anomaly) -> Finding:
+def _pattern_finding(event: Event, anomaly: Anomaly) -> Finding:
     """Return a finding on an index in bounds whose pattern leaves the tensor."""
     return PATTERN.finding(
         f"{event.opcode} skips {anomaly.elements} of {anomaly.of} indices that are in bounds, the "
