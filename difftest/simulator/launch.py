@@ -188,7 +188,7 @@ def launch(
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
-        function, whose dialect is that of the functions it calls.
+        function, whose dialect follows from the functions that it calls.
     args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; all other values
         are passed unchanged.
     grid : the SPMD grid, as in ``kernel[4, 2]``.

@@ -112,7 +112,7 @@ Rule = Callable[[Event, list[Event]], list[Event] | None]
 def _simplified(
     events: list[Event], is_candidate: Callable[[Event], bool], rule: Rule
 ) -> list[Event]:
-    """Return the events without those that a rule makes unnecessary.
+    """Remove the events that a rule makes unnecessary.
 
     ``is_candidate`` decides from an event alone if the rule must look at its readers.
     """

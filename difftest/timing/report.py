@@ -398,7 +398,7 @@ class Roofline(NamedTuple):
     tensor_bound: float
     """The Tensor Engine's time to stream every row at full speed, without waits."""
     memory_bound: float
-    """The time in which the DMA engines move every byte between HBM and the core at their full
+    """The time that the DMA engines need to move every byte between HBM and the core at their full
     rate."""
     predicted: float
     intensity: float

@@ -199,7 +199,7 @@ class Schedule:
 
         Returns
         -------
-        Those of this timeline, and those of the answer.
+        The sources of this timeline, and the sources of the answer.
         """
         mine = self.descriptor_sources
         other = descriptor_sources(self.toolchain, self.program.machine, answer)

@@ -22,7 +22,7 @@ from difftest.testing.harness.verdict import Mismatch, WrongOutput
 ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
-"""The number of slices that are shown: those with the most wrong elements."""
+"""The number of shown slices. They have the most wrong elements."""
 RIGHT = "."
 UNWRITTEN = "u"
 NOT_FINITE = "n"

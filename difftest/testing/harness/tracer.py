@@ -37,7 +37,7 @@ _TOOL = "difftest"
 _AFTERWARDS = os.path.join("difftest", "analysis", "inspection", "inspector.py")
 """The file that inspects a launch after the kernel has run: the trace stops there."""
 FREE_TOOLS = (5, 4)
-"""Ids of ``sys.monitoring``: the one of optimizers, and one without a name, which HypoFuzz uses."""
+"""Tool ids of ``sys.monitoring``: the optimizers' id, and an id without a name (HypoFuzz's)."""
 
 
 @contextlib.contextmanager

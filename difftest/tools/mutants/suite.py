@@ -200,7 +200,7 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
 def suites_of(
     specs: Mapping[str, KernelSpec], drawn: Mapping[str, Sequence[Case]]
 ) -> dict[str, Suite]:
-    """Return suites by name, one for each kernel of each spec, with their drawn cases."""
+    """Return a suite by name for each kernel of each spec, with its drawn cases."""
     suites = {}
     for test, spec in specs.items():
         for part in (single := specs_by_kernel(spec)):

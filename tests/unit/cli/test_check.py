@@ -427,7 +427,7 @@ def test_an_argument_that_is_read_and_written_is_no_misuse(
     assert result.exit_code == 0, result.output
 
 
-PLAINEST = """
+SMALLEST = """
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -460,8 +460,8 @@ def test_large(case):
 
 
 def test_a_test_without_a_case_runs_with_the_largest_sizes_of_its_domain(tmp_path):
-    file = tmp_path / "test_plainest.py"
-    file.write_text(PLAINEST)
+    file = tmp_path / "test_smallest.py"
+    file.write_text(SMALLEST)
     result = run(f"{file}::test_copy")
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines() == [
