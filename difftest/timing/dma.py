@@ -284,8 +284,8 @@ class DmaEngines:
         From its trigger to its first byte, an engine's time for a row, and from the last row to the
         semaphore.
         """
-        size, rows, partitions, _, reads, writes, turns = transfer[:7]
-        key = size, rows, partitions, reads, writes, turns, generated
+        size, rows, partitions, _, reads, writes, transposes = transfer[:7]
+        key = size, rows, partitions, reads, writes, transposes, generated
         costs = self._costs.get(key)
         if costs is None:
             figures = self.parameters

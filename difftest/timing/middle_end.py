@@ -49,7 +49,7 @@ class LoopRun(NamedTuple):
     """A run of a loop in a sequence of events."""
 
     kind: LoopKind
-    turns: list[list[Item]]
+    iterations: list[list[Item]]
     """The sequence of each iteration."""
 
 
@@ -258,12 +258,12 @@ class _Distribution:
         if isinstance(item, int):
             yield [item]
             return
-        turns = item.turns
+        iterations = item.iterations
         count = 1
-        if item.kind is LoopKind.AFFINE and len(set(map(self._form, turns))) == 1:
-            count = self._fitting(turns)
-        for first in range(0, len(turns), count):
-            for statement in zip(*turns[first : first + count], strict=True):
+        if item.kind is LoopKind.AFFINE and len(set(map(self._form, iterations))) == 1:
+            count = self._fitting(iterations)
+        for first in range(0, len(iterations), count):
+            for statement in zip(*iterations[first : first + count], strict=True):
                 places = [place for place in statement if isinstance(place, int)]
                 if places:
                     yield places
@@ -285,27 +285,29 @@ class _Distribution:
             if loop < 0:
                 yield from run
                 continue
-            turns = [list(turn) for _, turn in groupby(run, number_of)]
-            kind = self._events[turns[0][0]].loops[depth].loop.kind
-            yield LoopRun(kind, [list(self._sequence(t, depth + 1)) for t in turns])
+            iterations = [list(iteration) for _, iteration in groupby(run, number_of)]
+            kind = self._events[iterations[0][0]].loops[depth].loop.kind
+            yield LoopRun(
+                kind, [list(self._sequence(t, depth + 1)) for t in iterations]
+            )
 
-    def _form(self, turn: list[Item]) -> tuple[object, ...]:
+    def _form(self, iteration: list[Item]) -> tuple[object, ...]:
         """Return what iterations with the same statements have in common."""
         forms: list[object] = []
-        for item in turn:
+        for item in iteration:
             if isinstance(item, int):
                 event = self._events[item]
                 forms.append((event.opcode, event.stack, event.program))
             else:
-                forms.append(tuple(map(self._form, item.turns)))
+                forms.append(tuple(map(self._form, item.iterations)))
         return tuple(forms)
 
-    def _fitting(self, turns: list[list[Item]]) -> int:
+    def _fitting(self, iterations: list[list[Item]]) -> int:
         """Return how many iterations have room at once for the tiles that only they use.
 
         PSUM has to hold the live tiles of one statement, SBUF all tiles.
         """
-        places = list(_places(turns[0]))
+        places = list(_places(iterations[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
         tensors = list(self._first)
         begin = bisect_left(tensors, places[0], key=self._first.__getitem__)
@@ -315,12 +317,12 @@ class _Distribution:
             if self._last[tensor] <= places[-1] and space in own:
                 own[space].append(tensor)
         sbuf = sum(self._tensors[tensor].partition_bytes for tensor in own[Space.SBUF])
-        psum = max(self._psum_of([item], own[Space.PSUM]) for item in turns[0])
+        psum = max(self._psum_of([item], own[Space.PSUM]) for item in iterations[0])
         rooms = (
             self._machine.sbuf_usable_bytes // max(1, sbuf),
             self._machine.psum_partition_bytes // max(1, psum),
         )
-        return max(1, min(len(turns), *rooms))
+        return max(1, min(len(iterations), *rooms))
 
     def _psum_of(self, statement: list[Item], tiles: list[int]) -> int:
         """Return the bytes of each partition of PSUM that are live in a statement."""
@@ -343,8 +345,8 @@ def _places(items: Iterable[Item]) -> Iterator[int]:
         if isinstance(item, int):
             yield item
             continue
-        for turn in item.turns:
-            yield from _places(turn)
+        for iteration in item.iterations:
+            yield from _places(iteration)
 
 
 # -- merging ---------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from difftest.timing.tensor_engine import Matmul
 _LOAD = EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
 _DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """The barrier around each iteration of a loop that runs on the device."""
-Turn = tuple[Iteration, ...]
+DeviceIteration = tuple[Iteration, ...]
 Regions = tuple[Region, ...]
 
 MODELLED = (
@@ -332,7 +332,7 @@ class _ProgramBuilder:
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
         self.cores = cores_of(trace)
-        self.turns: dict[int, Turn] = {}
+        self.iterations: dict[int, DeviceIteration] = {}
         """Core -> the present iteration of its device loops."""
         self.barriers: dict[int, int] = {}
         """Core -> the barrier that precedes its next instructions."""
@@ -342,7 +342,7 @@ class _ProgramBuilder:
         events = self.trace.events
         unneeded = self.decisions.repeated | self._cleared_before_sums()
         loops: tuple[Iteration, ...] = ()
-        turn: Turn = ()
+        iteration: DeviceIteration = ()
         self._load_identities()
         for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
@@ -354,9 +354,11 @@ class _ProgramBuilder:
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
                 loops = event.loops
-                turn = tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
-            if turn != self.turns.get(core, ()):
-                self._drain(core, turn)
+                iteration = tuple(
+                    run for run in loops if run.loop.kind is LoopKind.DYNAMIC
+                )
+            if iteration != self.iterations.get(core, ()):
+                self._drain(core, iteration)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
                 if self.renames:
@@ -423,13 +425,13 @@ class _ProgramBuilder:
             load = Event(-1, _LOAD, (_whole(sbuf),), (_whole(hbm),), event.stack)
             self._add_implied(load, core)
 
-    def _drain(self, core: int, turn: Turn) -> None:
+    def _drain(self, core: int, iteration: DeviceIteration) -> None:
         """Add a barrier before or after an iteration of a loop that runs on the device.
 
         All engines and DMAs of the core wait for each other there.
         """
-        around = turn or self.turns[core]
-        self.turns[core] = turn
+        around = iteration or self.iterations[core]
+        self.iterations[core] = iteration
         start = self.barriers.get(core, 0)
         before = [step.index for step in self.instructions[start:] if step.core == core]
         if not before:
@@ -480,7 +482,7 @@ class _ProgramBuilder:
         work = costs or self.lowered.get(event.number) or self.costing.of(event)
         product = work.matmul
         moved = work.transfer
-        if product is not None and product.turns:
+        if product is not None and product.transposes:
             identity = self.identities[core, event.reads[0].dtype.name]
             reads = (*reads, _whole(identity))
         data, order = self.dependences.of(index, reads, writes)

@@ -163,7 +163,7 @@ class Report:
         widest = 1
         for step in program.instructions:
             if work := step.matmul:
-                flops[work.turns] += work.flops
+                flops[work.transposes] += work.flops
                 streamed += work.passes * work.rows * work.width
                 matmuls += work.passes
                 widest = max(widest, work.width)
@@ -430,7 +430,7 @@ def bounds_of(program: Program) -> Roofline:
     for step in program.instructions:
         if step.matmul:
             cycles += step.matmul.passes * step.matmul.rows
-            flops += 0 if step.matmul.turns else step.matmul.flops
+            flops += 0 if step.matmul.transposes else step.matmul.flops
         if step.transfer:
             moved += step.transfer.bytes * (
                 step.transfer.reads_hbm + step.transfer.writes_hbm

@@ -67,7 +67,7 @@ class Planner(Scheduler):
         self.begun: list[set[int]] = [set() for _ in self.cores]
         """Core -> the sums that have some, but not all, of their products."""
         for step in reversed(self.instructions):
-            if step.matmul is not None and not step.matmul.turns:
+            if step.matmul is not None and not step.matmul.transposes:
                 self.sums.setdefault(step.tensors[0], []).append(step.index)
         for unit in self.by_number:
             unit.may_wait = unit.engine is Engine.TENSOR
@@ -75,7 +75,7 @@ class Planner(Scheduler):
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Return whether it begins no sum while an earlier sum is incomplete (TRACE)."""
         step = self.instructions[place]
-        if step.matmul is None or step.matmul.turns:
+        if step.matmul is None or step.matmul.transposes:
             return True
         total = step.tensors[0]
         begun = self.begun[step.core]

@@ -155,11 +155,11 @@ class Scheduler:
         self.users = program.users.copy()
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
-        self.turn: Sequence[int] = range(count)
+        self.position: Sequence[int] = range(count)
         """Instruction -> its place in its engine's heap; for the Tensor Engine, the compiler's
         order."""
         self.at: Sequence[int] = range(count)
-        """The inverse of ``turn``."""
+        """The inverse of ``position``."""
         if order:
             self._follow_order(order)
 
@@ -196,11 +196,11 @@ class Scheduler:
 
     def _follow_order(self, order: Order) -> None:
         """Make the Tensor Engines take their instructions in exactly this order."""
-        self.turn, self.at = turn, at = list(self.turn), list(self.at)
+        self.position, self.at = position, at = list(self.position), list(self.at)
         for core, taken in zip(self.cores, order, strict=True):
             places = sorted(taken)
             for place, index in zip(places, taken, strict=True):
-                turn[index], at[place] = place, index
+                position[index], at[place] = place, index
             core.units[Engine.TENSOR].places = places[::-1]
 
     def _load_table(self, core: PhysicalCore, table: str) -> float:
@@ -243,7 +243,7 @@ class Scheduler:
         elif self.graph.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
             core.sharing.add(engine, step, ready)
         unit = core.units[engine]
-        heappush(unit.coming, (ready, self.turn[step.index]))
+        heappush(unit.coming, (ready, self.position[step.index]))
         time = ready if ready > unit.free else unit.free
         if time < unit.wake:  # inlined _arm: each instruction passes here
             unit.wake = time

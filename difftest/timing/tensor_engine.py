@@ -37,7 +37,7 @@ class Matmul(NamedTuple):
     width: int = 1
     """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
     double_row, 4 of MX operands (ARCH4)."""
-    turns: bool = False
+    transposes: bool = False
     """True for a transpose."""
     partial: bool = False
     """True if the stationary operand of a product fills a part of the PE array."""
@@ -45,7 +45,7 @@ class Matmul(NamedTuple):
     @property
     def is_simple(self) -> bool:
         """Return whether this is a product without MX operands."""
-        return not self.turns and self.width < PACKED
+        return not self.transposes and self.width < PACKED
 
 
 def matmul(event: Event, machine: Machine) -> Matmul:
@@ -63,7 +63,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         if machine.nc_version >= 3:
             passes = 1  # ARCH3: one pass from trn2 on
         flops = 2 * depth * depth * columns
-        return Matmul(passes, cycles, four_byte, strided, flops, turns=True)
+        return Matmul(passes, cycles, four_byte, strided, flops, transposes=True)
     moving = event.reads[1]
     rows = elements(event.writes[0])  # in double_row, half the rows of the operand
     slow = 1 + (inner_stride(moving) > WIDE_STRIDE)
@@ -139,7 +139,7 @@ class TensorEngine:
         """Return the weights' load time and interval, the rows in cycles, and the overhead."""
         figures = self.parameters
         interval = figures.weights_interval[work.four_byte, work.strided]
-        if work.turns and work.strided and not work.four_byte:
+        if work.transposes and work.strided and not work.four_byte:
             interval = figures.turned_interval
         costs = self._known[work] = (
             figures.load_weights[work.four_byte, work.strided].value,

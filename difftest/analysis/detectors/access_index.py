@@ -99,7 +99,7 @@ class AccessIndex:
                 self._loops.append(loops)
                 if not self.has_affine:
                     self.has_affine = any(
-                        turn.loop.kind is LoopKind.AFFINE for turn in loops
+                        iteration.loop.kind is LoopKind.AFFINE for iteration in loops
                     )
 
     def _shared_accesses(self, trace: Trace) -> dict[int, list[OperandAccess]]:
@@ -126,10 +126,10 @@ class AccessIndex:
         """Return whether no reader can report on a tensor's accesses."""
         if tensor.space is Space.PSUM or (self.has_scatter and tensor.space.is_hbm):
             return False
-        turn = bisect_right(self._begins, tensor.first)
-        if turn < len(self._begins) and self._begins[turn] <= tensor.last:
+        iteration = bisect_right(self._begins, tensor.first)
+        if iteration < len(self._begins) and self._begins[iteration] <= tensor.last:
             return False
-        return not tensor.loops or tensor.loops is self._loops[turn - 1]
+        return not tensor.loops or tensor.loops is self._loops[iteration - 1]
 
 
 def sharing_bytes(tensors: Iterable[Allocation]) -> list[list[Allocation]]:
@@ -229,14 +229,14 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
     ).values():
         if not _may_conflict(inside):
             continue
-        turns = group_by(inside, lambda touch: touch.event.loops[depth].number)
-        if len(turns) > 1:
+        iterations = group_by(inside, lambda touch: touch.event.loops[depth].number)
+        if len(iterations) > 1:
             if not _share_elements(inside):
                 continue
             run = AffineLoopRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
-        for group in turns.values():
+        for group in iterations.values():
             if len(group) > 1:
                 yield from _runs(group, depth + 1)
 
@@ -281,7 +281,7 @@ def loses_additions(touch: OperandAccess) -> bool:
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
     """Return whether an event belongs to an iteration of loops."""
     around, inner = (
-        [(turn.loop.id, turn.number) for turn in turns]
-        for turns in (loops, event.loops[: len(loops)])
+        [(iteration.loop.id, iteration.number) for iteration in iterations]
+        for iterations in (loops, event.loops[: len(loops)])
     )
     return around == inner

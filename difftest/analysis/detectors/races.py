@@ -75,7 +75,7 @@ OTHER_BARRIER = Hazard(
 TRIP_COUNTS = Hazard(
     "program-trip-counts",
     ERROR,
-    "a device loop turns differently often in two programs",
+    "a device loop has different trip counts in two programs",
 )
 ADDRESSES = Hazard(
     "program-other-address",
@@ -501,7 +501,7 @@ def _trip_counts(trace: Trace) -> Found:
             continue
         where = "on the device" if on_device else "that is unrolled"
         yield TRIP_COUNTS.finding(
-            f"a loop {where} turns differently often in two programs: {_shown(counts)}",
+            f"a loop {where} has different trip counts in two programs: {_shown(counts)}",
             "the cores of a logical NeuronCore run the same control flow: loops on the device "
             "with other trip counts hang, and with other blocks the kernel does not compile",
             "give every program the same trip counts, and mask what one has not to do",

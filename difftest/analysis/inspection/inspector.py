@@ -83,7 +83,9 @@ def informative_orders(
 
 def _adds_up(event: Event, loop: Location | None) -> bool:
     """Return whether an instruction adds to data of other iterations of the loop, or programs."""
-    if loop is not None and all(turn.loop.location != loop for turn in event.loops):
+    if loop is not None and all(
+        iteration.loop.location != loop for iteration in event.loops
+    ):
         return False
     return is_accumulating_dma(event) or (
         loop is not None and event.attributes.accumulate
