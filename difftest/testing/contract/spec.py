@@ -433,6 +433,7 @@ def is_function_of_domain(source: object) -> bool:
 
 
 def _check_domain(spec: KernelSpec) -> None:
+    """Check each source of the domain, and the names that it and the parameters need."""
     earlier: list[str] = []
     for name, source in spec.domain.items():
         is_drawn = isinstance(source, SearchStrategy) or is_choice(source)

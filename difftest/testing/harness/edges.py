@@ -421,6 +421,7 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 
 
 def _check_edge(runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend) -> None:
+    """Run an edge call on a backend, and judge it."""
     __tracebackhide__ = True
     exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
     outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))
