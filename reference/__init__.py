@@ -1,1 +1,1 @@
-"""What is right: each operation in plain NumPy, computed in float64, readable as mathematics."""
+"""The references: each operation in plain NumPy, computed in float64, readable as mathematics."""

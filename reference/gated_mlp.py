@@ -1,4 +1,4 @@
-"""The gated multi-layer perceptron of today's language models."""
+"""The gated multi-layer perceptron of current language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows that slide over images: their geometry, and views of what lies under them."""
+"""Windows that slide over images: their geometry, and views of the elements under them."""
 
 from __future__ import annotations
 

@@ -84,11 +84,11 @@ class Accesses:
         if access is None:
             access = self._by_mark[footprint] = Access(footprint)
             if self._lines is not None:
-                self._line(footprint).add(access)
+                self._bucket(footprint).add(access)
             elif len(self._by_mark) > FEW:
                 self._lines = {}
                 for each in self._by_mark.values():
-                    self._line(each.mark).add(each)
+                    self._bucket(each.mark).add(each)
         access.users.append(user)
 
     def overlapping(self, footprint: Footprint) -> list[Access]:
@@ -96,7 +96,9 @@ class Accesses:
         if not self._by_mark:
             return []
         near: Iterable[Access] = (
-            self._by_mark.values() if self._lines is None else self._near(footprint)
+            self._by_mark.values()
+            if self._lines is None
+            else self._candidates(footprint)
         )
         return [access for access in near if access.mark.overlaps(footprint)]
 
@@ -105,9 +107,10 @@ class Accesses:
         for access in accesses:
             del self._by_mark[access.mark]
             if self._lines is not None:
-                self._line(access.mark).remove(access)
+                self._bucket(access.mark).remove(access)
 
-    def _line(self, mark: Footprint) -> _AccessBucket:
+    def _bucket(self, mark: Footprint) -> _AccessBucket:
+        """Return the bucket of footprints with this size and first partition."""
         assert self._lines is not None
         size = (_power(mark.last - mark.first), _power(mark.high - mark.low))
         lines = self._lines.setdefault(size, {})
@@ -116,7 +119,8 @@ class Accesses:
             line = lines[mark.first] = _AccessBucket()
         return line
 
-    def _near(self, mark: Footprint) -> Iterator[Access]:
+    def _candidates(self, mark: Footprint) -> Iterator[Access]:
+        """Yield the earlier accesses that may overlap a footprint."""
         assert self._lines is not None
         for (partitions, elements), lines in self._lines.items():
             first = mark.first - partitions + 1

@@ -125,7 +125,7 @@ def _footprint(
 ) -> Footprint:
     block, inner, partitions = layout
     if not inner:
-        return _within(0, 1, offset, shape, strides)
+        return _span(0, 1, offset, shape, strides)
     outer, rest = divmod(offset, block)
     first, free = divmod(rest, inner)
     extent = 1
@@ -143,14 +143,15 @@ def _footprint(
         sizes.append(size)
         steps.append(blocks * inner + rest)
     low = outer * inner + free
-    return _within(
+    return _span(
         first, min(first + extent, partitions), low, tuple(sizes), tuple(steps)
     )
 
 
-def _within(
+def _span(
     first: int, last: int, offset: int, sizes: Shape, strides: Shape
 ) -> Footprint:
+    """Return the footprint of axes inside one partition, from an offset on."""
     axes = []
     low = high = offset
     for size, stride in zip(sizes, strides, strict=True):

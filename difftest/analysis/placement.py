@@ -120,7 +120,7 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
         if sizes.surely_fit(limit, _whole_banks(space, machine)):
             yield Placement(program, space, limit, sizes.peak(), sizes.lives())
         else:
-            yield _laid_out(sizes, program, space, machine)
+            yield _lay_out(sizes, program, space, machine)
 
 
 def needed_bytes(trace: Trace, machine: Machine) -> dict[Space, int]:
@@ -162,7 +162,7 @@ def overfull_placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     for (program, space), tensors in _tensors(allocations, trace).items():
         sizes = _by_block(tensors, trace, machine)
         if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
-            yield _laid_out(sizes, program, space, machine)
+            yield _lay_out(sizes, program, space, machine)
 
 
 def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
@@ -221,7 +221,7 @@ def split_placement(placement: Placement, trace: Trace, machine: Machine) -> Pla
     ]
     owners, ranges = zip(*parts, strict=True)
     sizes = _LiveRangeTable(owners, machine, ranges)
-    return _laid_out(sizes, placement.program, placement.space, machine)
+    return _lay_out(sizes, placement.program, placement.space, machine)
 
 
 def _by_block(
@@ -257,9 +257,10 @@ def _own_bank(space: Space, machine: Machine) -> int:
     return 0
 
 
-def _laid_out(
+def _lay_out(
     sizes: _LiveRangeTable, program: tuple[int, ...], space: Space, machine: Machine
 ) -> Placement:
+    """Return the best placement of several orders; stop at one that fits."""
     limit = limit_of(space, machine)
     bank = _own_bank(space, machine)
     peak = sizes.peak()

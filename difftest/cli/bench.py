@@ -116,7 +116,7 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
             f"-m is for transpose; {kernel} takes vectors of -n elements"
         )
     with embedded_with_predictions():
-        spec = _spec(kernel)
+        spec = _kernel_spec(kernel)
         data = {name: Random(seed) for seed, name in enumerate(spec.inputs)}
         case = Case({"n": n, "m": m or n}, "float32", data)
         shape = spec.shape(next(iter(spec.inputs)), case.values)
@@ -138,7 +138,8 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         click.echo(_simulated(partial(once, record=False), len(once().trace)))
 
 
-def _spec(name: str) -> KernelSpec:
+def _kernel_spec(name: str) -> KernelSpec:
+    """Return the spec of a shipped kernel for one size."""
     module, function = KERNELS[name]
     vectors = name != "transpose"
     operation = "vector_add" if vectors else "transpose"

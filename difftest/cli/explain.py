@@ -47,7 +47,7 @@ def _explain_log(path: Path) -> bool:
     if "\0" in log:
         raise click.BadParameter(f"{path} is not a log: it is a binary file")
     answers = list(explained_in(log))
-    _say("\n".join(map(_text, answers)))
+    _say("\n".join(map(_code_text, answers)))
     unknown = [answer.said for answer in answers if answer.cause is None]
     if unknown:
         counted = f"{len(unknown)} of {len(answers)} codes in {_name(path)}"
@@ -61,7 +61,7 @@ def _explain_word(word: str) -> bool:
     """Explain codes, a rule, a detector or a name; return whether there is an explanation."""
     answers = list(explained_in(word))
     if answers:
-        _say("\n".join(map(_text, answers)))
+        _say("\n".join(map(_code_text, answers)))
         return any(answer.cause for answer in answers)
     from difftest.analysis.detectors.table import detectors
     from difftest.tools.lint.check import rules
@@ -91,7 +91,8 @@ def _say(text: str, *, err: bool = False) -> None:
         )
 
 
-def _text(answer: Explanation) -> str:
+def _code_text(answer: Explanation) -> str:
+    """Return the explanation of a code: its meaning, remedy, lint rules and source."""
     cause = answer.cause
     if cause is None:
         times = f", {answer.times} times" if answer.times > 1 else ""

@@ -71,7 +71,7 @@ def grade(
             passed = False
         timed = performance_tests(max_pool=test_maxpool)
         predicted = _predictions(kernel, timed) if passed and predict else {}
-    for line in _score(results, timed, predicted, passed):
+    for line in _score_lines(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
 
@@ -109,12 +109,13 @@ def _predictions(
     return predicted
 
 
-def _score(
+def _score_lines(
     results: list[CaseResult],
     performance: tuple[PerformanceTest, ...],
     predicted: dict[PerformanceTest, PredictedP99],
     passed: bool,
 ) -> list[str]:
+    """Return the lines with the points, of the total."""
     obtainable = sum(test.points for test in {result.test for result in results})
     reason = "needs a device" if passed else "correctness comes first"
     lines = [

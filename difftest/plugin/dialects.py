@@ -108,7 +108,7 @@ def with_explicit_checks(
     function: object,
     test: KernelTest,
 ) -> list[Any]:
-    """Return the items of a decorated function, with those of its explicit checks."""
+    """Return the items of a decorated function and of its explicit checks."""
     session = collector.config.stash[SESSION]
     if session.request.case is None:
         backends = session.runner.backends if session.runner else ()

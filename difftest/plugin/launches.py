@@ -255,6 +255,7 @@ def _columns(rows: Mapping[str, KernelLaunches]) -> dict[str, list[str]]:
 
 
 def _no_launch_lines(importers: Collection[str], *, verbose: bool) -> list[str]:
+    """Return lines for a session that imported the simulator and launched no kernel."""
     if not importers:
         return []
     files = [relative_path(file) for file in sorted(importers)]

@@ -83,7 +83,7 @@ def _table_rows(tally: Tally, verbose: bool) -> dict[tuple[str, str], Counter[st
 
 
 def _rows_by_name(tally: Tally) -> defaultdict[tuple[str, str], Counter[str]]:
-    """Return the counts by kernel and backend; those of identical kernels are added up."""
+    """Return the counts by kernel and backend; identical kernels are added up."""
     identical = {
         (second, backend): first
         for (first, second, backend), row in tally.agreements.items()

@@ -72,7 +72,7 @@ class Arguments:
         """Return an argument with its arrays converted to tensors."""
         array = value if isinstance(value, np.ndarray) else framework_array(value)
         if array is not None:
-            return self._tensor(name, array)
+            return self._as_tensor(name, array)
         dtype = named_dtype(value)
         if dtype is not None:
             return self.known(dtype, f"argument {name!r}")
@@ -104,7 +104,7 @@ class Arguments:
         vars(clone).update(items)
         return clone
 
-    def _tensor(self, name: str, array: Array) -> Any:
+    def _as_tensor(self, name: str, array: Array) -> Any:
         self.known(array.dtype, f"argument {name!r}")
         if not array.size:
             raise EMPTY_ARGUMENT(f"argument {name!r} of shape {array.shape}")

@@ -39,7 +39,7 @@ def as_integer(value: object, role: str) -> int:
         happened="an index or a size is not an integer",
         received=f"{role} {value!r:.80} ({type(value).__name__})",
         remedy="use // instead of / in index arithmetic; for an offset held in a tile use "
-        "nisa.tensor_copy_dynamic_src, or in today's dialect tensor.ap(..., scalar_offset=...)",
+        "nisa.tensor_copy_dynamic_src, or in the current dialect tensor.ap(..., scalar_offset=...)",
     )
 
 

@@ -47,8 +47,8 @@ from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import kept_calls
 from difftest.simulator.launch_listeners import (
     TAPES,
+    LaunchListener,
     LaunchRecord,
-    Witness,
     current_listener,
 )
 from difftest.simulator.machine import MACHINES, Machine
@@ -188,7 +188,7 @@ def launch(
     Parameters
     ----------
     kernel : a function decorated with the embedded ``nki.jit`` of either dialect, or a plain
-        function, whose dialect is that of the functions it calls.
+        function, whose dialect follows from the functions that it calls.
     args, kwargs : NumPy arrays, torch tensors and JAX arrays become HBM tensors; all other values
         are passed unchanged.
     grid : the SPMD grid, as in ``kernel[4, 2]``.
@@ -599,7 +599,7 @@ def _run_observed(
 
 
 def _run_recorded(
-    listener: Witness, runs: Sequence[Launch], *, ranks: bool
+    listener: LaunchListener, runs: Sequence[Launch], *, ranks: bool
 ) -> list[FinishedLaunch]:
     """Run launches with a trace, and call a listener for each."""
     finished = _run(runs, ranks=ranks, record=True)

@@ -39,10 +39,10 @@ class LaunchRecord(NamedTuple):
     """The launched kernel; None for ranks."""
 
 
-Witness = Callable[[LaunchRecord], None]
+LaunchListener = Callable[[LaunchRecord], None]
 
-_WITNESS: contextvars.ContextVar[Witness | None] = contextvars.ContextVar(
-    "difftest_witness", default=None
+_LISTENER: contextvars.ContextVar[LaunchListener | None] = contextvars.ContextVar(
+    "difftest_listener", default=None
 )
 
 TAPES = contextvars.ContextVar[list[Any] | None]("difftest_tapes", default=None)
@@ -53,16 +53,18 @@ def recording_tapes() -> AbstractContextManager[list[Any]]:
     return set_to(TAPES, [])
 
 
-def current_listener() -> Witness | None:
+def current_listener() -> LaunchListener | None:
     """Return the current listener, or None."""
-    return _WITNESS.get()
+    return _LISTENER.get()
 
 
-def listening(listener: Witness | None) -> AbstractContextManager[Witness | None]:
+def listening(
+    listener: LaunchListener | None,
+) -> AbstractContextManager[LaunchListener | None]:
     """Call ``listener`` for each launch within the block; other listeners are not called."""
-    return set_to(_WITNESS, listener)
+    return set_to(_LISTENER, listener)
 
 
-def listen(listener: Witness | None) -> None:
+def listen(listener: LaunchListener | None) -> None:
     """Call ``listener`` for each later launch of this context, such as the rest of a cell."""
-    _WITNESS.set(listener)
+    _LISTENER.set(listener)

@@ -451,7 +451,7 @@ class SharedBytes:
 
 
 def _overlapping(placed: list[Any], area: Area) -> list[Any]:
-    """Return those of placed tensors, or of parts, that overlap an area."""
+    """Return the placed tensors, or parts, that overlap an area."""
     return [one for one in placed if one.area.overlaps(area)]
 
 

@@ -74,10 +74,14 @@ class Waiter(NamedTuple):
     """A program that waits at a rendezvous."""
 
     point: Hashable
+    """Where it waits. All members must wait at equal points."""
     members: tuple[int, ...]
     value: Any
+    """What it gives to the other members."""
     call: str
+    """The call, for the error if the members never meet."""
     location: Location | None
+    """The kernel's line."""
 
 
 class ProgramScheduler:
@@ -187,10 +191,7 @@ class ProgramScheduler:
     def rendezvous(
         self,
         me: int,
-        point: Hashable,
-        members: tuple[int, ...],
-        value: Any,
-        call: str,
+        waiter: Waiter,
         steps: int = 0,
     ) -> Mapping[int, Any]:
         """Wait until all members have reached a point; return their values, by number.
@@ -199,17 +200,16 @@ class ProgramScheduler:
 
         Parameters
         ----------
-        point : the members must agree on it.
-        call : the call, for the error if the members never meet.
         steps : see :meth:`yield_turn`.
         """
+        members = waiter.members
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
-            self._arrivals[me] = Waiter(point, members, value, call, kernel_location())
+            self._arrivals[me] = waiter
             here = [
                 n
                 for n in members
-                if n in self._arrivals and self._arrivals[n].point == point
+                if n in self._arrivals and self._arrivals[n].point == waiter.point
             ]
             if len(here) == len(members):
                 all_given = {n: self._arrivals.pop(n).value for n in members}

@@ -285,7 +285,7 @@ class _Program:
 
 
 def _check_pattern(access: TileForm, storage: Storage) -> None:
-    """Reject a pattern that no launch can have: of no element, too many, or outside its tensor."""
+    """Reject a pattern that no launch has: without elements, too large, or outside its tensor."""
     pattern = access.pattern
     if pattern.size > MOST or min(pattern.shape, default=1) < 1:
         raise _no_tape(f"{pattern}", f"patterns of 1 to {MOST} elements")

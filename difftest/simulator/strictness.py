@@ -40,7 +40,7 @@ class Strictness(Enum):
 
 
 class RuleWarning(UserWarning):
-    """A rule is broken and the kernel continues. The text is that of the corresponding error."""
+    """A rule is broken and the kernel continues. It has the text of the corresponding error."""
 
 
 class _Launch:

@@ -424,7 +424,7 @@ class Tile(Elements, Patterned):
 _DEBUGGERS = frozenset(
     {"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"}
 )
-"""Packages that show a repr to a person: Python's debuggers, IPython, those of editors."""
+"""Packages that show a repr to a person: the debuggers of Python, IPython and editors."""
 _ON_THE_WAY = frozenset({"pprint", "reprlib"})
 _FEW = 48
 """The number of elements to show; larger arrays show the ends of each axis."""

@@ -137,5 +137,5 @@ def elements_of(part: Part) -> Pattern:
 
 
 def volume(parts: tuple[Part, ...]) -> int:
-    """Return the number of elements, in which an element of two parts counts twice."""
+    """Return the number of elements; an element of two parts counts twice."""
     return sum(length * count for _, length, _, count in parts)

@@ -69,7 +69,7 @@ ON_DEVICE = (DescriptorSource.HARDWARE, DescriptorSource.SOFTWARE)
 
 
 class Toolchain(Enum):
-    """A compiler and its flags, as far as they decide who makes descriptors."""
+    """A compiler with the flags that decide who makes descriptors."""
 
     CLASSIC_PROFILE = "classic-profile"
     """neuronx-cc 2.21 with ``--disable-dge``, as in profiles of classic kernels."""

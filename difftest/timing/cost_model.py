@@ -98,7 +98,7 @@ class CostModel:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._costs = cost_table(machine)
-        self._clockwork = timing_parameters(machine)
+        self._parameters = timing_parameters(machine)
         self._known: dict[tuple[Hashable, ...], InstructionCost] = {}
 
     def of(self, event: Event) -> InstructionCost:
@@ -129,7 +129,7 @@ class CostModel:
 
     def _work(self, event: Event) -> InstructionCost:
         engine = event.engine
-        figures = self._clockwork
+        figures = self._parameters
         if engine is Engine.DMA:
             return InstructionCost(
                 {}, None, transfer(event, figures), figures.descriptor.evidence
@@ -146,7 +146,7 @@ class CostModel:
     def _time(self, event: Event, engine: Engine) -> EngineCost:
         cost = self._costs.find(event, engine)
         count = free_elements(event)
-        cycles = self._clockwork.cycles
+        cycles = self._parameters.cycles
         least = planned = cycles(engine, max(MIN_CYCLES, count))
         if cost is None:
             time = cycles(engine, UNKNOWN_CYCLES)

@@ -68,7 +68,7 @@ def software_transfer(moved: Transfer) -> Transfer:
     )
 
 
-def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
+def transfer(event: Event, parameters: TimingParameters) -> Transfer:
     """Return the transfer of a DMA event."""
     target, source = event.writes[0], dma_source(event)
     run, rows = _run_and_rows(event, source, target)
@@ -79,11 +79,11 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     adjacent = 1
     first, last = 0, 1
     if on_chip is None:
-        engines = min(rows, clockwork.dma_engines)
+        engines = min(rows, parameters.dma_engines)
         busy = tuple((engine, -(-rows // engines)) for engine in range(engines))
     else:
         first, last = footprint(on_chip)[:2]
-        busy = _by_partition(first, last, rows, clockwork.dma_partitions)
+        busy = _by_partition(first, last, rows, parameters.dma_partitions)
         if event.purpose not in INDIRECT:
             limits = JOINED_ROWS, rows, JOINED_BYTES // row_bytes, joined // run
             adjacent = max(1, min(limits))
@@ -94,7 +94,7 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
         elif joined == hbm.elements:
             kind = "run"
         else:
-            kind = _kind_of_rows(row_bytes, clockwork)
+            kind = _kind_of_rows(row_bytes, parameters)
     return Transfer(
         row_bytes=row_bytes,
         rows=rows,
@@ -108,11 +108,11 @@ def transfer(event: Event, clockwork: TimingParameters) -> Transfer:
     )
 
 
-def _kind_of_rows(row_bytes: int, clockwork: TimingParameters) -> str:
+def _kind_of_rows(row_bytes: int, parameters: TimingParameters) -> str:
     """Return the kind of a DMA of several rows, by their size."""
     if row_bytes >= SHORT_ROW:
         return "rows"
-    return "elements" if row_bytes <= clockwork.element_bytes else "short rows"
+    return "elements" if row_bytes <= parameters.element_bytes else "short rows"
 
 
 def _run_and_rows(event: Event, source: Region, target: Region) -> tuple[int, int]:
@@ -263,13 +263,13 @@ class DmaEngines:
     """The DMA engines with the time when each is free; ns."""
 
     def __init__(
-        self, clockwork: TimingParameters, hbm: SharedHbm | None = None
+        self, parameters: TimingParameters, hbm: SharedHbm | None = None
     ) -> None:
-        self.clockwork = clockwork
+        self.parameters = parameters
         self.hbm = hbm
         """The HBM that several cores share; None if one core has HBM for itself."""
-        self.free = [0.0] * clockwork.dma_engines
-        self._minimum = clockwork.dma_minimum.value
+        self.free = [0.0] * parameters.dma_engines
+        self._minimum = parameters.dma_minimum.value
         self._costs: dict[tuple[int | bool, ...], tuple[float, float, float]] = {}
 
     def costs(self, transfer: Transfer, generated: bool) -> tuple[float, float, float]:
@@ -284,20 +284,21 @@ class DmaEngines:
         From its trigger to its first byte, an engine's time for a row, and from the last row to the
         semaphore.
         """
-        size, rows, partitions, _, reads, writes, turns = transfer[:7]
-        key = size, rows, partitions, reads, writes, turns, generated
+        size, rows, partitions, _, reads, writes, transposes = transfer[:7]
+        key = size, rows, partitions, reads, writes, transposes, generated
         costs = self._costs.get(key)
         if costs is None:
-            figures = self.clockwork
+            figures = self.parameters
             generated = generated and figures.generates
             lead = figures.generated_lead if generated else figures.dma_lead
             after = figures.dma_tail.value + self._latency(transfer, generated)
-            costs = lead.value, self._row(transfer, generated), after
+            costs = lead.value, self._row_time(transfer, generated), after
             self._costs[key] = costs
         return costs
 
-    def _row(self, transfer: Transfer, generated: bool) -> float:
-        figures = self.clockwork
+    def _row_time(self, transfer: Transfer, generated: bool) -> float:
+        """Return how long a DMA engine takes for one row."""
+        figures = self.parameters
         size = transfer.row_bytes
         if transfer.writes_hbm and size <= figures.element_bytes:
             return figures.element_write.value
@@ -314,7 +315,7 @@ class DmaEngines:
 
     def _latency(self, transfer: Transfer, generated: bool) -> float:
         """Return the latency of a read from HBM; loads of few bytes have their own figures."""
-        figures = self.clockwork
+        figures = self.parameters
         if not transfer.reads_hbm:
             return 0.0
         most = figures.dma_read.value

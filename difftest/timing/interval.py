@@ -275,9 +275,9 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
     """Return the error source and the range of an instruction's own time."""
     step = span.instruction
     if step.transfer is not None:
-        return _transfer(step, step.transfer, schedule)
+        return _transfer_budget(step, step.transfer, schedule)
     if step.matmul is not None:
-        return _product(step, schedule)
+        return _product_budget(step, schedule)
     cost = step.times[span.engine].cost
     if cost is None:
         return ErrorSource(Evidence.ASSUMED.value, step.opcode), ASSUMED
@@ -289,7 +289,7 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
     return ErrorSource(cost.evidence.value, step.opcode), within
 
 
-def _transfer(
+def _transfer_budget(
     step: LoweredInstruction, moved: Transfer, schedule: Schedule
 ) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine.name
@@ -315,7 +315,9 @@ def _transfer(
     return ErrorSource(step.modelled.value, "DMAs"), within
 
 
-def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[ErrorSource, Range]:
+def _product_budget(
+    step: LoweredInstruction, schedule: Schedule
+) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine
     assert step.matmul is not None
     if step.matmul.width > 1:

@@ -49,7 +49,7 @@ class LoopRun(NamedTuple):
     """A run of a loop in a sequence of events."""
 
     kind: LoopKind
-    turns: list[list[Item]]
+    iterations: list[list[Item]]
     """The sequence of each iteration."""
 
 
@@ -112,7 +112,7 @@ Rule = Callable[[Event, list[Event]], list[Event] | None]
 def _simplified(
     events: list[Event], is_candidate: Callable[[Event], bool], rule: Rule
 ) -> list[Event]:
-    """Return the events without those that a rule makes unnecessary.
+    """Remove the events that a rule makes unnecessary.
 
     ``is_candidate`` decides from an event alone if the rule must look at its readers.
     """
@@ -254,15 +254,16 @@ class _Distribution:
             yield from self._statements_of(item)
 
     def _statements_of(self, item: Item) -> Iterator[list[int]]:
+        """Yield the statements of an event or a loop; several iterations share one if they fit."""
         if isinstance(item, int):
             yield [item]
             return
-        turns = item.turns
+        iterations = item.iterations
         count = 1
-        if item.kind is LoopKind.AFFINE and len(set(map(self._form, turns))) == 1:
-            count = self._fitting(turns)
-        for first in range(0, len(turns), count):
-            for statement in zip(*turns[first : first + count], strict=True):
+        if item.kind is LoopKind.AFFINE and len(set(map(self._form, iterations))) == 1:
+            count = self._fitting(iterations)
+        for first in range(0, len(iterations), count):
+            for statement in zip(*iterations[first : first + count], strict=True):
                 places = [place for place in statement if isinstance(place, int)]
                 if places:
                     yield places
@@ -284,27 +285,29 @@ class _Distribution:
             if loop < 0:
                 yield from run
                 continue
-            turns = [list(turn) for _, turn in groupby(run, number_of)]
-            kind = self._events[turns[0][0]].loops[depth].loop.kind
-            yield LoopRun(kind, [list(self._sequence(t, depth + 1)) for t in turns])
+            iterations = [list(iteration) for _, iteration in groupby(run, number_of)]
+            kind = self._events[iterations[0][0]].loops[depth].loop.kind
+            yield LoopRun(
+                kind, [list(self._sequence(t, depth + 1)) for t in iterations]
+            )
 
-    def _form(self, turn: list[Item]) -> tuple[object, ...]:
+    def _form(self, iteration: list[Item]) -> tuple[object, ...]:
         """Return what iterations with the same statements have in common."""
         forms: list[object] = []
-        for item in turn:
+        for item in iteration:
             if isinstance(item, int):
                 event = self._events[item]
                 forms.append((event.opcode, event.stack, event.program))
             else:
-                forms.append(tuple(map(self._form, item.turns)))
+                forms.append(tuple(map(self._form, item.iterations)))
         return tuple(forms)
 
-    def _fitting(self, turns: list[list[Item]]) -> int:
+    def _fitting(self, iterations: list[list[Item]]) -> int:
         """Return how many iterations have room at once for the tiles that only they use.
 
         PSUM has to hold the live tiles of one statement, SBUF all tiles.
         """
-        places = list(_places(turns[0]))
+        places = list(_places(iterations[0]))
         own: dict[Space, list[int]] = {Space.SBUF: [], Space.PSUM: []}
         tensors = list(self._first)
         begin = bisect_left(tensors, places[0], key=self._first.__getitem__)
@@ -314,12 +317,12 @@ class _Distribution:
             if self._last[tensor] <= places[-1] and space in own:
                 own[space].append(tensor)
         sbuf = sum(self._tensors[tensor].partition_bytes for tensor in own[Space.SBUF])
-        psum = max(self._psum_of([item], own[Space.PSUM]) for item in turns[0])
+        psum = max(self._psum_of([item], own[Space.PSUM]) for item in iterations[0])
         rooms = (
             self._machine.sbuf_usable_bytes // max(1, sbuf),
             self._machine.psum_partition_bytes // max(1, psum),
         )
-        return max(1, min(len(turns), *rooms))
+        return max(1, min(len(iterations), *rooms))
 
     def _psum_of(self, statement: list[Item], tiles: list[int]) -> int:
         """Return the bytes of each partition of PSUM that are live in a statement."""
@@ -342,8 +345,8 @@ def _places(items: Iterable[Item]) -> Iterator[int]:
         if isinstance(item, int):
             yield item
             continue
-        for turn in item.turns:
-            yield from _places(turn)
+        for iteration in item.iterations:
+            yield from _places(iteration)
 
 
 # -- merging ---------------------------------------------------------------------------------------
@@ -435,12 +438,14 @@ def _psum_tiles(group: Group) -> list[Allocation]:
     if len(group) == 1:
         return []
     tiles = [event.reads[0].allocation for event in group if event.reads]
-    plain = [
-        len(tile.shape) == 2 and tile.partition_axis == 0 and tile.address is None
-        for tile in tiles
-        if tile.space is Space.PSUM and not tile.viewed
-    ]
-    return tiles if len(tiles) > 1 and sum(plain) == len(tiles) else []
+    return tiles if len(tiles) > 1 and all(map(_is_plain_psum_tile, tiles)) else []
+
+
+def _is_plain_psum_tile(tile: Allocation) -> bool:
+    """Return whether a tile is a matrix in PSUM that the compiler places."""
+    if tile.space is not Space.PSUM or tile.viewed or tile.address is not None:
+        return False
+    return len(tile.shape) == 2 and tile.partition_axis == 0
 
 
 def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:
@@ -448,12 +453,13 @@ def _placed(event: Event, parts: dict[int, tuple[Allocation, int]]) -> Event:
     regions = event.writes + event.reads
     if all(region.allocation.id not in parts for region in regions):
         return event
-    moved = tuple(_moved(region, parts) for region in regions)
+    moved = tuple(_in_wider_tile(region, parts) for region in regions)
     count = len(event.writes)
     return replace(event, writes=moved[:count], reads=moved[count:])
 
 
-def _moved(region: Region, parts: dict[int, tuple[Allocation, int]]) -> Region:
+def _in_wider_tile(region: Region, parts: dict[int, tuple[Allocation, int]]) -> Region:
+    """Return a region in the wider tile that contains its tile."""
     if region.allocation.id not in parts:
         return region
     whole, start = parts[region.allocation.id]

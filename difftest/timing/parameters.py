@@ -1,7 +1,7 @@
 """Times of one NeuronCore other than instruction costs: clocks, hops, DMA, throttling.
 
 Times in nanoseconds, rates in bytes per nanosecond, clocks in cycles per nanosecond (GHz). They are
-data (``data/clockwork.csv``), each with its evidence and source. Instruction costs are in
+data (``data/parameters.csv``), each with its evidence and source. Instruction costs are in
 :mod:`difftest.timing.cost_table`.
 """
 
@@ -181,9 +181,9 @@ _WEIGHTS = {
 
 
 def _figures(machine: str) -> dict[str, Any]:
-    """Return the figures of a machine in ``data/clockwork.csv``; trn2's fill the gaps."""
+    """Return the figures of a machine in ``data/parameters.csv``; trn2's fill the gaps."""
     figures: dict[str, Any] = {}
-    rows = list(rows_of("clockwork"))
+    rows = list(rows_of("parameters"))
     for of_machine in dict.fromkeys(("trn2", machine)):
         for row in rows:
             if row["machine"] != of_machine:

@@ -46,7 +46,7 @@ from difftest.timing.tensor_engine import Matmul
 _LOAD = EventKind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
 _DRAIN = EventKind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """The barrier around each iteration of a loop that runs on the device."""
-Turn = tuple[Iteration, ...]
+DeviceIteration = tuple[Iteration, ...]
 Regions = tuple[Region, ...]
 
 MODELLED = (
@@ -261,10 +261,7 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         begins = refills(trace, compiler)
     repeated = RepeatedWork(trace, program.machine, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
-    distributes = trace.middle_end and compiler.distributes != assumed.distributes
-    distributes = distributes and not program.as_traced
-    widens = program.widened and compiler.by_tensor != assumed.by_tensor
-    if decisions == program.decisions and not (distributes or widens):
+    if decisions == program.decisions and not _differ(program, compiler, trace):
         return replace(program, compiler=compiler)
     lowered = {}
     if not trace.middle_end:  # there an instruction may do the work of several events
@@ -272,6 +269,15 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         lowered = {step.event.number: step for step in steps if not step.implied}
     builder = _ProgramBuilder(program.machine, compiler, trace, decisions, lowered)
     return builder.build(None)
+
+
+def _differ(program: Program, compiler: Compiler, trace: Trace) -> bool:
+    """Return whether a compiler with equal decisions makes another program of the trace."""
+    assumed = program.compiler
+    may_distribute = trace.middle_end and not program.as_traced
+    if may_distribute and compiler.distributes != assumed.distributes:
+        return True
+    return program.widened and compiler.by_tensor != assumed.by_tensor
 
 
 def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
@@ -283,6 +289,13 @@ def _continues(before: LoweredInstruction, step: LoweredInstruction) -> bool:
         for event in (before.event, step.event)
     ]
     return ends[0] == ends[1]
+
+
+def _trigger(transfer: Transfer) -> Engine:
+    """Return the engine that triggers a DMA."""
+    if transfer.writes_hbm or transfer.kind in IN_SOFTWARE:
+        return Engine.GPSIMD
+    return Engine.SYNC
 
 
 class _ProgramBuilder:
@@ -300,7 +313,7 @@ class _ProgramBuilder:
         self.decisions = decisions
         self.lowered = lowered
         """Number of an event -> an instruction with the same cost."""
-        self.clockwork = timing_parameters(machine)
+        self.parameters = timing_parameters(machine)
         self.costing = CostModel(machine)
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
@@ -319,16 +332,17 @@ class _ProgramBuilder:
         """On-chip allocation -> the instruction that touched it last."""
         self.identities: dict[tuple[int, str], Allocation] = {}
         self.cores = cores_of(trace)
-        self.turns: dict[int, Turn] = {}
+        self.iterations: dict[int, DeviceIteration] = {}
         """Core -> the present iteration of its device loops."""
         self.barriers: dict[int, int] = {}
         """Core -> the barrier that precedes its next instructions."""
 
     def build(self, progress: Progress | None) -> Program:
+        """Return the program of all events."""
         events = self.trace.events
         unneeded = self.decisions.repeated | self._cleared_before_sums()
         loops: tuple[Iteration, ...] = ()
-        turn: Turn = ()
+        iteration: DeviceIteration = ()
         self._load_identities()
         for number, event in enumerate(events):
             if progress and number % STEP == STEP - 1:
@@ -340,9 +354,11 @@ class _ProgramBuilder:
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
                 loops = event.loops
-                turn = tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
-            if turn != self.turns.get(core, ()):
-                self._drain(core, turn)
+                iteration = tuple(
+                    run for run in loops if run.loop.kind is LoopKind.DYNAMIC
+                )
+            if iteration != self.iterations.get(core, ()):
+                self._drain(core, iteration)
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
                 if self.renames:
@@ -355,7 +371,7 @@ class _ProgramBuilder:
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
             self.machine,
-            self.clockwork,
+            self.parameters,
             self.instructions,
             self.users,
             self.allocations,
@@ -407,23 +423,22 @@ class _ProgramBuilder:
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[core, dtype.name] = sbuf
             load = Event(-1, _LOAD, (_whole(sbuf),), (_whole(hbm),), event.stack)
-            self._add(load, core, load.reads, load.writes, implied=True)
+            self._add_implied(load, core)
 
-    def _drain(self, core: int, turn: Turn) -> None:
+    def _drain(self, core: int, iteration: DeviceIteration) -> None:
         """Add a barrier before or after an iteration of a loop that runs on the device.
 
         All engines and DMAs of the core wait for each other there.
         """
-        around = turn or self.turns[core]
-        self.turns[core] = turn
+        around = iteration or self.iterations[core]
+        self.iterations[core] = iteration
         start = self.barriers.get(core, 0)
         before = [step.index for step in self.instructions[start:] if step.core == core]
         if not before:
             return
         place = around[-1].loop.location
         event = Event(-1, _DRAIN, (), (), (place,) if place else ())
-        self._add(event, core, (), (), implied=True)
-        barrier = self.instructions[-1]
+        barrier = self._add_implied(event, core)
         barrier.order = (self.dependences.join(before),)
         self.barriers[core] = barrier.index
 
@@ -447,7 +462,13 @@ class _ProgramBuilder:
             if len(group) > 1:
                 whole = replace(first, reads=reads, writes=writes)
             costs = merged_cost([self.costing.of(event) for event in group])
-            self._add(whole, self._core(first), reads, writes, costs=costs)
+            self._add(whole, self._core(first), reads, writes, costs)
+
+    def _add_implied(self, event: Event, core: int) -> LoweredInstruction:
+        """Add an instruction that the trace does not have."""
+        step = self._add(event, core, event.reads, event.writes)
+        step.implied = True
+        return step
 
     def _add(
         self,
@@ -455,19 +476,13 @@ class _ProgramBuilder:
         core: int,
         reads: Regions,
         writes: Regions,
-        *,
-        implied: bool = False,
         costs: InstructionCost | None = None,
-    ) -> None:
+    ) -> LoweredInstruction:
         index = len(self.instructions)
-        engine = trigger = event.engine
         work = costs or self.lowered.get(event.number) or self.costing.of(event)
         product = work.matmul
         moved = work.transfer
-        if moved is not None:
-            software = moved.kind in IN_SOFTWARE
-            trigger = Engine.GPSIMD if moved.writes_hbm or software else Engine.SYNC
-        if product is not None and product.turns:
+        if product is not None and product.transposes:
             identity = self.identities[core, event.reads[0].dtype.name]
             reads = (*reads, _whole(identity))
         data, order = self.dependences.of(index, reads, writes)
@@ -476,13 +491,15 @@ class _ProgramBuilder:
         work_fields = work.times, product, moved, work.modelled
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
-        step = LoweredInstruction(index, event, engine, *work_fields, *waits, *uses)
-        step.implied = implied
+        step = LoweredInstruction(
+            index, event, event.engine, *work_fields, *waits, *uses
+        )
         step.core = core
-        step.trigger = trigger
+        step.trigger = event.engine if moved is None else _trigger(moved)
         if moved is not None and index:
             step.continues = _continues(self.instructions[-1], step)
         self.instructions.append(step)
+        return step
 
     def _touch(
         self, index: int, regions: tuple[Region, ...]
@@ -516,6 +533,7 @@ class _ProgramBuilder:
 def _identity(
     number: int, space: Space, side: int, dtype: np.dtype[np.generic], event: Event
 ) -> Allocation:
+    """Return the allocation of an identity matrix, which the compiler adds."""
     return Allocation(
         number,
         space,

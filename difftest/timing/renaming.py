@@ -214,19 +214,19 @@ class RepeatedWork:
     def __init__(self, trace: Trace, machine: Machine, compiler: Compiler) -> None:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
-        self._turned: dict[int, tuple[Allocation, int]] = {}
+        self._transposed: dict[int, tuple[Allocation, int]] = {}
         """Result of a transpose -> an earlier equal result, and the number of the transpose."""
         self._trace = trace
         self._machine = machine
         self._cores = cores_of(trace)
         loads = compiler.repeated_loads
-        turns = compiler.repeated_transposes
+        transposes = compiler.repeated_transposes
         if loads is RepeatRule.OPTIMIZED:
             loads = RepeatRule.REMOVED if trace.middle_end else RepeatRule.KEPT
-        if turns is RepeatRule.OPTIMIZED:
+        if transposes is RepeatRule.OPTIMIZED:
             whole = trace.middle_end or machine.nc_version < 3
-            turns = RepeatRule.INVARIANT if whole else RepeatRule.KEPT
-        self._rules = {Engine.DMA: loads, Engine.TENSOR: turns}
+            transposes = RepeatRule.INVARIANT if whole else RepeatRule.KEPT
+        self._rules = {Engine.DMA: loads, Engine.TENSOR: transposes}
         self._copies = compiler.repeated_copies
         if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
             self._rooms: dict[int, int] = {}
@@ -235,14 +235,15 @@ class RepeatedWork:
             """Tensor -> the event that wrote it last."""
             self._lasting: set[int] = set()
             """Tiles that hold a copy of data that their loops do not change."""
-            self._turning: set[int] = set()
+            self._repeating: set[int] = set()
             """Runs of loops with more than one iteration."""
-            self._find()
+            self._find_repeats()
 
-    def _find(self) -> None:
+    def _find_repeats(self) -> None:
+        """Find the copies and transposes that repeat an earlier one."""
         first: dict[Key, Event] = {}
         kept: set[int] = set()
-        self._turning = _turning(self._trace.events)
+        self._repeating = _repeating(self._trace.events)
         for event in self._trace.events:
             key = self._key(event)
             for region in event.writes:
@@ -257,7 +258,7 @@ class RepeatedWork:
             tile = first_copy.writes[0].allocation
             if event.engine is Engine.TENSOR:
                 if target.reads == 1:
-                    self._turned[target.id] = tile, event.number
+                    self._transposed[target.id] = tile, event.number
                 continue
             if tile.id not in kept:
                 if not self._fits(tile, self._cores.get(event.program, 0)):
@@ -266,8 +267,8 @@ class RepeatedWork:
             self.events.add(event.number)
             self.twins[target.id] = tile
             source = event.reads[0].allocation.id
-            if source in self._turned:
-                self.events.add(self._turned[source][1])
+            if source in self._transposed:
+                self.events.add(self._transposed[source][1])
 
     def _fits(self, tile: Allocation, core: int) -> bool:
         """Reserve room for a tile that stays on its core; return False if there is no room."""
@@ -287,7 +288,9 @@ class RepeatedWork:
             return None
         source, target = event.reads[0], event.writes[0]
         number = source.allocation.id
-        held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
+        held = self._transposed.get(
+            number, (self.twins.get(number, source.allocation),)
+        )[0]
         if engine is Engine.DMA and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
@@ -309,11 +312,11 @@ class RepeatedWork:
 
     def _changes(self, event: Event, held: Allocation, before: Event | None) -> bool:
         """Return whether the innermost loop around a copy may change its source."""
-        loops = (turn.loop.id for turn in reversed(event.loops))
-        around = next((loop for loop in loops if loop in self._turning), None)
+        loops = (iteration.loop.id for iteration in reversed(event.loops))
+        around = next((loop for loop in loops if loop in self._repeating), None)
         if around is None:
             return True
-        inside = [turn.loop.id for turn in before.loops] if before else []
+        inside = [iteration.loop.id for iteration in before.loops] if before else []
         return around in inside and held.id not in self._lasting
 
 
@@ -334,12 +337,12 @@ def _fills_a_tile(event: Event) -> bool:
     return whole and not (tile.areas or tile.viewed)
 
 
-def _turning(events: list[Event]) -> set[int]:
+def _repeating(events: list[Event]) -> set[int]:
     """Return the runs of loops that have a second iteration."""
     ids: set[int] = set()
     last: tuple[Iteration, ...] = ()
     for event in events:
         if event.loops is not last:
             last = event.loops
-            ids.update(turn.loop.id for turn in last if turn.number)
+            ids.update(iteration.loop.id for iteration in last if iteration.number)
     return ids

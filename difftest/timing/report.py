@@ -94,6 +94,7 @@ def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
 
 
 def _holders(allocations: list[Allocation]) -> list[MemoryHolder]:
+    """Return the tensors of a memory by name and line, the largest first."""
     places = group_by(
         allocations,
         lambda tensor: (
@@ -145,14 +146,15 @@ class Report:
         active = covered((span.start, span.end) for span in spans) / 1e9
         fields["total_active_time"] = active
         fields["total_active_time_percent"] = active / own
-        fields |= self._flops(own)
-        fields |= self._bytes(own)
-        fields |= self._dma(own)
+        fields |= self._flop_fields(own)
+        fields |= self._byte_fields(own)
+        fields |= self._dma_fields(own)
         for engine in ENGINES:
-            fields |= self._engine(engine, own)
+            fields |= self._engine_fields(engine, own)
         return fields
 
-    def _flops(self, own: float) -> dict[str, float]:
+    def _flop_fields(self, own: float) -> dict[str, float]:
+        """Return the fields on arithmetic; ``own`` is the time of the kernel in seconds."""
         program = self.prediction.program
         clock = program.parameters.clocks[Engine.TENSOR].value * 1e9
         flops = [0, 0]
@@ -161,7 +163,7 @@ class Report:
         widest = 1
         for step in program.instructions:
             if work := step.matmul:
-                flops[work.turns] += work.flops
+                flops[work.transposes] += work.flops
                 streamed += work.passes * work.rows * work.width
                 matmuls += work.passes
                 widest = max(widest, work.width)
@@ -201,7 +203,8 @@ class Report:
                     counted[region.allocation.space] += region_bytes(region)
         return counts
 
-    def _bytes(self, own: float) -> dict[str, float]:
+    def _byte_fields(self, own: float) -> dict[str, float]:
+        """Return the fields on the traffic of memories."""
         reads, writes = self._traffic
         hbm_read, hbm_write = self._hbm_bytes
         rate = self.prediction.program.hbm_rate * 1e9
@@ -229,7 +232,8 @@ class Report:
         }
         return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors.values())
 
-    def _dma(self, own: float) -> dict[str, float]:
+    def _dma_fields(self, own: float) -> dict[str, float]:
+        """Return the fields on DMAs."""
         dmas = [
             span for span in self.prediction.schedule.spans if span.instruction.transfer
         ]
@@ -268,7 +272,8 @@ class Report:
             rows[source] += transfer.rows
         return rows
 
-    def _engine(self, engine: Engine, own: float) -> dict[str, float]:
+    def _engine_fields(self, engine: Engine, own: float) -> dict[str, float]:
+        """Return the fields on one engine."""
         spans = [
             span for span in self.prediction.schedule.spans if span.engine is engine
         ]
@@ -291,6 +296,7 @@ class Report:
         return self._grouped(lambda span: f"{span.instruction.opcode} ({unit(span)})")
 
     def _grouped(self, key: Callable[[Span], str]) -> list[ReportRow]:
+        """Return a row for each group of instructions, most critical first."""
         critical = self.prediction.schedule.critical
         lines = [
             ReportRow(
@@ -392,7 +398,7 @@ class Roofline(NamedTuple):
     tensor_bound: float
     """The Tensor Engine's time to stream every row at full speed, without waits."""
     memory_bound: float
-    """The time in which the DMA engines move every byte between HBM and the core at their full
+    """The time that the DMA engines need to move every byte between HBM and the core at their full
     rate."""
     predicted: float
     intensity: float
@@ -424,7 +430,7 @@ def bounds_of(program: Program) -> Roofline:
     for step in program.instructions:
         if step.matmul:
             cycles += step.matmul.passes * step.matmul.rows
-            flops += 0 if step.matmul.turns else step.matmul.flops
+            flops += 0 if step.matmul.transposes else step.matmul.flops
         if step.transfer:
             moved += step.transfer.bytes * (
                 step.transfer.reads_hbm + step.transfer.writes_hbm

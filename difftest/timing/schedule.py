@@ -67,7 +67,7 @@ class Planner(Scheduler):
         self.begun: list[set[int]] = [set() for _ in self.cores]
         """Core -> the sums that have some, but not all, of their products."""
         for step in reversed(self.instructions):
-            if step.matmul is not None and not step.matmul.turns:
+            if step.matmul is not None and not step.matmul.transposes:
                 self.sums.setdefault(step.tensors[0], []).append(step.index)
         for unit in self.by_number:
             unit.may_wait = unit.engine is Engine.TENSOR
@@ -75,7 +75,7 @@ class Planner(Scheduler):
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Return whether it begins no sum while an earlier sum is incomplete (TRACE)."""
         step = self.instructions[place]
-        if step.matmul is None or step.matmul.turns:
+        if step.matmul is None or step.matmul.transposes:
             return True
         total = step.tensors[0]
         begun = self.begun[step.core]
@@ -89,12 +89,13 @@ class Planner(Scheduler):
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
-        figures = self.clockwork
+        """Run an instruction as the compiler expects it to take."""
+        figures = self.parameters
         engine = unit.engine
         producer = unit.engine
         if step.transfer is not None:
             producer = Engine.DMA
-            source = self.ways[step.transfer.kind]
+            source = self.sources[step.transfer.kind]
             busy = self._triggering(step, step.transfer, source, now)[0]
             dma = self.cores[step.core].dma
             time = dma.alone(step.transfer, source in ON_DEVICE) * self.part
@@ -198,7 +199,7 @@ class Schedule:
 
         Returns
         -------
-        Those of this timeline, and those of the answer.
+        The sources of this timeline, and the sources of the answer.
         """
         mine = self.descriptor_sources
         other = descriptor_sources(self.toolchain, self.program.machine, answer)

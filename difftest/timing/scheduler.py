@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from difftest.simulator.trace import Allocation, Engine
+from difftest.timing.buffers import Memory
 from difftest.timing.compiler import (
     ON_DEVICE,
     DescriptorSource,
@@ -95,6 +96,16 @@ class Join:
                 self.last[producer, by_end] = ended
 
 
+def _scarce_memories(cores: Sequence[PhysicalCore]) -> dict[int, Memory]:
+    """Return the memory of each on-chip allocation, if tensors wait for it at the start."""
+    scarce = {}
+    for core in cores:
+        for memory in core.buffers.values():
+            if memory.waiting:
+                scarce.update(dict.fromkeys(memory.sizes, memory))
+    return scarce
+
+
 class Scheduler:
     """See :func:`difftest.timing.schedule.schedule`."""
 
@@ -114,54 +125,41 @@ class Scheduler:
     ) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.clockwork = program.parameters
+        self.parameters = program.parameters
         self.toolchain = Toolchain.of(dge, "")
-        self.ways = descriptor_sources(
+        self.sources = descriptor_sources(
             self.toolchain, program.machine, program.compiler.descriptors
         )
         self.progress = progress
-        hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
+        hbm = SharedHbm(self.parameters.shared_hbm.value) if program.cores > 1 else None
         self.cores = [
             PhysicalCore(program, number, phase, hbm) for number in range(program.cores)
         ]
         self.by_number = [unit for core in self.cores for unit in core.units.values()]
         count = len(self.instructions)
-        self.timeline = timeline = Timeline(count)
-        self.ready = timeline.ready
+        self.timeline = Timeline(count)
+        self.ready = self.timeline.ready
         self.expected = self.ready
         """When the compiler takes each instruction to be ready."""
         if program.as_written and program.compiler.expected is not None:
             self.expected = self.ready.copy()
-        self.waited_for = timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore marks the end of each instruction."""
-        graph = program.dependence_graph
-        self.missing = graph.missing.copy()
-        self.followers = graph.followers
-        self.opener = graph.opener
-        self.shares = graph.shares
-        self.joined_in = graph.joined_in
-        self.join_followers = graph.join_followers
+        self.graph = program.dependence_graph
+        self.missing = self.graph.missing.copy()
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
         self.spared: Mapping[int, float] = {}
         """Instruction -> the share of it that takes no time."""
-        self.scarce = {
-            tensor: memory
-            for core in self.cores
-            for memory in core.buffers.values()
-            for tensor in (memory.sizes if memory.waiting else ())
-        }
-        """On-chip allocation -> its memory, if tensors wait for it at the start."""
+        self.scarce = _scarce_memories(self.cores)
         self.users = program.users.copy()
-        self.last_use = timeline.last_use
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
-        self.turn: Sequence[int] = range(count)
+        self.position: Sequence[int] = range(count)
         """Instruction -> its place in its engine's heap; for the Tensor Engine, the compiler's
         order."""
         self.at: Sequence[int] = range(count)
-        """The inverse of ``turn``."""
+        """The inverse of ``position``."""
         if order:
             self._follow_order(order)
 
@@ -178,7 +176,7 @@ class Scheduler:
                 for granted in self.scarce[what].release(
                     self.program.allocations[what]
                 ):
-                    self._granted(granted, now, self.last_use[what][1])
+                    self._grant(granted, now, self.timeline.last_use[what][1])
             elif now == units[kind].wake:  # else an earlier wake-up replaced it
                 self._wake(units[kind], now)
         if self.scheduled < len(self.instructions):
@@ -198,11 +196,11 @@ class Scheduler:
 
     def _follow_order(self, order: Order) -> None:
         """Make the Tensor Engines take their instructions in exactly this order."""
-        self.turn, self.at = turn, at = list(self.turn), list(self.at)
+        self.position, self.at = position, at = list(self.position), list(self.at)
         for core, taken in zip(self.cores, order, strict=True):
             places = sorted(taken)
             for place, index in zip(places, taken, strict=True):
-                turn[index], at[place] = place, index
+                position[index], at[place] = place, index
             core.units[Engine.TENSOR].places = places[::-1]
 
     def _load_table(self, core: PhysicalCore, table: str) -> float:
@@ -211,16 +209,17 @@ class Scheduler:
             return 0.0
         core.table = table
         core.table_loads += 1
-        return self.clockwork.table_load.value
+        return self.parameters.table_load.value
 
     # Readiness
 
-    def _granted(self, allocation: Allocation, now: float, by: int) -> None:
-        index = self.opener[allocation.id]
+    def _grant(self, allocation: Allocation, now: float, by: int) -> None:
+        """Note that a tensor got its place, which instruction ``by`` freed."""
+        index = self.graph.opener[allocation.id]
         now += HOPS[self.timeline.engine[by]][self.instructions[index].engine]
         if now > self.ready[index]:
             self.ready[index] = now
-            self.waited_for[index] = by
+            self.timeline.waited_for[index] = by
             self.timeline.buffer[index] = True
         self.expected[index] = max(self.expected[index], now)
         self.missing[index] -= 1
@@ -233,7 +232,7 @@ class Scheduler:
         core = self.cores[step.core]
         engine = step.engine
         if step.transfer is not None:
-            source = self.ways[step.transfer.kind]
+            source = self.sources[step.transfer.kind]
             engine = step.trigger
             if source is DescriptorSource.SOFTWARE:
                 engine = Engine.GPSIMD
@@ -241,10 +240,10 @@ class Scheduler:
                 engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(step, ready)
-        elif self.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
+        elif self.graph.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
             core.sharing.add(engine, step, ready)
         unit = core.units[engine]
-        heappush(unit.coming, (ready, self.turn[step.index]))
+        heappush(unit.coming, (ready, self.position[step.index]))
         time = ready if ready > unit.free else unit.free
         if time < unit.wake:  # inlined _arm: each instruction passes here
             unit.wake = time
@@ -258,6 +257,7 @@ class Scheduler:
     # Issue
 
     def _wake(self, unit: Unit, now: float) -> None:
+        """Let an engine issue its next instruction, and set when it wakes next."""
         unit.wake = NEVER
         coming = unit.coming
         ready = unit.ready
@@ -289,11 +289,12 @@ class Scheduler:
         elif self.instructions[self.at[place]].is_store:
             sync = self.cores[self.instructions[self.at[place]].core].units[Engine.SYNC]
             if sync.ready or sync.free > now:
-                self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
+                self._arm(unit, max(sync.free, now + self.parameters.trigger.value))
                 return False
         return True
 
     def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
+        """Run an instruction on an engine, and note its times."""
         timeline = self.timeline
         index = step.index
         engine = unit.engine
@@ -344,7 +345,7 @@ class Scheduler:
         if not keep:
             return now, now, 0.0
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
-        source = self.ways[transfer.kind]
+        source = self.sources[transfer.kind]
         busy, start = self._triggering(step, transfer, source, now)
         if source is DescriptorSource.SOFTWARE:
             transfer = software_transfer(transfer)
@@ -367,11 +368,11 @@ class Scheduler:
         self,
         step: LoweredInstruction,
         transfer: Transfer,
-        way: DescriptorSource,
+        source: DescriptorSource,
         now: float,
     ) -> tuple[float, float]:
         """Return how long a DMA triggered at ``now`` keeps its engine, and when it starts."""
-        figures = self.clockwork
+        figures = self.parameters
         core = self.cores[step.core]
         others = transfer.partitions - 1
         if step.continues and self.program.compiler.merged_loads:
@@ -380,7 +381,7 @@ class Scheduler:
             each = figures.indirect_per_partition.value
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
-        if way is DescriptorSource.SOFTWARE:
+        if source is DescriptorSource.SOFTWARE:
             dispatch = figures.software_dispatch
             start = figures.software_start
             if transfer.kind == "register":  # its address is loaded first (TODAY)
@@ -390,26 +391,26 @@ class Scheduler:
             return core.software.take(
                 now, dispatch.value * keep, start.value * keep, keep
             )
-        if way is DescriptorSource.HARDWARE:
+        if source is DescriptorSource.HARDWARE:
             busy = (
                 figures.generation.value
                 + figures.generation_per_partition.value * others
             )
             return busy, now + busy
-        if way is DescriptorSource.IN_TURN:
+        if source is DescriptorSource.IN_TURN:
             return core.dma.moving_time(transfer), now
         return figures.trigger.value, now
 
     def _done(self, step: LoweredInstruction, ended: Ended) -> None:
         """Notify the followers of an instruction, and free the tensors that it used last."""
         index = step.index
-        followers = self.followers[index]
+        followers = self.graph.followers[index]
         if followers:
             self._tell(followers, ended, 1)
-        if index in self.joined_in:
+        if index in self.graph.joined_in:
             self._join(index, [ended])
         use = (ended[3], index)
-        last_use = self.last_use
+        last_use = self.timeline.last_use
         scarce = self.scarce
         for tensor in step.tensors:
             last = last_use.get(tensor)
@@ -434,7 +435,7 @@ class Scheduler:
         all_ready = self.ready
         expected = self.expected
         hops = self.hops[producer]
-        waited_for = self.waited_for
+        waited_for = self.timeline.waited_for
         buffer = self.timeline.buffer
         in_order = None if producer is Engine.DMA else producer
         issued = start + self.timeline.busy[by]
@@ -474,7 +475,7 @@ class Scheduler:
         ended = [(member, last)]
         while ended:
             member, last = ended.pop()
-            for number in self.joined_in.get(member, ()):
+            for number in self.graph.joined_in.get(member, ()):
                 join = self.joins[number]
                 for end in last:
                     join.take(end)
@@ -483,7 +484,9 @@ class Scheduler:
                     continue
                 latest = list(join.last.values())
                 for place, end in enumerate(latest, 1):
-                    self._tell(self.join_followers[number], end, place == len(latest))
+                    self._tell(
+                        self.graph.join_followers[number], end, place == len(latest)
+                    )
                 ended.append((~number, latest))
 
     # After the last instruction
@@ -497,8 +500,8 @@ class Scheduler:
         timeline = self.timeline
         end = max(timeline.end, default=0.0)
         last = max((timeline.start[store] for store in self.stores), default=0.0)
-        figures = self.clockwork
-        wait = self.clockwork.final_wait.value
+        figures = self.parameters
+        wait = self.parameters.final_wait.value
         now = last + wait
         profiled = self.toolchain is Toolchain.CLASSIC_PROFILE
         waits = int(figures.final_waits.value) if profiled else figures.outstanding

@@ -37,7 +37,7 @@ class Matmul(NamedTuple):
     width: int = 1
     """Elements of the contraction that a cell takes in one cycle of a row: 2 in the mode
     double_row, 4 of MX operands (ARCH4)."""
-    turns: bool = False
+    transposes: bool = False
     """True for a transpose."""
     partial: bool = False
     """True if the stationary operand of a product fills a part of the PE array."""
@@ -45,7 +45,7 @@ class Matmul(NamedTuple):
     @property
     def is_simple(self) -> bool:
         """Return whether this is a product without MX operands."""
-        return not self.turns and self.width < PACKED
+        return not self.transposes and self.width < PACKED
 
 
 def matmul(event: Event, machine: Machine) -> Matmul:
@@ -63,7 +63,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
         if machine.nc_version >= 3:
             passes = 1  # ARCH3: one pass from trn2 on
         flops = 2 * depth * depth * columns
-        return Matmul(passes, cycles, four_byte, strided, flops, turns=True)
+        return Matmul(passes, cycles, four_byte, strided, flops, transposes=True)
     moving = event.reads[1]
     rows = elements(event.writes[0])  # in double_row, half the rows of the operand
     slow = 1 + (inner_stride(moving) > WIDE_STRIDE)
@@ -82,12 +82,12 @@ def matmul(event: Event, machine: Machine) -> Matmul:
 class Throttle:
     """The clock state of the engine: the rows in each window decide the speed of the next."""
 
-    def __init__(self, clockwork: TimingParameters, phase: float) -> None:
-        self.window = clockwork.throttle_window.value
-        self.slowdown = clockwork.throttle_slowdown.value
-        cold_rows = self.window * clockwork.clocks[Engine.TENSOR].value / self.slowdown
-        self.warming = clockwork.warm_share.value * cold_rows
-        self.cooling = clockwork.cold_share.value * cold_rows
+    def __init__(self, parameters: TimingParameters, phase: float) -> None:
+        self.window = parameters.throttle_window.value
+        self.slowdown = parameters.throttle_slowdown.value
+        cold_rows = self.window * parameters.clocks[Engine.TENSOR].value / self.slowdown
+        self.warming = parameters.warm_share.value * cold_rows
+        self.cooling = parameters.cold_share.value * cold_rows
         self.edge = (phase - 1.0) * self.window
         """When the present window began; the phase is the part of a window before time 0."""
         self.warm = False
@@ -122,24 +122,24 @@ class Throttle:
 class TensorEngine:
     """The state of the Tensor Engine between two instructions; times in ns."""
 
-    def __init__(self, clockwork: TimingParameters, phase: float) -> None:
-        self.clockwork = clockwork
-        self.throttle = Throttle(clockwork, phase)
-        self.clock = clockwork.clocks[Engine.TENSOR].value * clockwork.row_share.value
+    def __init__(self, parameters: TimingParameters, phase: float) -> None:
+        self.parameters = parameters
+        self.throttle = Throttle(parameters, phase)
+        self.clock = parameters.clocks[Engine.TENSOR].value * parameters.row_share.value
         self._shadow = 0.0
         """When the next weights may begin to load, so that the present weights are in use before
         the next arrive. Loads overlap if their latency exceeds their interval."""
         self._loading = 0.0
         """When the next load of weights may begin."""
         self._streamed = 0.0
-        self._drain = clockwork.drain.value
+        self._drain = parameters.drain.value
         self._known: dict[Matmul, tuple[float, float, float, float]] = {}
 
     def _look_up(self, work: Matmul) -> tuple[float, float, float, float]:
         """Return the weights' load time and interval, the rows in cycles, and the overhead."""
-        figures = self.clockwork
+        figures = self.parameters
         interval = figures.weights_interval[work.four_byte, work.strided]
-        if work.turns and work.strided and not work.four_byte:
+        if work.transposes and work.strided and not work.four_byte:
             interval = figures.turned_interval
         costs = self._known[work] = (
             figures.load_weights[work.four_byte, work.strided].value,

@@ -47,13 +47,13 @@ class SoftwareGenerator:
     It has a queue, and long bursts are slower (TODAY).
     """
 
-    def __init__(self, clockwork: TimingParameters) -> None:
-        self._each = clockwork.software_generation.value
-        self._later = clockwork.long_burst.value
-        self._fast = clockwork.burst
+    def __init__(self, parameters: TimingParameters) -> None:
+        self._each = parameters.software_generation.value
+        self._later = parameters.long_burst.value
+        self._fast = parameters.burst
         self._burst = 0
         self._starts = deque(
-            [-math.inf] * clockwork.software_queue, clockwork.software_queue
+            [-math.inf] * parameters.software_queue, parameters.software_queue
         )
 
     def take(
@@ -87,11 +87,11 @@ class CopySharing:
     is inferred from these shares (assumed).
     """
 
-    def __init__(self, clockwork: TimingParameters) -> None:
+    def __init__(self, parameters: TimingParameters) -> None:
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}
-        self._scalar_free = clockwork.table_load.value
+        self._scalar_free = parameters.table_load.value
         """When the scalar engine will be done with its work."""
-        self._least = clockwork.cycles(Engine.SCALAR, MIN_CYCLES)
+        self._least = parameters.cycles(Engine.SCALAR, MIN_CYCLES)
 
     def choose(self, step: LoweredInstruction, ready: float) -> Engine:
         """Return the engine of a copy that is ready at ``ready``."""

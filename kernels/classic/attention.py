@@ -54,7 +54,7 @@ def attention_in_phases(q, k, v):
 def fused_attention(q, k, v):
     """softmax(q.T @ k) @ v.T without an intermediate in HBM; the sum divides last.
 
-    Dimensions, arguments and result are those of `attention_in_phases`.
+    Dimensions, arguments and result are as in `attention_in_phases`.
 
     Pseudocode:
         for each 128 queries:
@@ -76,7 +76,7 @@ def fused_attention(q, k, v):
 
 
 def check_contract(q, k, v):
-    """Refuse what the kernels do not take; return the size of a value and the count of them."""
+    """Reject arguments that the kernels do not accept; return the size and the count of values."""
     size, count = q.shape
     assert q.shape == k.shape == v.shape, (
         f"q, k and v have one shape: got {q.shape}, {k.shape}, {v.shape}"

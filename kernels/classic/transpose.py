@@ -96,7 +96,7 @@ def transpose_by_tiles(a_tensor):
 
     Each tile is a load, a transpose, a copy out of PSUM and a store of its own. The 512-byte rows
     and the number of DMAs cost most of the time, which is why it is kept: the public device traces
-    of this loop, 1024 x 1024 float32, are what the timing model is compared with.
+    of this loop, 1024 x 1024 float32, are compared with the timing model.
 
     Dimensions:
         M, N: rows and columns, each a multiple of 128 (nl.tile_size.pmax)

@@ -1,1 +1,1 @@
-"""Kernels of today's dialect, `nki` (SDK 2.29 and later)."""
+"""Kernels of the current dialect, `nki` (SDK 2.29 and later)."""

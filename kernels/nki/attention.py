@@ -64,7 +64,7 @@ def attention_heads(q, k, v, causal=False):
 
 
 def check_contract(q, k, v, causal):
-    """Refuse what the kernel does not take; each text has the rule and the numbers."""
+    """Reject arguments that the kernel does not accept; each text has the rule and the numbers."""
     (H, Sq, D), (G, Sk, _) = q.shape, k.shape
     assert k.shape == v.shape == (G, Sk, D), (
         f"k and v have shape {(G, Sk, D)}: got {k.shape} and {v.shape}"
@@ -98,7 +98,7 @@ def score(queries, keys, scale):
 
 
 def hide_later(scores, position):
-    """Hide what comes after each query's own position; the first query's is ``position``."""
+    """Mask the keys after each query's own position; the first query is at ``position``."""
     nisa.affine_select(
         dst=scores,
         pattern=[[-1, scores.shape[1]]],

@@ -29,7 +29,7 @@ def fused_conv2d_maxpool(
 
     Args:
         X: [B, C, H, V] in HBM; float32, float16 or bfloat16
-        W: [O, C, F, F] in HBM, dtype of X; fits SBUF beside the smallest blocks of X and out
+        W: [O, C, F, F] in HBM, dtype of X; fits SBUF with the smallest blocks of X and out
         bias: [O] in HBM, one of these dtypes
         pool_size: side of a pooling window and distance between windows; 1 pools nothing
         BLOCK_BYTES: of the image, that one DMA brings to each partition, as near as whole rows
@@ -99,7 +99,7 @@ def fused_conv2d_maxpool(
 
 
 def check_contract(X, W, bias, pool_size):
-    """Refuse what the kernel does not take; each text has the rule and the numbers."""
+    """Reject arguments that the kernel does not accept; each text has the rule and the numbers."""
     pmax, bank = (
         nl.tile_size.pmax,
         nl.tile_size.psum_fmax,
@@ -193,7 +193,7 @@ def psum_tile(out_height, out_width, pool_size, most_windows=None):
 def rows_of_block(X, W, pool_size, out_height, tile_rows, wanted_bytes):
     """How many of ``out_height`` rows share a block of the image: a multiple of tile_rows.
 
-    As many as make a block of ``wanted_bytes``, or fewer if SBUF holds no more beside the weights.
+    As many as make a block of ``wanted_bytes``, or fewer if SBUF holds no more with the weights.
     """
     pmax = nl.tile_size.pmax
     itemsize = 4 if X.dtype == nl.float32 else 2

@@ -1,4 +1,4 @@
-"""The gated multi-layer perceptron of today's language models."""
+"""The gated multi-layer perceptron of current language models."""
 
 import nki
 import nki.isa as nisa
@@ -25,8 +25,8 @@ def gated_mlp_rows(x, gate, up, down):
         [T, N] in HBM, dtype of x
 
     Notes:
-        - The hidden layer is computed transposed, [F, T]: its columns are then what the last
-          product contracts over, with no transpose between the products.
+        - The hidden layer is computed transposed, [F, T]: the last product then
+          contracts over its columns, with no transpose between the products.
         - Sums are float32; the hidden layer is rounded into the dtype of x, and overflows
           where that is too narrow for it.
 

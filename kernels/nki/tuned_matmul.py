@@ -90,7 +90,7 @@ def matmul_in_blocks(
 
 @nki.jit
 def matmul_rung(lhsT, rhs, HOISTED=True, SUMS=1):
-    """lhsT.T @ rhs as a ladder's rungs have it: who is loaded when, and how many sums PSUM has.
+    """lhsT.T @ rhs by the rungs of a ladder, which differ in their loads and their sums in PSUM.
 
     Dimensions:
         K, M: contraction and rows of the result, multiples of 128
@@ -141,7 +141,7 @@ def matmul_rung(lhsT, rhs, HOISTED=True, SUMS=1):
 
 
 def no_blocks(count):
-    """An empty list for each block of an operand: what is loaded of it comes here."""
+    """Return an empty list for each block of an operand, for its loaded tiles."""
     blocks: list = []
     for _ in range(count):
         blocks.append([])

@@ -193,7 +193,7 @@ def test_issue_1255_activation_on_a_slice_of_a_reshaped_tensor(batch):
 
 
 @every("function", [nl.copy, nl.relu, nl.square])
-def test_issue_1296_activation_adds_its_bias_whatever_the_function(function):
+def test_issue_1296_activation_adds_its_bias_for_every_function(function):
     data = normal(16, 32)
     bias = normal(16, 1)
     expected = {

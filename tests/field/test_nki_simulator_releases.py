@@ -200,7 +200,7 @@ def test_0_4_a_transpose_by_dma_has_the_rank_of_its_source():
 # -- NKI 0.5, Neuron SDK 2.31 ----------------------------------------------------------------------
 
 
-def test_0_5_a_gather_that_transposes_leaves_what_it_skips():
+def test_0_5_a_gather_that_transposes_leaves_skipped_elements():
     table = values(32, 16).astype(ml_dtypes.bfloat16)
     places = np.arange(16, dtype=np.uint32)[::-1, None].copy()
     places[5] = 1000
@@ -217,7 +217,7 @@ def test_0_5_a_gather_that_transposes_leaves_what_it_skips():
     assert_array_equal(simulate(kernel)(table, places), expected)
 
 
-def test_0_5_accumulating_on_what_nothing_wrote_is_refused():
+def test_0_5_accumulating_on_unwritten_elements_is_rejected():
     """AWS's simulator warns that the hardware's behaviour is undefined."""
 
     def compute(x):
@@ -272,7 +272,7 @@ def test_0_6_match_replace_goes_through_equal_values_in_reverse():
     assert places.tolist() == [[4, 2, 0, 9, 8, 3, 5, 1]]
 
 
-def test_0_6_find_index_advances_over_equal_values_and_marks_what_is_not_there():
+def test_0_6_find_index_advances_over_equal_values_and_marks_missing_ones():
     wanted = np.array([[5, 5, 5, 5, 9, 3, 3, 0]], np.float32)
 
     def compute(x, y):
@@ -285,7 +285,7 @@ def test_0_6_find_index_advances_over_equal_values_and_marks_what_is_not_there()
     assert found == [[0, 2, 4, nowhere, nowhere, 3, 8, 7]]
 
 
-def test_0_6_an_activation_reduces_into_a_part_of_what_it_writes():
+def test_0_6_an_activation_reduces_into_a_part_of_its_dst():
     data = values(4, 6)
 
     def compute(x):
@@ -324,7 +324,7 @@ def test_0_6_matmuls_accumulate_into_overlapping_parts_of_psum():
     assert_allclose(simulate(kernel)(weights, rows), expected, atol=1e-5)
 
 
-def test_0_6_accumulating_on_what_a_memset_put_there_warns():
+def test_0_6_accumulating_on_data_of_a_memset_warns():
     def compute(x):
         out = nl.zeros((8, 8), nl.float32, buffer=nl.psum)
         nisa.nc_matmul(out, x, x, accumulate=True)
@@ -353,7 +353,7 @@ def test_0_6_operands_of_other_ranks_and_as_many_elements(which):
 
 
 @every("dtype", [nl.float32, nl.bfloat16])
-def test_0_6_the_float_that_stands_for_false(dtype):
+def test_0_6_the_float_for_false(dtype):
     data = values(4, 6)
     sentinel = float(np.finfo(np.float32).min)
 

@@ -40,7 +40,7 @@ def test_issue_1045_only_the_weights_of_the_last_iteration_were_right(own, found
     assert found_in(kernel, [normal(4, 128, 16)]) == found
 
 
-def test_issue_1051_plus_equals_in_psum_of_what_is_no_matmul():
+def test_issue_1051_plus_equals_in_psum_without_a_matmul():
     def kernel(a, bias):
         out = nl.ndarray((128, 128), a.dtype, buffer=nl.shared_hbm)
         total = nl.zeros((128, 128), nl.float32, buffer=nl.psum)
@@ -162,7 +162,7 @@ def test_trip_counts_that_differ_hang_two_cores():
 
 
 @every("apart", [False, True])
-def test_what_two_cores_exchange_lies_at_one_address(apart):
+def test_exchanged_tensors_of_two_cores_have_one_address(apart):
     @nki.jit
     def kernel(x):
         mine = nl32.program_id(0)

@@ -76,7 +76,7 @@ def test_release_2_31_an_accumulation_into_psum_that_nothing_wrote():
     assert_array_equal(run(kernel, data), data.T @ data)
 
 
-def test_a_subtraction_from_what_nothing_wrote_is_refused():
+def test_a_subtraction_from_unwritten_elements_is_rejected():
     def kernel(a):
         total = nl.ndarray((16, 16), nl.float32)
         total -= nl.load(a)

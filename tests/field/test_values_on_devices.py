@@ -63,7 +63,7 @@ def test_issue_1060_a_tensor_that_is_updated_in_place_is_counted_once():
     assert found_in(kernel, [normal(128, 222)], machine=TRN1) == []
 
 
-def test_issue_1060_who_is_live_when_sbuf_is_full():
+def test_issue_1060_the_error_names_the_tensors_that_are_live_when_sbuf_is_full():
     """The compiler's error named the places that an instruction needs, and no line of the kernel.
 
     Here two tensors, each of the size of that one.

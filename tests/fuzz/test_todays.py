@@ -173,7 +173,7 @@ def test_a_planted_bug_is_a_disagreement(
         check(drawn)
 
 
-def test_what_comes_of_an_overflow_has_no_bound(
+def test_a_value_computed_from_an_overflow_has_no_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reciprocal of an infinity is 0, and the exact run's is not. Other numbers have one."""
@@ -208,6 +208,6 @@ def test_what_comes_of_an_overflow_has_no_bound(
         ".view(nl.float16).slice(2, 1, 5).view(nl.float32)",
     ],
 )
-def test_both_modes_refuse_what_is_no_view(view: str) -> None:
+def test_both_modes_reject_an_impossible_view(view: str) -> None:
     outcomes = check(viewed(view, (4, 18)))
     assert all(outcome.refusal is not None for outcome in outcomes)

@@ -182,7 +182,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_total_in_bfloat16_is_found_whatever_the_tiles(family):
+def test_a_total_in_bfloat16_is_found_for_all_tiles(family):
     kernel_of, reference = FAMILIES[family]
     for tiles in (2, 8):
         spec = spec_of(kernel_of("bfloat16"), reference, tiles)

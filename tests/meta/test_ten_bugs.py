@@ -17,13 +17,13 @@ def failures():
 
 
 @every("number", SHRUNK)
-def test_the_smallest_case_is_the_one_that_is_known(failures, number):
+def test_the_smallest_case_is_the_known_one(failures, number):
     values, dtype = BUGS[number].smallest
     for found in failures:
         assert (found[number].case.values, found[number].case.dtype) == (values, dtype)
 
 
-def test_the_page_says_what_is_seen():
+def test_the_page_has_the_reports():
     assert page() == PAGE.read_text(encoding="utf-8"), "python -m tests.meta.ten_bugs"
 
 

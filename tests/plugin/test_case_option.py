@@ -73,7 +73,7 @@ def test_a_parametrized_test_runs_the_case_with_each_parameter(project):
     project.run("--simulate", "--case", json.dumps(CASE)).assert_outcomes(passed=2)
 
 
-def test_the_case_runs_in_this_process_whatever_the_workers(project):
+def test_the_case_runs_in_this_process_with_any_number_of_workers(project):
     project.add_test()
     words = ["--simulate", "-n", "2", "--case"]
     result = project.run(*words, json.dumps(CASE), "--", "test_add.py")

@@ -166,7 +166,7 @@ def test_branches_that_no_case_took_are_reported(run, project):
     }
 
 
-def test_of_several_kernels_the_first_is_named(run):
+def test_the_report_names_the_first_of_several_kernels(run):
     """The branches that cases were aimed at come first."""
     assert run(["both"]) == [
         "both_kernels.py:10: never true (both and 1 more)",

@@ -55,6 +55,10 @@ FILE = re.compile(r"# (\w+\.py)\n")
 TUTORIAL = DOCS / "tutorial"
 FILES = Path(__file__).parent / "pages"
 """Files that commands on a page read and the page does not show, in a folder of its name."""
+EXAMPLES = ("machines", "test_machines", "NKL116")
+"""Names of files that a recipe adds."""
+FOLDERS = ("", "difftest", "difftest/simulator", "tests/unit/simulator")
+"""Paths in a recipe begin at one of these."""
 REPOSITORY = ("conftest.py", "kernels", "pyproject.toml", "reference", "tests")
 
 
@@ -101,6 +105,30 @@ def test_links_lead_somewhere():
     ]
     assert lost == []
     assert sum(1 for page in LINKED for _ in links(page)) > 200
+
+
+def test_code_that_recipes_name_exists():
+    """Private functions and modules, which no import on a page shows."""
+    recipes = [page for page in READ if page.parent.name == "contributing"]
+    source = "".join(map(text_of, (ROOT / "difftest").rglob("*.py")))
+    folders = [ROOT / folder for folder in FOLDERS]
+    lost = []
+    count = 0
+    for page in recipes:
+        prose = BLOCK.sub("", text_of(page))
+        for name in re.findall(r"`(_[a-z]\w+)`", prose):
+            count += 1
+            if not re.search(rf"\b{name}\b", source):
+                lost.append(f"{page.name}: {name}")
+        for path in re.findall(r"`([\w/]+/\w+\.(?:py|csv|md))`", prose):
+            count += 1
+            is_example = "NAME" in path or Path(path).stem in EXAMPLES
+            if not is_example and not any(
+                (folder / path).exists() for folder in folders
+            ):
+                lost.append(f"{page.name}: {path}")
+    assert lost == []
+    assert count > 50
 
 
 def test_pages_are_short():

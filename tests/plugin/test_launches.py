@@ -159,7 +159,7 @@ def rows(result):
     return table
 
 
-def test_launches_are_counted_and_hazards_told_once(suite):
+def test_launches_are_counted_and_hazards_reported_once(suite):
     suite.pytester.makepyfile(test_it=PARAMETRIZED, test_classes=CLASSES)
     result = suite.run("--simulate=embedded", "-W", "default")
     result.assert_outcomes(passed=7, warnings=1)

@@ -24,7 +24,7 @@ def text(output):
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_a_notebook_shows_what_its_cells_give(file, tmp_path):
+def test_a_notebook_shows_the_results_of_its_cells(file, tmp_path):
     ran = run_notebook(file, tmp_path)
     assert shown(ran) == shown(nbformat.read(file, as_version=4))
 

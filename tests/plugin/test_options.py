@@ -30,7 +30,7 @@ def test_the_option_does_not_swallow_the_path_after_it(project):
 
 
 @pytest.mark.parametrize("key", ["", "difftest_simulate = auto"])
-def test_another_value_is_a_usage_error_that_names_those_accepted(project, key):
+def test_another_value_is_a_usage_error_with_the_accepted_values(project, key):
     project.pytester.makeini(f"[pytest]\n{key}\n")
     result = project.run("--simulate=hardware")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -102,7 +102,7 @@ def test_theirs(pytestconfig):
 """
 
 
-def test_options_give_way_to_those_of_a_conftest(project, no_modules):
+def test_options_of_a_conftest_come_first(project, no_modules):
     project.add_test()
     project.pytester.makeconftest(CONFTEST)
     project.pytester.makepyfile(test_theirs=THEIRS.format(given=["cpu", False, None]))
@@ -286,7 +286,7 @@ def add(a, b):
 
 
 @pytest.mark.parametrize("simulator", ["embedded", "plain"])
-def test_a_strictness_is_that_of_each_kernel(project, simulator):
+def test_a_strictness_holds_for_each_kernel(project, simulator):
     """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=NOTED)
     project.add_test()
@@ -302,7 +302,7 @@ def test_a_strictness_is_that_of_each_kernel(project, simulator):
     )
 
 
-def test_the_settings_are_those_of_the_simulator():
+def test_the_settings_match_the_simulator():
     """They are written twice, to keep the plugin light where no kernel test runs."""
     assert tuple(one.value for one in Strictness) == STRICTNESSES
 

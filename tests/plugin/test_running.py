@@ -518,7 +518,7 @@ def test_the_debugger_stops_in_the_authors_test_where_values_are_wrong(project):
     result.stdout.fnmatch_lines(["*(Pdb) dtype('float*')"])
 
 
-PLAINEST = """
+SMALLEST = """
 import numpy as np
 import nki
 import nki.isa as nisa
@@ -549,7 +549,7 @@ INFERRED = "domain inferred: rows, columns = sizes(1, 300), float32 (double)"
 
 
 def test_a_test_without_a_domain_has_one_inferred_and_says_so(project):
-    project.pytester.makepyfile(test_it=PLAINEST.format(first="first", last="last"))
+    project.pytester.makepyfile(test_it=SMALLEST.format(first="first", last="last"))
     result = project.run("--simulate=embedded")
     result.assert_outcomes(passed=2)  # drawn cases, and full memories
     result.stdout.fnmatch_lines(["double *", INFERRED])
@@ -557,7 +557,7 @@ def test_a_test_without_a_domain_has_one_inferred_and_says_so(project):
 
 
 def test_an_inferred_domain_reaches_the_second_tile(project):
-    project.pytester.makepyfile(test_it=PLAINEST.format(first="0", last="last - first"))
+    project.pytester.makepyfile(test_it=SMALLEST.format(first="0", last="last - first"))
     result = project.run_apart("--simulate=embedded", "-n", "1", "-k", "not edges")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  case: *rows=129, columns=1, float32", INFERRED])

@@ -45,7 +45,7 @@ def both(*arguments, **options):
 
 
 # Worked out by hand: the two forms share their reading of arguments.
-def test_windows_stand_side_by_side_unless_told_otherwise():
+def test_windows_are_side_by_side_by_default():
     assert both([[[[1, 5, 2, 3, 9]]]], (1, 2)) == [[[[5, 3]]]]
     assert both([[[[1, 5, 2, 3, 9]]]], (1, 2), stride=1) == [[[[5, 5, 3, 9]]]]
 

@@ -235,7 +235,7 @@ def test_an_import_in_a_deeper_folder_is_found(tmp_path):
         (PLUGIN, "if TYPE_CHECKING:\n    from difftest import harness"),
     ],
 )
-def test_what_is_allowed_passes(tmp_path, rule, source):
+def test_allowed_imports_pass(tmp_path, rule, source):
     assert rule.violations(planted(tmp_path, a_file_of(rule), source)) == []
 
 

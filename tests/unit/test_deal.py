@@ -41,7 +41,7 @@ def test_each_file_falls_to_one_and_meets_all_in_turn(count):
     assert all(share & set(FILES[:count]) for share in deals[0])  # neighbours go apart
 
 
-def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
+def test_a_file_left_out_on_one_python_runs_on_another(pytestconfig):
     house = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
 
     def taken(own, deal=True, named="TESTPATHS"):
@@ -91,7 +91,7 @@ def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
     assert len(set(numbers)) == 3
 
 
-def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
+def test_the_pythons_are_found_by_uv(tmp_path, monkeypatch):
     uv = tmp_path / "uv"
     uv.write_text(
         '#!/bin/sh\ncase "$*" in *only-system\\ 3.1[134]) exit 0;; esac\nexit 2\n'

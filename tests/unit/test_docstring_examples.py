@@ -71,7 +71,7 @@ def failures(module: object) -> tuple[str, int]:
     return "".join(said), runner.tries
 
 
-def test_examples_print_what_they_show():
+def test_examples_print_their_output():
     names = modules_with_examples(ROOT)
     results = {name: failures(importlib.import_module(name)) for name in names}
     assert len(names) >= 5

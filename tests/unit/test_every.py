@@ -22,7 +22,7 @@ def test_each_case_runs_and_all_that_fail_are_named():
     assert seen == [(1, 3, 4), (1, 5, 6), (2, 3, 4), (2, 5, 6)]
 
 
-def test_no_case_is_a_failure_and_fixtures_are_asked_for():
+def test_no_case_is_a_failure_and_fixtures_are_requested():
     @every("a", ())
     def empty(a, tmp_path):
         pass

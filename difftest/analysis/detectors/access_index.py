@@ -77,11 +77,12 @@ class AccessIndex:
         """Numbers of the events where another loop iteration, or another program, begins."""
         self._loops: list[tuple[Iteration, ...]] = []
         """The loops around the events from each of these numbers on."""
-        self._divide(trace)
+        self._find_boundaries(trace)
         self.sharing = sharing_bytes(trace.allocations)
-        self.accesses = self._gathered(trace)
+        self.accesses = self._shared_accesses(trace)
 
-    def _divide(self, trace: Trace) -> None:
+    def _find_boundaries(self, trace: Trace) -> None:
+        """Note where iterations and programs begin, and which kinds of events the launch has."""
         loops: tuple[Iteration, ...] | None = None
         program: tuple[int, ...] | None = None
         for event in trace.events:
@@ -98,10 +99,11 @@ class AccessIndex:
                 self._loops.append(loops)
                 if not self.has_affine:
                     self.has_affine = any(
-                        turn.loop.kind is LoopKind.AFFINE for turn in loops
+                        iteration.loop.kind is LoopKind.AFFINE for iteration in loops
                     )
 
-    def _gathered(self, trace: Trace) -> dict[int, list[OperandAccess]]:
+    def _shared_accesses(self, trace: Trace) -> dict[int, list[OperandAccess]]:
+        """Return the accesses to tensors on which a reader may report."""
         shared = {
             base
             for base in trace.allocations
@@ -124,10 +126,10 @@ class AccessIndex:
         """Return whether no reader can report on a tensor's accesses."""
         if tensor.space is Space.PSUM or (self.has_scatter and tensor.space.is_hbm):
             return False
-        turn = bisect_right(self._begins, tensor.first)
-        if turn < len(self._begins) and self._begins[turn] <= tensor.last:
+        iteration = bisect_right(self._begins, tensor.first)
+        if iteration < len(self._begins) and self._begins[iteration] <= tensor.last:
             return False
-        return not tensor.loops or tensor.loops is self._loops[turn - 1]
+        return not tensor.loops or tensor.loops is self._loops[iteration - 1]
 
 
 def sharing_bytes(tensors: Iterable[Allocation]) -> list[list[Allocation]]:
@@ -227,14 +229,14 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
     ).values():
         if not _may_conflict(inside):
             continue
-        turns = group_by(inside, lambda touch: touch.event.loops[depth].number)
-        if len(turns) > 1:
+        iterations = group_by(inside, lambda touch: touch.event.loops[depth].number)
+        if len(iterations) > 1:
             if not _share_elements(inside):
                 continue
             run = AffineLoopRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
-        for group in turns.values():
+        for group in iterations.values():
             if len(group) > 1:
                 yield from _runs(group, depth + 1)
 
@@ -279,7 +281,7 @@ def loses_additions(touch: OperandAccess) -> bool:
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:
     """Return whether an event belongs to an iteration of loops."""
     around, inner = (
-        [(turn.loop.id, turn.number) for turn in turns]
-        for turns in (loops, event.loops[: len(loops)])
+        [(iteration.loop.id, iteration.number) for iteration in iterations]
+        for iterations in (loops, event.loops[: len(loops)])
     )
     return around == inner

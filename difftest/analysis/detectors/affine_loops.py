@@ -101,14 +101,14 @@ def find_loop_conflicts(trace: Trace, machine: Machine) -> Found:
             if are_disjoint(accesses[0].region.allocation, run.regions):
                 continue
             loop = run.loop
-            turns = run.accesses
-            conflicts = list(_conflicts(turns))
+            iterations = run.accesses
+            conflicts = list(_conflicts(iterations))
             if not conflicts:
                 continue
             if unrolled:
                 yield from _unrolled(loop, conflicts)
             else:
-                yield from _judged(loop, conflicts, turns, accesses)
+                yield from _judged(loop, conflicts, iterations, accesses)
     if not unrolled:
         yield from _registers(trace)
 
@@ -124,27 +124,28 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         if command not in ("reduce", "read"):
             begun[key] = event
         elif key in before and (depth := affine_depth(before[key], event)) is not None:
-            yield _of_registers(event, before[key], begun.get(key), depth)
+            yield _register_finding(event, before[key], begun.get(key), depth)
         before[key] = event
 
 
 def affine_depth(earlier: Event, later: Event) -> int | None:
     """Return the depth of the ``affine_range`` with the two events in different iterations."""
-    for depth, (turn, other) in enumerate(
+    for depth, (iteration, other) in enumerate(
         zip(earlier.loops, later.loops, strict=False)
     ):
-        if turn.loop.id != other.loop.id:
+        if iteration.loop.id != other.loop.id:
             return None
-        if turn.number != other.number:
-            if turn.loop.kind is LoopKind.AFFINE:
+        if iteration.number != other.number:
+            if iteration.loop.kind is LoopKind.AFFINE:
                 return depth
             return None
     return None
 
 
-def _of_registers(
+def _register_finding(
     event: Event, before: Event, begun: Event | None, depth: int
 ) -> Finding:
+    """Return a finding on a reduction in registers that another iteration began."""
     iteration = event.loops[depth]
     earlier = before.loops[depth]
     inside = begun is not None and any(
@@ -183,78 +184,92 @@ class Conflict(NamedTuple):
     """True if both surely touch the element."""
 
 
-def _conflicts(turns: list[IterationAccess]) -> Iterator[Conflict]:
+def _conflicts(iterations: list[IterationAccess]) -> Iterator[Conflict]:
     """Yield one conflict of each kind for each pair of source lines."""
-    allocation = turns[0].access.region.allocation
-    canvas = ElementMap([allocation], [turn.access.region for turn in turns])
-    replay = _IterationReplay(canvas, turns)
-    for turn in turns:
-        yield from replay.write(turn) if turn.access.writes else replay.read(turn)
+    allocation = iterations[0].access.region.allocation
+    element_map = ElementMap(
+        [allocation], [iteration.access.region for iteration in iterations]
+    )
+    replay = _IterationReplay(element_map, iterations)
+    for iteration in iterations:
+        yield from (
+            replay.write(iteration)
+            if iteration.access.writes
+            else replay.read(iteration)
+        )
 
 
 class _IterationReplay:
     """The iterations of one run, replayed on an element map."""
 
-    def __init__(self, canvas: ElementMap, turns: list[IterationAccess]) -> None:
-        self.canvas = canvas
-        self.turns = turns
-        self.writer: Cells = canvas.filled(_NOBODY)
-        """The place in ``turns`` of the last write of each cell."""
-        self.reader: Cells = canvas.filled(_NOBODY)
+    def __init__(
+        self, element_map: ElementMap, iterations: list[IterationAccess]
+    ) -> None:
+        self.element_map = element_map
+        self.iterations = iterations
+        self.writer: Cells = element_map.filled(_NOBODY)
+        """The place in ``iterations`` of the last write of each cell."""
+        self.reader: Cells = element_map.filled(_NOBODY)
         """The place of the first read of a cell that its iteration had not written."""
         self.number = np.array(
-            [turn.number for turn in turns] + [_SEVERAL, _NOBODY], np.int32
+            [iteration.number for iteration in iterations] + [_SEVERAL, _NOBODY],
+            np.int32,
         )
         """The iteration of each place; negative numbers map to themselves."""
         self.place = -1
         self.said: set[tuple[object, ...]] = set()
 
-    def read(self, turn: IterationAccess) -> Iterator[Conflict]:
+    def read(self, iteration: IterationAccess) -> Iterator[Conflict]:
         """Replay a read; yield a conflict if another iteration wrote the cells."""
         self.place += 1
-        region = turn.access.region
-        writer = self.canvas.read(self.writer, region)
+        region = iteration.access.region
+        writer = self.element_map.read(self.writer, region)
         others = self.number[writer]
-        foreign = others != turn.number
-        if not foreign.any() or is_psum_accumulation(turn.access):
+        foreign = others != iteration.number
+        if not foreign.any() or is_psum_accumulation(iteration.access):
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
-            yield from self._say("carried", turn, writer, carried)
-        reader = self.canvas.read(self.reader, region)
+            yield from self._report("carried", iteration, writer, carried)
+        reader = self.element_map.read(self.reader, region)
         first = np.where(foreign & (reader == _NOBODY), self.place, reader)
-        self.canvas.write(self.reader, region, first)
+        self.element_map.write(self.reader, region, first)
 
-    def write(self, turn: IterationAccess) -> Iterator[Conflict]:
+    def write(self, iteration: IterationAccess) -> Iterator[Conflict]:
         """Replay a write; yield conflicts with other iterations' writes and earlier reads."""
         self.place += 1
-        region = turn.access.region
-        writer = self.canvas.read(self.writer, region)
-        reader = self.canvas.read(self.reader, region)
+        region = iteration.access.region
+        writer = self.element_map.read(self.writer, region)
+        reader = self.element_map.read(self.reader, region)
         others = self.number[writer]
-        twice = (others != turn.number) & (others != _NOBODY)
-        if is_psum_accumulation(turn.access):
+        twice = (others != iteration.number) & (others != _NOBODY)
+        if is_psum_accumulation(iteration.access):
             # earlier products remain in the sum: later readers depend on their writers
-            self.canvas.write(self.writer, region, np.where(twice, writer, self.place))
+            self.element_map.write(
+                self.writer, region, np.where(twice, writer, self.place)
+            )
             return
         if twice.any():
-            yield from self._say("written", turn, writer, twice)
+            yield from self._report("written", iteration, writer, twice)
         others = self.number[reader]
-        early = (others != turn.number) & (others != _NOBODY)
+        early = (others != iteration.number) & (others != _NOBODY)
         if early.any():
-            yield from self._say("overwritten", turn, reader, early)
-        self.canvas.write(self.writer, region, self.place)
+            yield from self._report("overwritten", iteration, reader, early)
+        self.element_map.write(self.writer, region, self.place)
 
-    def _say(
-        self, kind: str, turn: IterationAccess, places: Cells, wrong: NDArray[Any]
+    def _report(
+        self, kind: str, iteration: IterationAccess, places: Cells, wrong: NDArray[Any]
     ) -> Iterator[Conflict]:
-        other = self.turns[int(places[first_true(wrong)])]
-        key = kind, other.access.event.location, turn.access.event.location
-        exact = all(self.canvas.is_exact(side.access.region) for side in (other, turn))
+        """Yield a conflict of two iterations, once for each pair of source lines."""
+        other = self.iterations[int(places[first_true(wrong)])]
+        key = kind, other.access.event.location, iteration.access.event.location
+        exact = all(
+            self.element_map.is_exact(side.access.region) for side in (other, iteration)
+        )
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
-            element = self.canvas.element(turn.access.region, wrong)
-            yield Conflict(kind, other, turn, element, exact)
+            element = self.element_map.element(iteration.access.region, wrong)
+            yield Conflict(kind, other, iteration, element, exact)
 
 
 def is_read_modify_write(event: Event) -> bool:
@@ -275,7 +290,7 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
     ]
     if carried:
         yield replace(
-            _finding(CARRIED, loop, carried[0]),
+            _conflict_finding(CARRIED, loop, carried[0]),
             severity=NOTE,
             rule="in the current dialect nl.affine_range is a deprecated alias of range, which "
             "keeps the order. In the classic dialect this would be wrong",
@@ -295,7 +310,7 @@ def _both_update(conflict: Conflict) -> bool:
 def _judged(
     loop: Loop,
     conflicts: list[Conflict],
-    turns: list[IterationAccess],
+    iterations: list[IterationAccess],
     accesses: Sequence[OperandAccess],
 ) -> Found:
     """Yield the findings on one run's conflicts; ``accesses`` are all accesses to the tensor."""
@@ -305,15 +320,21 @@ def _judged(
         return
     reads = _of_kind("carried", exact) + _of_kind("overwritten", exact)
     if reads:
-        yield _read(loop, reads, turns)
+        yield _read(loop, reads, iterations)
         return
     first = exact[0]
-    if all(turn.access.writes for turn in turns) or _outlives(turns, accesses):
+    if all(iteration.access.writes for iteration in iterations) or _outlives(
+        iterations, accesses
+    ):
         # a row without readers, such as that of dummy indices, may have any value
         whole = first.earlier.access.region.whole and first.later.access.region.whole
-        yield _finding(WRITTEN_TWICE, loop, first) if whole else _unsure(loop, first)
+        yield (
+            _conflict_finding(WRITTEN_TWICE, loop, first)
+            if whole
+            else _unsure(loop, first)
+        )
         return
-    yield _rewritten(loop, first, turns)
+    yield _rewritten(loop, first, iterations)
 
 
 def _of_kind(kind: str, conflicts: list[Conflict]) -> list[Conflict]:
@@ -322,28 +343,37 @@ def _of_kind(kind: str, conflicts: list[Conflict]) -> list[Conflict]:
 
 def _unsure(loop: Loop, conflict: Conflict) -> InconclusiveFinding:
     """Return a conflict that a run in another order settles."""
-    return InconclusiveFinding(_finding(ORDER, loop, conflict), None, loop.location)
+    return InconclusiveFinding(
+        _conflict_finding(ORDER, loop, conflict), None, loop.location
+    )
 
 
-def _read(loop: Loop, reads: list[Conflict], turns: list[IterationAccess]) -> Finding:
+def _read(
+    loop: Loop, reads: list[Conflict], iterations: list[IterationAccess]
+) -> Finding:
     """Return the finding on reads of another iteration's data."""
     for conflict in reads:
         if not _both_update(conflict):
-            return _finding(CARRIED, loop, conflict)
-    used = _used_on_the_way(turns)
+            return _conflict_finding(CARRIED, loop, conflict)
+    used = _used_on_the_way(iterations)
     if used is not None:
-        return _finding(CARRIED, loop, used)
-    return _finding(REDUCTION, loop, reads[0])
+        return _conflict_finding(CARRIED, loop, used)
+    return _conflict_finding(REDUCTION, loop, reads[0])
 
 
-def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> Finding:
+def _rewritten(
+    loop: Loop, conflict: Conflict, iterations: list[IterationAccess]
+) -> Finding:
     """Return the finding on a tensor that each iteration writes and reads."""
     later = conflict.later
     in_hbm = later.access.region.allocation.space.is_hbm
     # The compiler can privatise a tile for each iteration, but not memory in HBM.
-    finding = _finding(REWRITTEN, loop, conflict)
-    readers = [turn for turn in turns if not turn.access.writes]
-    reader = next((turn for turn in readers if turn.number == later.number), readers[0])
+    finding = _conflict_finding(REWRITTEN, loop, conflict)
+    readers = [iteration for iteration in iterations if not iteration.access.writes]
+    reader = next(
+        (iteration for iteration in readers if iteration.number == later.number),
+        readers[0],
+    )
     return replace(
         finding,
         severity=ERROR if in_hbm else WARNING,
@@ -353,76 +383,86 @@ def _rewritten(loop: Loop, conflict: Conflict, turns: list[IterationAccess]) -> 
     )
 
 
-def _used_on_the_way(turns: list[IterationAccess]) -> Conflict | None:
+def _used_on_the_way(iterations: list[IterationAccess]) -> Conflict | None:
     """Return a read of a partial sum of other iterations: another order gives another number."""
-    canvas = ElementMap(
-        [turns[0].access.region.allocation], [turn.access.region for turn in turns]
+    element_map = ElementMap(
+        [iterations[0].access.region.allocation],
+        [iteration.access.region for iteration in iterations],
     )
-    first = canvas.filled(_NOBODY)
-    """The place in ``turns`` of the first contribution to each cell's present value."""
-    number = np.array([turn.number for turn in turns] + [_NOBODY], np.int32)
-    for place, turn in enumerate(turns):
-        event = turn.access.event
-        region = turn.access.region
-        cells = canvas.read(first, region)
-        if turn.access.writes:
-            anew = canvas.is_exact(region) and not is_read_modify_write(event)
-            canvas.write(
+    first = element_map.filled(_NOBODY)
+    """The place in ``iterations`` of the first contribution to each cell's present value."""
+    number = np.array(
+        [iteration.number for iteration in iterations] + [_NOBODY], np.int32
+    )
+    for place, iteration in enumerate(iterations):
+        event = iteration.access.event
+        region = iteration.access.region
+        cells = element_map.read(first, region)
+        if iteration.access.writes:
+            anew = element_map.is_exact(region) and not is_read_modify_write(event)
+            element_map.write(
                 first, region, np.where(anew | (cells == _NOBODY), place, cells)
             )
-        elif canvas.is_exact(region) and not is_read_modify_write(event):
+        elif element_map.is_exact(region) and not is_read_modify_write(event):
             others = number[cells]
-            foreign = (others != turn.number) & (others != _NOBODY)
+            foreign = (others != iteration.number) & (others != _NOBODY)
             if foreign.any():
-                earlier = turns[int(cells[first_true(foreign)])]
+                earlier = iterations[int(cells[first_true(foreign)])]
                 return Conflict(
-                    "carried", earlier, turn, canvas.element(region, foreign)
+                    "carried", earlier, iteration, element_map.element(region, foreign)
                 )
     return None
 
 
-def _outlives(turns: list[IterationAccess], accesses: Sequence[OperandAccess]) -> bool:
+def _outlives(
+    iterations: list[IterationAccess], accesses: Sequence[OperandAccess]
+) -> bool:
     """Return whether an access after the run reads elements that several iterations wrote."""
     end = bisect_right(
-        accesses, turns[-1].access.event.number, key=lambda touch: touch.event.number
+        accesses,
+        iterations[-1].access.event.number,
+        key=lambda touch: touch.event.number,
     )
-    many = 2 * len(turns)
+    many = 2 * len(iterations)
     while True:  # usually the next run overwrites it: start with few accesses
         later = accesses[end : end + many]
-        canvas = ElementMap(
-            [turns[0].access.region.allocation],
-            [turn.access.region for turn in turns] + [touch.region for touch in later],
+        element_map = ElementMap(
+            [iterations[0].access.region.allocation],
+            [iteration.access.region for iteration in iterations]
+            + [touch.region for touch in later],
         )
-        answer = _is_read(_contested(canvas, turns), canvas, later)
+        answer = _is_read(_contested(element_map, iterations), element_map, later)
         if answer is not None or end + many >= len(accesses):
             return bool(answer)
         many *= 2
 
 
-def _contested(canvas: ElementMap, turns: list[IterationAccess]) -> Cells:
+def _contested(element_map: ElementMap, iterations: list[IterationAccess]) -> Cells:
     """Return 1 in the cells that several iterations write, else 0."""
-    writer = canvas.filled(_NOBODY)
-    contested = canvas.filled(0)
-    for turn in turns:
-        if turn.access.writes:
-            region = turn.access.region
-            before = canvas.read(writer, region)
-            several = (before != _NOBODY) & (before != turn.number)
-            canvas.write(contested, region, canvas.read(contested, region) | several)
-            canvas.write(writer, region, turn.number)
+    writer = element_map.filled(_NOBODY)
+    contested = element_map.filled(0)
+    for iteration in iterations:
+        if iteration.access.writes:
+            region = iteration.access.region
+            before = element_map.read(writer, region)
+            several = (before != _NOBODY) & (before != iteration.number)
+            element_map.write(
+                contested, region, element_map.read(contested, region) | several
+            )
+            element_map.write(writer, region, iteration.number)
     return contested
 
 
 def _is_read(
-    contested: Cells, canvas: ElementMap, later: Sequence[OperandAccess]
+    contested: Cells, element_map: ElementMap, later: Sequence[OperandAccess]
 ) -> bool | None:
     """Return whether an access reads a contested cell before a write; None if neither occurs."""
     for touch in later:
         if not touch.writes:
-            if canvas.read(contested, touch.region).any():
+            if element_map.read(contested, touch.region).any():
                 return True
-        elif canvas.is_exact(touch.region):
-            canvas.write(contested, touch.region, 0)
+        elif element_map.is_exact(touch.region):
+            element_map.write(contested, touch.region, 0)
             if not contested.any():
                 return False
     return None
@@ -435,7 +475,8 @@ _WORDS = {
 }
 
 
-def _finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
+def _conflict_finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
+    """Return a finding on two iterations that touch one element."""
     later = conflict.later
     earlier = conflict.earlier
     region = later.access.region

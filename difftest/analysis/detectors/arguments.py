@@ -22,7 +22,7 @@ NOT_RETURNED = Hazard(
 )
 
 
-def arguments(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_unreturned_arguments(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield a finding for each argument that is written and not returned."""
     if trace.dialect != "nki":
         return  # the linter's NKT204 has the rule of the classic compiler

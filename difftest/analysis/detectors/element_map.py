@@ -111,6 +111,7 @@ class ElementMap:
         return self._begins[region.allocation.id] // self._unit
 
     def _view(self, cells: Cells, region: Region) -> Cells:
+        """Return the cells of a region, as a view without a copy."""
         if self._edges is not None:
             box = _box(
                 region.allocation.shape, region.offset, region.shape, region.strides

@@ -117,7 +117,7 @@ def _listed(lives: tuple[LiveRange, ...]) -> str:
     return "; ".join(named)
 
 
-def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def find_large_tensors(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on tensors in HBM with offsets that exceed 32 bits."""
     touched: set[int] = set()
     for event in trace.events:
@@ -143,11 +143,12 @@ def large(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def find_aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on reads of a placed tensor or block after another one overwrote it."""
-    yield from _tensors(trace)
-    yield from _blocks(trace)
+    yield from _tensor_aliases(trace)
+    yield from _block_aliases(trace)
 
 
-def _tensors(trace: Trace) -> Iterator[Finding]:
+def _tensor_aliases(trace: Trace) -> Iterator[Finding]:
+    """Yield findings on reads of a placed tensor that another tensor overwrote."""
     placed = _used_placed(trace)
     if len(placed) < 2:
         return
@@ -199,7 +200,7 @@ def _alias(
         return _through(read.allocation, other, over, event)
     if over.number < own.number:
         return None
-    return _overwritten(read.allocation, other, over, event)
+    return _overwrite_finding(read.allocation, other, over, event)
 
 
 def _sent(trace: Trace) -> dict[int, Event]:
@@ -317,7 +318,7 @@ _Place = tuple[tuple[int, ...], Space, Area]
 """A program, one of its memories, and bytes there."""
 
 
-def _blocks(trace: Trace) -> Iterator[Finding]:
+def _block_aliases(trace: Trace) -> Iterator[Finding]:
     """Yield findings on aliases of blocks that classic kernels placed; whole blocks count."""
     if not any(tensor.places for tensor in trace.allocations):
         return
@@ -331,7 +332,7 @@ def _blocks(trace: Trace) -> Iterator[Finding]:
                 pair = block.tensor.id, other.tensor.id
                 if pair not in reported:
                     reported.add(pair)
-                    yield _overwritten(block, other, over, event)
+                    yield _overwrite_finding(block, other, over, event)
         for block in itertools.chain.from_iterable(map(_blocks_of, event.writes)):
             written[block] = event
             latest[event.program, block.tensor.space, block.area] = block, event
@@ -394,9 +395,10 @@ def _through(
     )
 
 
-def _overwritten(
+def _overwrite_finding(
     tensor: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
 ) -> Finding:
+    """Return a finding on a read of a tensor or block after a write over it."""
     tensors = [
         each.tensor if isinstance(each, _Block) else each for each in (tensor, other)
     ]

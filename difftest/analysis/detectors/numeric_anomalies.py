@@ -60,10 +60,10 @@ Noted = list[tuple[Event, Anomaly]]
 
 def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Yield findings on hazards in the values of a launch."""
-    sights = (
-        (event, sight) for event in access_index(trace).seen for sight in event.seen
+    anomalies = (
+        (event, anomaly) for event in access_index(trace).seen for anomaly in event.seen
     )
-    noted = group_by(sights, lambda pair: pair[1].what)
+    noted = group_by(anomalies, lambda pair: pair[1].what)
     if not noted:
         return
     nans = noted.get(AnomalyKind.NAN_MADE, [])
@@ -80,11 +80,11 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
         _out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, []))
     )
     counted = _counted(noted.get(AnomalyKind.INTEGER_ROUNDED, []), trace)
-    yield from map(_rounded, anomalies_by_line(counted))
+    yield from map(_rounding_finding, anomalies_by_line(counted))
     for events in anomalies_by_line(noted.get(AnomalyKind.FLOAT8_CODE, [])):
-        yield _float8(events, machine)
+        yield _float8_finding(events, machine)
     for events in anomalies_by_line(noted.get(AnomalyKind.NAN_SEARCHED, [])):
-        yield _searched(events, trace)
+        yield _search_finding(events, trace)
 
 
 def anomalies_by_line(noted: Noted) -> list[Noted]:
@@ -92,10 +92,10 @@ def anomalies_by_line(noted: Noted) -> list[Noted]:
     return list(group_by(noted, lambda pair: pair[0].location).values())
 
 
-def describe_share(sight: Anomaly) -> str:
+def describe_share(anomaly: Anomaly) -> str:
     """Return the number of affected elements, and the first, in words."""
-    place = f" at {list(sight.first)}" if sight.of > 1 else ""
-    return f"{sight.elements} of {sight.of} elements, the first{place}"
+    place = f" at {list(anomaly.first)}" if anomaly.of > 1 else ""
+    return f"{anomaly.elements} of {anomaly.of} elements, the first{place}"
 
 
 def is_output(event: Event) -> bool:
@@ -108,12 +108,12 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
     output = _first_output(stores)
     if not makers or output is None:
         return
-    maker, sight = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
+    maker, anomaly = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
     operands = "finite operands"
     severity = WARNING
     if hazard is NAN_MADE:
         operands = "operands that have none"
-    elif sight.value is None or _is_fill(maker, sight):
+    elif anomaly.value is None or _is_fill(maker, anomaly):
         severity = (
             NOTE  # exp of a large number is intended; a cast that loses one is not
         )
@@ -122,10 +122,10 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
     end += str(store.writes[0].allocation)
     if stored.what is AnomalyKind.NAN_COMPARED:
         end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
-    origin = "" if sight.value is None else f", of {sight.value:g}"
+    origin = "" if anomaly.value is None else f", of {anomaly.value:g}"
     yield hazard.finding(
         f"{_named(maker)} made the first {what} of {operands} "
-        f"({describe_share(sight)}{origin}), and {end}",
+        f"({describe_share(anomaly)}{origin}), and {end}",
         "a device computes on with it, and engines need not treat it as NumPy does; a run "
         "that ends with one can be reported as a numerical error",
         "guard the operand (a maximum before a division, an epsilon under a root), subtract "
@@ -138,12 +138,12 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
 
 def _first_output(stores: Noted) -> tuple[Event, Anomaly] | None:
     """Return the first store to an output, else the first comparison; None without either."""
-    for event, sight in stores:
+    for event, anomaly in stores:
         if is_output(event):
-            return event, sight
-    for event, sight in stores:
-        if sight.what is AnomalyKind.NAN_COMPARED:
-            return event, sight
+            return event, anomaly
+    for event, anomaly in stores:
+        if anomaly.what is AnomalyKind.NAN_COMPARED:
+            return event, anomaly
     return None
 
 
@@ -166,15 +166,15 @@ def _that_count(infinities: Noted, trace: Trace) -> Noted:
     lost = [pair for pair in made if pair[1].value is not None]
     ends = _reductions_of({event.writes[0].allocation.id for event, _ in lost}, trace)
     return [
-        (event, sight)
-        for event, sight in lost
-        if ends[event.writes[0].allocation.id] != {_ignored_by(sight)}
+        (event, anomaly)
+        for event, anomaly in lost
+        if ends[event.writes[0].allocation.id] != {_ignored_by(anomaly)}
     ]
 
 
-def _ignored_by(sight: Anomaly) -> str:
+def _ignored_by(anomaly: Anomaly) -> str:
     """Return the reduction that ignores an infinity."""
-    if (sight.value or 0) < 0:
+    if (anomaly.value or 0) < 0:
         return "max"
     return "min"
 
@@ -193,9 +193,9 @@ def _reductions_of(tensors: set[int], trace: Trace) -> dict[int, set[str]]:
 
 def _lost(noted: Noted) -> Finding:
     """Return a finding on a cast that makes an infinity which no output shows."""
-    event, sight = noted[0]
+    event, anomaly = noted[0]
     return INFINITY_MADE.finding(
-        f"{_named(event)} made an infinity of {sight.value:g} ({describe_share(sight)}), "
+        f"{_named(event)} made an infinity of {anomaly.value:g} ({describe_share(anomaly)}), "
         f"which a later "
         "instruction hides: no output has one",
         "a number beyond the largest of a narrow dtype is lost, even if a minimum or a quotient "
@@ -205,29 +205,30 @@ def _lost(noted: Noted) -> Finding:
     )
 
 
-def _is_fill(event: Event, sight: Anomaly) -> bool:
+def _is_fill(event: Event, anomaly: Anomaly) -> bool:
     """Return whether an infinity is range_select's fill in a narrow dtype, which is fixed."""
-    return event.purpose is Purpose.SELECT and sight.value == float(
+    return event.purpose is Purpose.SELECT and anomaly.value == float(
         np.finfo(np.float32).min
     )
 
 
 def _out_of_range(noted: Noted) -> Finding:
-    event, sight = noted[0]
+    event, anomaly = noted[0]
     return ACTIVATION_RANGE.finding(
-        f"{_named(event)} got {sight.value!r}, outside its range ({describe_share(sight)})",
+        f"{_named(event)} got {anomaly.value!r}, outside its range ({describe_share(anomaly)})",
         "outside its valid range the hardware's result of an activation function is invalid",
         "scale or clamp the input first; a row that nobody uses does no harm",
         *(event for event, _ in noted),
     )
 
 
-def _rounded(noted: Noted) -> Finding:
-    event, sight = noted[0]
-    value = "" if sight.value is None else f" {sight.value:.0f}"
+def _rounding_finding(noted: Noted) -> Finding:
+    """Return a finding on an integer that float32 rounded."""
+    event, anomaly = noted[0]
+    value = "" if anomaly.value is None else f" {anomaly.value:.0f}"
     return INTEGER_ROUNDED.finding(
         f"{_named(event)} computed the integer{value} in float32, which does not have it "
-        f"({describe_share(sight)})",
+        f"({describe_share(anomaly)})",
         "but for the sums, differences and products of two 32-bit integer tiles, the engines "
         "compute in float32, exact for integers up to 2**24",
         "keep the numbers below 2**24, split them into two, or use nisa.tensor_tensor on "
@@ -279,11 +280,12 @@ def _products_of_floats(trace: Trace) -> set[int]:
     return floats
 
 
-def _float8(noted: Noted, machine: Machine) -> Finding:
-    event, sight = noted[0]
+def _float8_finding(noted: Noted, machine: Machine) -> Finding:
+    """Return a finding on float8 codes that the machine lacks."""
+    event, anomaly = noted[0]
     return FLOAT8_CODES.finding(
-        f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} "
-        f"({describe_share(sight)})",
+        f"{_named(event)} read {anomaly.value!r} as float8_e4m3fn on {machine.name} "
+        f"({describe_share(anomaly)})",
         "NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
         "codes of 256 to 448 as an infinity or NaN",
         "scale the data to at most 240 and pass float8_e4m3, or use trn3",
@@ -291,11 +293,12 @@ def _float8(noted: Noted, machine: Machine) -> Finding:
     )
 
 
-def _searched(noted: Noted, trace: Trace) -> Finding:
+def _search_finding(noted: Noted, trace: Trace) -> Finding:
     """Return a finding on a search among NaN; an error if its result addresses memory."""
-    event, sight = noted[0]
+    event, anomaly = noted[0]
     access = _addressed(event, trace)
-    happened = f"{_named(event)} searched among NaN ({describe_share(sight)} of its {sight.role})"
+    searched = f"{describe_share(anomaly)} of its {anomaly.role}"
+    happened = f"{_named(event)} searched among NaN ({searched})"
     if access is not None:
         happened += f", and {_named(access)} takes the indices that came of it"
     return NAN_SEARCHED.finding(

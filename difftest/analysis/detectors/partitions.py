@@ -49,18 +49,18 @@ _PACKED = (0, 4, 8, 12)
 
 
 @deduplicated
-def partitions(trace: Trace, machine: Machine) -> Found:
+def find_partition_misuse(trace: Trace, machine: Machine) -> Found:
     """Yield findings on on-chip operands whose first partition is invalid."""
     for event in trace.events:
         if event.engine not in _COMPUTE or event.purpose in _MOVES:
             continue
         for region in event.writes + event.reads:
             if not _begins_its_tensor(region):
-                yield from _of_operand(
+                yield from _operand_findings(
                     trace, event, region, machine.start_partition_step
                 )
         if trace.dialect == "nki" and event.opcode == "tensor_tensor":
-            yield from _of_pair(event)
+            yield from _pair_findings(event)
 
 
 def _begins_its_tensor(region: Region) -> bool:
@@ -69,9 +69,10 @@ def _begins_its_tensor(region: Region) -> bool:
     return not tensor.address and region.offset < tensor.partition_step
 
 
-def _of_operand(
+def _operand_findings(
     trace: Trace, event: Event, region: Region, step: int
 ) -> Iterator[Finding]:
+    """Yield a finding if an engine does not reach all partitions of an operand."""
     if region.allocation.space.is_hbm or _is_gathered(event, region):
         return
     first = footprint(region).first
@@ -82,7 +83,7 @@ def _of_operand(
         count = count + inside
     reach = _reach(first, step)
     if count > reach:
-        yield _starts_wrong(trace, event, region, reach)
+        yield _start_finding(trace, event, region, reach)
 
 
 def _is_gathered(event: Event, region: Region) -> bool:
@@ -104,7 +105,8 @@ def _reach(first: int, step: int) -> int:
     return 4 * step
 
 
-def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Finding:
+def _start_finding(trace: Trace, event: Event, region: Region, reach: int) -> Finding:
+    """Return a finding on an operand with an invalid first partition."""
     first = footprint(region).first
     count = region.partitions
     rule = (
@@ -130,7 +132,7 @@ def _starts_wrong(trace: Trace, event: Event, region: Region, reach: int) -> Fin
     )
 
 
-def _of_pair(event: Event) -> Iterator[Finding]:
+def _pair_findings(event: Event) -> Iterator[Finding]:
     """Yield a finding if a tensor_tensor reads SBUF operands from different partitions."""
     operands = [event.operand(role) for role in ("data1", "data2")]
     pair = [

@@ -162,24 +162,26 @@ def _foreign(
 ) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
     writes = [touch for touch in touches if touch.writes]
-    foreign = _foreign_events(writes, modern)
-    if not foreign or (modern and machine.nc_version >= 4):
-        return
-    canvas = ElementMap(
-        [touches[0].region.allocation], [touch.region for touch in touches]
+    foreign = (
+        set() if modern and machine.nc_version >= 4 else _foreign_events(writes, modern)
     )
-    cells = canvas.filled(0)  # position of the last write, from 1, if it is foreign
+    if not foreign:
+        return
+    regions = [touch.region for touch in touches]
+    element_map = ElementMap([regions[0].allocation], regions)
+    # position of the last write, from 1, if it is foreign
+    cells = element_map.filled(0)
     for number, touch in enumerate(writes, 1):
         if touch.event in foreign:
-            canvas.write(cells, touch.region, number)
+            element_map.write(cells, touch.region, number)
             continue
-        wrong = canvas.read(cells, touch.region) > 0
+        wrong = element_map.read(cells, touch.region) > 0
         if wrong.any() and _adds_surely(touch):
-            place = canvas.read(cells, touch.region)[first_true(wrong)]
-            element = canvas.element(touch.region, wrong)
+            place = element_map.read(cells, touch.region)[first_true(wrong)]
+            element = element_map.element(touch.region, wrong)
             other = writes[int(place) - 1].event
             yield _added_to_foreign(touch, element, other, modern=modern)
-        canvas.write(cells, touch.region, 0)
+        element_map.write(cells, touch.region, 0)
 
 
 def _foreign_events(writes: list[OperandAccess], modern: bool) -> set[Event]:

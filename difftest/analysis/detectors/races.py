@@ -75,7 +75,7 @@ OTHER_BARRIER = Hazard(
 TRIP_COUNTS = Hazard(
     "program-trip-counts",
     ERROR,
-    "a device loop turns differently often in two programs",
+    "a device loop has different trip counts in two programs",
 )
 ADDRESSES = Hazard(
     "program-other-address",
@@ -163,7 +163,8 @@ def _told_once(results: Found) -> Found:
 
 
 def _all_races(trace: Trace) -> Found:
-    epochs = _epochs(trace)
+    """Yield the races on each memory that several programs touch."""
+    epochs = _count_barriers(trace)
     chains = HappensBefore(trace)
     accesses = access_index(trace).accesses
     facts = _RaceFacts(
@@ -206,7 +207,8 @@ class _RaceFacts(NamedTuple):
     at_once: bool
 
 
-def _epochs(trace: Trace) -> _Epochs:
+def _count_barriers(trace: Trace) -> _Epochs:
+    """Count the barriers before each event: all of its program, and those on each tensor."""
     total: dict[tuple[int, ...], int] = {}
     own: dict[int, dict[tuple[int, ...], int]] = {}
     for event in trace.events:
@@ -252,23 +254,23 @@ def _races(
 ) -> Found:
     """Yield one race of each kind for each pair of source lines."""
     said: set[tuple[object, ...]] = set()
-    canvas = ElementMap(tensors, [touch.region for touch in touches])
+    element_map = ElementMap(tensors, [touch.region for touch in touches])
     reported: set[tuple[object, ...]] = set()
     for inside in _grouped(touches, lambda touch: epochs.any[touch.event.number]):
-        for race in _Epoch(canvas, inside).races():
+        for race in _Epoch(element_map, inside).races():
             lines = race.first.event.location, race.second.event.location
             if (race.kind, *lines, race.exact, race.own) not in reported:
                 reported.add((race.kind, *lines, race.exact, race.own))
                 said.add(lines)
-                yield _judged(race, facts)
+                yield _judge(race, facts)
     for inside in _grouped(touches, lambda touch: epochs.of(touch.event, tensors)):
         met = {epochs.any[touch.event.number] for touch in inside}
-        if len(met) > 1 and any(_Epoch(canvas, inside).races()):
-            yield from _behind_other_barriers(canvas, inside, chains, said)
+        if len(met) > 1 and any(_Epoch(element_map, inside).races()):
+            yield from _behind_other_barriers(element_map, inside, chains, said)
 
 
 def _behind_other_barriers(
-    canvas: ElementMap,
+    element_map: ElementMap,
     touches: list[OperandAccess],
     chains: HappensBefore,
     said: set[tuple[object, ...]],
@@ -277,24 +279,24 @@ def _behind_other_barriers(
 
     ``said`` are the pairs of lines that already have a finding.
     """
-    exact = [touch for touch in touches if canvas.is_exact(touch.region)]
+    exact = [touch for touch in touches if element_map.is_exact(touch.region)]
     for write in exact:
         if not write.writes:
             continue
-        cells = canvas.filled(0)
-        canvas.write(cells, write.region, 1)
+        cells = element_map.filled(0)
+        element_map.write(cells, write.region, 1)
         for touch in exact:
             lines = write.event.location, touch.event.location
             if not said.isdisjoint((lines, lines[::-1])):
                 continue
             if touch.event.program == write.event.program:
                 continue
-            common = canvas.read(cells, touch.region) == 1
+            common = element_map.read(cells, touch.region) == 1
             if common.any() and not chains.precedes(write.event, touch.event):
                 said.add(lines)
-                element = canvas.element(touch.region, common)
+                element = element_map.element(touch.region, common)
                 race = Race(_kind_of(touch), write, touch, element)
-                yield _finding(OTHER_BARRIER, race)
+                yield _race_finding(OTHER_BARRIER, race)
 
 
 def _kind_of(touch: OperandAccess) -> str:
@@ -316,8 +318,8 @@ def _grouped(
 class _Epoch:
     """Unordered accesses of several programs to one tensor."""
 
-    def __init__(self, canvas: ElementMap, touches: list[OperandAccess]) -> None:
-        self.canvas = canvas
+    def __init__(self, element_map: ElementMap, touches: list[OperandAccess]) -> None:
+        self.element_map = element_map
         self.writes = [touch for touch in touches if touch.writes]
         self.by_program = group_by(touches, lambda touch: touch.event.program)
         self.number = {
@@ -332,18 +334,23 @@ class _Epoch:
 
     def races(self) -> Iterator[Race]:
         """Yield pairs of writes to an element, then reads of another program's elements."""
-        last, before = self.canvas.filled(_NOBODY), self.canvas.filled(_NOBODY)
+        last, before = (
+            self.element_map.filled(_NOBODY),
+            self.element_map.filled(_NOBODY),
+        )
         """The place in ``writes`` of each cell's last write, and of the last write of another
         program."""
         for place, touch in enumerate(self.writes):
-            under = self.canvas.read(last, touch.region)
+            under = self.element_map.read(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
             others = np.where(foreign, under, _NOBODY)
             yield from self._race("written", touch, others)
             yield from self._additions(touch, others)
-            other = self.canvas.read(before, touch.region)
-            self.canvas.write(before, touch.region, np.where(foreign, under, other))
-            self.canvas.write(last, touch.region, place)
+            other = self.element_map.read(before, touch.region)
+            self.element_map.write(
+                before, touch.region, np.where(foreign, under, other)
+            )
+            self.element_map.write(last, touch.region, place)
         for program, touches in self.by_program.items():
             mine = self.program[last] == self.number[program]
             yield from self._reads(touches, np.where(mine, before, last))
@@ -352,17 +359,17 @@ class _Epoch:
         """Yield a program's reads of others' data: ``foreign`` has the last write of each cell."""
         if not (foreign != _NOBODY).any():
             return
-        own = self.canvas.filled(0)
+        own = self.element_map.filled(0)
         for touch in touches:
             if not touch.writes:
-                written = self.canvas.read(own, touch.region)
-                others = self.canvas.read(foreign, touch.region)
+                written = self.element_map.read(own, touch.region)
+                others = self.element_map.read(foreign, touch.region)
                 yield from self._race("read", touch, np.where(written, _NOBODY, others))
                 yield from self._race(
                     "read", touch, np.where(written, others, _NOBODY), own=True
                 )
-            elif self.canvas.is_exact(touch.region):
-                self.canvas.write(own, touch.region, 1)
+            elif self.element_map.is_exact(touch.region):
+                self.element_map.write(own, touch.region, 1)
 
     def _race(
         self, kind: str, touch: OperandAccess, others: Cells, *, own: bool = False
@@ -375,7 +382,12 @@ class _Epoch:
             first = self.writes[int(others[first_true(wrong)])]
             exact = self._knows(first, touch)
             yield Race(
-                kind, first, touch, self.canvas.element(touch.region, wrong), own, exact
+                kind,
+                first,
+                touch,
+                self.element_map.element(touch.region, wrong),
+                own,
+                exact,
             )
 
     def _additions(self, touch: OperandAccess, others: Cells) -> Iterator[Race]:
@@ -387,12 +399,12 @@ class _Epoch:
             first = self.writes[int(others[first_true(wrong)])]
             if self._knows(first, touch):
                 yield Race(
-                    "added", first, touch, self.canvas.element(touch.region, wrong)
+                    "added", first, touch, self.element_map.element(touch.region, wrong)
                 )
 
     def _knows(self, *touches: OperandAccess) -> bool:
         """Return whether the map has exactly the touched elements."""
-        return all(self.canvas.is_exact(touch.region) for touch in touches)
+        return all(self.element_map.is_exact(touch.region) for touch in touches)
 
 
 def _statement(touch: OperandAccess) -> tuple[object, ...]:
@@ -400,14 +412,15 @@ def _statement(touch: OperandAccess) -> tuple[object, ...]:
     return (touch.event.stack, *touch.region[1:4])
 
 
-def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
+def _judge(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
+    """Return the finding on a race, or an inconclusive one if the trace cannot decide."""
     if race.kind == "added":  # sums agree in any order of a simulator
         severity = ERROR if facts.at_once else WARNING
-        return replace(_finding(RACE, race), severity=severity)
+        return replace(_race_finding(RACE, race), severity=severity)
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
-        return InconclusiveFinding(_finding(ORDER, race))
-    finding = _finding(RACE, race)
+        return InconclusiveFinding(_race_finding(ORDER, race))
+    finding = _race_finding(RACE, race)
     if race.kind == "written":
         return InconclusiveFinding(finding, _agreement(race, facts))
     # If each program does all of the work, its own write and the other one's are equal. The
@@ -420,11 +433,11 @@ def _judged(race: Race, facts: _RaceFacts) -> Finding | InconclusiveFinding:
 def _agreement(race: Race, facts: _RaceFacts) -> Finding:
     """Return the finding on two programs that write the same data to an element."""
     if not facts.divided:  # all programs do the same
-        return _finding(IGNORED_ID, race)
+        return _race_finding(IGNORED_ID, race)
     # programs that read their id and write the same have nothing to divide
     replicated = _statement(race.first) == _statement(race.second)
     mild = NOTE if replicated else WARNING
-    return replace(_finding(WRITTEN_TWICE, race), severity=mild)
+    return replace(_race_finding(WRITTEN_TWICE, race), severity=mild)
 
 
 _REMEDIES = {
@@ -443,7 +456,8 @@ _VERBS = {
 }
 
 
-def _finding(hazard: Hazard, race: Race) -> Finding:
+def _race_finding(hazard: Hazard, race: Race) -> Finding:
+    """Return a finding on two programs that touch one element."""
     first = race.first
     second = race.second
     verb, other = _VERBS[race.kind]
@@ -487,7 +501,7 @@ def _trip_counts(trace: Trace) -> Found:
             continue
         where = "on the device" if on_device else "that is unrolled"
         yield TRIP_COUNTS.finding(
-            f"a loop {where} turns differently often in two programs: {_shown(counts)}",
+            f"a loop {where} has different trip counts in two programs: {_shown(counts)}",
             "the cores of a logical NeuronCore run the same control flow: loops on the device "
             "with other trip counts hang, and with other blocks the kernel does not compile",
             "give every program the same trip counts, and mask what one has not to do",

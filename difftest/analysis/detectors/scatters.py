@@ -83,31 +83,33 @@ _REMEDY += "or give each value its own row and sum the rows afterwards"
 @deduplicated
 def find_scatter_conflicts(trace: Trace, machine: Machine) -> Found:
     """Yield findings on rows with several indices, and on additions to recently written data."""
-    yield from _seen(trace, machine)
+    yield from _anomaly_findings(trace, machine)
     yield from _additions(trace)
 
 
-def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
+def _anomaly_findings(trace: Trace, machine: Machine) -> Iterator[Finding]:
+    """Yield findings on anomalies of indices that the simulator recorded."""
     for event in access_index(trace).seen:
         # such DMAs aborted on devices, if they skip
         aborts = event.purpose is Purpose.TRANSPOSE or is_accumulating_dma(event)
-        for sight in event.seen:
-            if sight.what is AnomalyKind.PLACE_TWICE:
+        for anomaly in event.seen:
+            if anomaly.what is AnomalyKind.PLACE_TWICE:
                 yield TWICE.finding(
-                    f"{_named(event)} writes values that differ to one place: {sight.elements} of "
-                    f"{sight.of} are lost, the first at element {list(sight.first)}",
+                    f"{_named(event)} writes values that differ to one place: "
+                    f"{anomaly.elements} of {anomaly.of} are lost, "
+                    f"the first at element {list(anomaly.first)}",
                     "if one DMA writes several values to one place, any of them may stay",
                     "let the indices differ, also for padded rows whose place is read",
                     event,
                 )
-            elif sight.what is AnomalyKind.PATTERN_SKIPPED:
-                yield _left_by_pattern(event, sight)
-            elif sight.what is AnomalyKind.INDEX_SKIPPED and not aborts:
-                yield from _from_a_view(event, sight)
-            elif sight.what is AnomalyKind.INDEX_SKIPPED and machine.nc_version >= 3:
+            elif anomaly.what is AnomalyKind.PATTERN_SKIPPED:
+                yield _pattern_finding(event, anomaly)
+            elif anomaly.what is AnomalyKind.INDEX_SKIPPED and not aborts:
+                yield from _view_findings(event, anomaly)
+            elif anomaly.what is AnomalyKind.INDEX_SKIPPED and machine.nc_version >= 3:
                 yield SKIPPED.finding(
-                    f"{event.opcode} skips indices out of bounds: {sight.elements} of {sight.of} "
-                    "elements",
+                    f"{event.opcode} skips indices out of bounds: "
+                    f"{anomaly.elements} of {anomaly.of} elements",
                     "a scatter that adds and skips, and a transpose of rows by indices that skips, "
                     "aborted the DMA, and the device hung (observed on trn2 and trn3)",
                     "write each unwanted row to a row of its own that nobody reads",
@@ -115,7 +117,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
                 )
 
 
-def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
+def _view_findings(event: Event, anomaly: Anomaly) -> Iterator[Finding]:
     """Yield findings on scatters that skip, with a part of a tensor as their source."""
     src = event.operand("src")
     if src is None:
@@ -124,7 +126,8 @@ def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
     if src.elements * src.dtype.itemsize == size:
         return
     yield VIEW.finding(
-        f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
+        f"{_named(event)} skips indices out of bounds, "
+        f"{anomaly.elements} of {anomaly.of} elements, "
         f"and its source is a part of {src.allocation}",
         "a DMA that skips was once seen to write all the same where its source was a view of a "
         "part of a tensor (trn2, one remark, low confidence)",
@@ -133,11 +136,11 @@ def _from_a_view(event: Event, sight: Anomaly) -> Iterator[Finding]:
     )
 
 
-def _left_by_pattern(event: Event, sight: Anomaly) -> Finding:
+def _pattern_finding(event: Event, anomaly: Anomaly) -> Finding:
     """Return a finding on an index in bounds whose pattern leaves the tensor."""
     return PATTERN.finding(
-        f"{event.opcode} skips {sight.elements} of {sight.of} indices that are in bounds, the "
-        f"first is {sight.value:.0f}: the pattern from there on leaves the tensor",
+        f"{event.opcode} skips {anomaly.elements} of {anomaly.of} indices that are in bounds, the "
+        f"first is {anomaly.value:.0f}: the pattern from there on leaves the tensor",
         "oob_mode.skip leaves out all elements of an index if a part of them is out of bounds",
         "end the pattern inside the tensor, or use a last index whose pattern fits",
         event,
@@ -182,10 +185,12 @@ def _of_tensor(
     writes: list[OperandAccess], allocation: Allocation
 ) -> Iterator[Finding]:
     """Yield findings on additions to a tensor, except races between two programs."""
-    canvas = ElementMap([allocation], [touch.region for touch in writes])
-    plain = canvas.filled(_NOBODY)
+    element_map = ElementMap([allocation], [touch.region for touch in writes])
+    plain = element_map.filled(_NOBODY)
     """The place in ``writes`` of the last plain write of each cell."""
-    added: dict[tuple[int, ...], Cells] = defaultdict(lambda: canvas.filled(_NOBODY))
+    added: dict[tuple[int, ...], Cells] = defaultdict(
+        lambda: element_map.filled(_NOBODY)
+    )
     """Program -> the place of its last addition to each cell."""
     for place, touch in enumerate(writes):
         event = touch.event
@@ -194,35 +199,35 @@ def _of_tensor(
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
         elif not is_psum_accumulation(touch):
-            if canvas.is_exact(region):
+            if element_map.is_exact(region):
                 # a plain scatter takes the same queue as an adding one
                 is_scatter = event.purpose is Purpose.SCATTER
-                canvas.write(plain, region, _NOBODY if is_scatter else place)
+                element_map.write(plain, region, _NOBODY if is_scatter else place)
         elif loses_additions(touch):
             yield from _twice(event, region)
             own = added[event.program]
-            if canvas.is_exact(region):
-                yield from _conflict(_again, touch, writes, canvas, own)
-            yield from _conflict(_after, touch, writes, canvas, plain)
-            canvas.write(own, region, place)
+            if element_map.is_exact(region):
+                yield from _conflict(_again, touch, writes, element_map, own)
+            yield from _conflict(_after, touch, writes, element_map, plain)
+            element_map.write(own, region, place)
 
 
 def _conflict(
     finding: Callable[[Event, Event, str], Finding],
     touch: OperandAccess,
     writes: list[OperandAccess],
-    canvas: ElementMap,
+    element_map: ElementMap,
     cells: Cells,
 ) -> Iterator[Finding]:
     """Yield a finding if an addition goes to cells that an earlier write has.
 
     ``cells`` are the places in ``writes`` of each cell's last write.
     """
-    before = canvas.read(cells, touch.region)
+    before = element_map.read(cells, touch.region)
     wrong = before != _NOBODY
     if wrong.any():
         other = writes[int(before[first_true(wrong)])].event
-        at = f"element {list(canvas.element(touch.region, wrong))}"
+        at = f"element {list(element_map.element(touch.region, wrong))}"
         yield finding(touch.event, other, at)
 
 

@@ -42,9 +42,9 @@ DETECTORS: tuple[Detector, ...] = tuple(
             classic_compiler.find_compiler_violations,
             (classic_compiler.SCOPE, classic_compiler.REDUCTION),
         ),
-        ("Memory", partitions.partitions, partitions.HAZARDS),
+        ("Memory", partitions.find_partition_misuse, partitions.HAZARDS),
         ("Memory", memory.find_overflows, (memory.SBUF, memory.PSUM)),
-        ("Memory", memory.large, (memory.LARGE,)),
+        ("Memory", memory.find_large_tensors, (memory.LARGE,)),
         ("Memory", memory.find_aliases, (memory.ALIAS, memory.UNORDERED)),
         (
             "Uninitialised memory",
@@ -61,7 +61,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             uninitialised.find_unwritten_outputs,
             (uninitialised.UNWRITTEN,),
         ),
-        ("Arguments", arguments.arguments, (arguments.NOT_RETURNED,)),
+        ("Arguments", arguments.find_unreturned_arguments, (arguments.NOT_RETURNED,)),
         (
             "Numbers",
             numeric_anomalies.find_numeric_anomalies,

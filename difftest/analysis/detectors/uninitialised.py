@@ -51,25 +51,27 @@ def find_uninitialised_reads(trace: Trace, machine: Machine) -> Iterator[Finding
     stored: Noted = []
     indices: Noted = []
     for event in access_index(trace).seen:
-        for sight in event.seen:
-            if sight.what is AnomalyKind.UNDEFINED_STORED and is_output(event):
-                stored.append((event, sight))
-            elif sight.what is AnomalyKind.UNDEFINED_INDEX:
-                indices.append((event, sight))
+        for anomaly in event.seen:
+            if anomaly.what is AnomalyKind.UNDEFINED_STORED and is_output(event):
+                stored.append((event, anomaly))
+            elif anomaly.what is AnomalyKind.UNDEFINED_INDEX:
+                indices.append((event, anomaly))
     yield from map(_stored, anomalies_by_line(stored))
     yield from map(_index, anomalies_by_line(indices))
 
 
 def _stored(noted: Noted) -> Finding:
     """Return a finding on an output; rather on elements that look like a result."""
-    event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
+    event, anomaly = next(
+        (pair for pair in noted if pair[1].value is not None), noted[0]
+    )
     happened = (
-        f"an output depends on unwritten elements: {describe_share(sight)} that "
+        f"an output depends on unwritten elements: {describe_share(anomaly)} that "
         f"{event.opcode} stored to {event.writes[0].allocation}"
     )
     severity = WARNING
-    if sight.value is not None:
-        happened += f"; as {sight.value:g} it looks like a result"
+    if anomaly.value is not None:
+        happened += f"; as {anomaly.value:g} it looks like a result"
         severity = ERROR
     finding = OUTPUT.finding(
         happened,
@@ -80,21 +82,21 @@ def _stored(noted: Noted) -> Finding:
         *(event for event, _ in noted),
         severity=severity,
     )
-    return _from_origin(finding, sight.origin)
+    return _from_origin(finding, anomaly.origin)
 
 
 def _index(noted: Noted) -> Finding:
     """Return a finding on indices that depend on unwritten elements."""
-    event, sight = noted[0]
+    event, anomaly = noted[0]
     finding = INDEX.finding(
         f"{event.opcode} takes indices that depend on unwritten elements: "
-        f"{describe_share(sight)}",
+        f"{describe_share(anomaly)}",
         "an unwritten index has an arbitrary value on a device: the access then reads or "
         "writes elsewhere, or faults",
         "mask the access as the load of the indices was masked, or fill them first",
         *(event for event, _ in noted),
     )
-    return _from_origin(finding, sight.origin)
+    return _from_origin(finding, anomaly.origin)
 
 
 def find_unwritten_outputs(trace: Trace, machine: Machine) -> Iterator[Finding]:

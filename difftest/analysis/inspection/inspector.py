@@ -83,7 +83,9 @@ def informative_orders(
 
 def _adds_up(event: Event, loop: Location | None) -> bool:
     """Return whether an instruction adds to data of other iterations of the loop, or programs."""
-    if loop is not None and all(turn.loop.location != loop for turn in event.loops):
+    if loop is not None and all(
+        iteration.loop.location != loop for iteration in event.loops
+    ):
         return False
     return is_accumulating_dma(event) or (
         loop is not None and event.attributes.accumulate
@@ -91,6 +93,7 @@ def _adds_up(event: Event, loop: Location | None) -> bool:
 
 
 def _differs(record: LaunchRecord, order: ExecutionOrder, *, sums: bool) -> bool:
+    """Return whether another order changes the outputs. Roundings of ``sums`` do not count."""
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             outputs = record.again(order)
@@ -157,7 +160,7 @@ def finding_text(finding: Finding) -> str:
 
 @dataclass
 class Inspector:
-    """A listener to launches (``with witnessing(inspector)``) that keeps each new finding.
+    """A listener to launches (``with listening(inspector)``) that keeps each new finding.
 
     A later launch adds no finding that an earlier launch has shown at the same line, even if other
     lines take part with other shapes.
@@ -172,14 +175,15 @@ class Inspector:
     strict: bool = False
     findings: list[Finding] = field(default_factory=list)
     suppressed: int = 0
-    _said: set[tuple[object, ...]] = field(default_factory=set)
+    _reported: set[tuple[object, ...]] = field(default_factory=set)
 
     def __call__(self, record: LaunchRecord) -> None:
         """Inspect one launch; each rank is one launch."""
         with internal_error_scope("the search for hazards"):
-            self._look(record)
+            self._inspect(record)
 
-    def _look(self, record: LaunchRecord) -> None:
+    def _inspect(self, record: LaunchRecord) -> None:
+        """Add the new findings on a launch."""
         detected = inspect(record)
         self.suppressed += len(detected.suppressed)
         before = {
@@ -188,8 +192,8 @@ class Inspector:
         }
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
-            if key not in self._said and (*key[:2], finding.location) not in before:
-                self._said.add(key)
+            if key not in self._reported and (*key[:2], finding.location) not in before:
+                self._reported.add(key)
                 if record.rank is not None:  # other ranks may do the same
                     happened = f"on rank {record.rank}, {finding.happened}"
                     finding = replace(finding, happened=happened)

@@ -118,6 +118,7 @@ class _Chart:
         )
 
     def _head(self) -> Iterator[str]:
+        """Yield the lines above the chart: how full the memory is."""
         placement = self.placement
         number = ", ".join(map(str, placement.program))
         free = placement.limit - placement.needed

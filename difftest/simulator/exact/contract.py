@@ -337,7 +337,7 @@ class Contract:
     def _is_unexcused(self, rounding: Rounding, chain: Chain) -> bool:
         """Return whether only an argument or a narrow output has the dtype, without an excuse.
 
-        Until that is known, the call is noted.
+        Until then, the call is noted.
         """
         free = max(self._every.unit, self._widest)
         if not free < rounding.unit <= self._coarsest:

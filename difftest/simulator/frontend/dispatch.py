@@ -186,7 +186,7 @@ def _by_name(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Arguments | None:
-    """Return arguments with keyword-only ones that were passed by position moved; else None."""
+    """Move keyword-only arguments that were passed by position; return None if there are none."""
     parameters = signature.parameters.values()
     placed = len([p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD])
     needed = [p.name for p in parameters if _needs_name(p) and p.name not in kwargs]

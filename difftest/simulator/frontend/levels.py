@@ -393,7 +393,7 @@ def _refit(
     args: Arguments,
     kwargs: dict[str, Any],
 ) -> Any:
-    """Return current arguments for ended ones of the function ``name``; raise for others."""
+    """Replace ended arguments of the function ``name`` by current ones; raise for others."""
     signature = inspect.signature(function)
     if fits(signature, args, kwargs):
         raise error

@@ -465,8 +465,10 @@ def look_for_rounding(
     if call.cache.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have changed already
     exactly = _results_in_float64(core, call, issued)
-    sights = core.followers.observer.anomalies
-    harmless = [sight for sight in sights if sight.what is AnomalyKind.INTEGER_ROUNDED]
+    anomalies = core.followers.observer.anomalies
+    harmless = [
+        anomaly for anomaly in anomalies if anomaly.what is AnomalyKind.INTEGER_ROUNDED
+    ]
     both = _plain_outputs(results), _plain_outputs(exactly)
     for role, result, exact in zip(call.instruction.destinations, *both, strict=False):
         if not isinstance(result, np.ndarray) or result.dtype != np.float32:
@@ -480,8 +482,8 @@ def look_for_rounding(
         )
         lost = whole & (exact != result)
         record_anomaly(core, AnomalyKind.INTEGER_ROUNDED, role.name, lost, exact)
-    for sight in harmless:
-        sights.remove(sight)
+    for anomaly in harmless:
+        anomalies.remove(anomaly)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from difftest.simulator.dtypes import (
     WIDE_INTEGERS,
     Array,
 )
-from difftest.simulator.errors import ShapeError
+from difftest.simulator.errors import ShapeError, kernel_location
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import check_destination, write
@@ -56,7 +56,7 @@ from difftest.simulator.instructions.rules import (
 from difftest.simulator.instructions.values import column
 from difftest.simulator.lifted import is_array, settled
 from difftest.simulator.memory import UNWRITTEN, Shape
-from difftest.simulator.program_scheduler import ProgramScheduler
+from difftest.simulator.program_scheduler import ProgramScheduler, Waiter
 from difftest.simulator.recording import InstructionAccesses, Part
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Origin, Purpose
@@ -292,9 +292,8 @@ def _meet(exchange: Exchange, acts: Sequence[EffectUse]) -> bool:
         act.meeting = meeting
     messages = [exchange.give(act) for act in acts]
     members = meeting.members
-    met = meeting.scheduler.rendezvous(
-        meeting.me, meeting.point, members, messages, meeting.call, meeting.steps
-    )
+    waiter = Waiter(meeting.point, members, messages, meeting.call, kernel_location())
+    met = meeting.scheduler.rendezvous(meeting.me, waiter, meeting.steps)
     if meeting.alike:
         _check_alike(acts[0].call.name, {n: list(chain(*met[n])) for n in members})
     for at, act in enumerate(acts):

@@ -99,7 +99,7 @@ class Oracle(Follower):
                 )
                 row = row // allocation.shape[0]
                 base = first * pitch + base
-        return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
+        return LiteralTensor(memory, base, row, pitch, allocation)
 
     def wrote(self, tile: Any) -> None:
         """Take over the simulator's values of a tile written without a literal meaning."""

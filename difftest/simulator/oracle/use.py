@@ -46,22 +46,15 @@ class LiteralTensor:
     """A tensor: rows of bytes, ``pitch`` bytes apart, in a memory from ``base`` on."""
 
     def __init__(
-        self,
-        memory: LiteralMemory,
-        base: int,
-        row: int,
-        pitch: int,
-        like: Any,
-        *,
-        on_chip: bool,
+        self, memory: LiteralMemory, base: int, row: int, pitch: int, allocation: Any
     ) -> None:
         self.memory = memory
         self.base = base
         self.row = row
         self.pitch = pitch
-        self.shape = like.shape
-        self.dtype = like.dtype
-        self.on_chip = on_chip
+        self.shape = allocation.shape
+        self.dtype = allocation.dtype
+        self.on_chip = not allocation.space.is_hbm
         self.size = int(np.prod(self.shape)) * self.dtype.itemsize
         memory.grow(base + -(-self.size // max(row, 1)) * pitch)
         places = np.arange(0, self.size, self.dtype.itemsize).reshape(self.shape)

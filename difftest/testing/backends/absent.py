@@ -91,7 +91,7 @@ def importable(detection: SdkProbe) -> Iterator[None]:
 
 @contextmanager
 def _replaced(placed: dict[str, ModuleType], package: str) -> Iterator[None]:
-    """Put modules in the place of those of a package within the block."""
+    """Replace the modules of a package by others within the block."""
     names = [name for name in sys.modules if _is_within(name, package)]
     replaced = {name: sys.modules.pop(name) for name in names}
     sys.modules.update(placed)

@@ -115,6 +115,7 @@ def detect_sdk() -> Sdk:
 
 
 def _detect(dialect: str) -> SdkProbe:
+    """Return the package of a dialect if it is the SDK's, else the reason why it is not."""
     package = PACKAGES[dialect].partition(".")[0]
     if package in sys.modules and is_embedded(sys.modules[package]):
         state = f"the embedded modules are installed as {package} in this process"

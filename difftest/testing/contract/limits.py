@@ -354,7 +354,7 @@ class _Clock:
         self._others = _threads()
         is_main = self._caller == threading.main_thread().ident
         self.has_signal = hasattr(signal, "SIGALRM") and is_main
-        self._thread = threading.Thread(target=self._expire)
+        self._thread = threading.Thread(target=self._interrupt)
 
     def start(self) -> None:
         """Start the time."""
@@ -369,7 +369,8 @@ class _Clock:
                 self._thread.join()
         LIMITS.stops = 0
 
-    def _expire(self) -> None:
+    def _interrupt(self) -> None:
+        """Raise an error in the call and in its threads when the time is over, again and again."""
         wait = self._seconds
         while not self._over.wait(wait):
             self._expired.set()

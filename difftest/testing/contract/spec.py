@@ -210,22 +210,8 @@ class KernelSpec:
     kernels: InitVar[Sequence[Callable[..., Any]]] = ()
 
     def __post_init__(self, kernels: Sequence[Callable[..., Any]]) -> None:
-        if (self.kernel is None) == (len(kernels) == 0):
-            received = "both" if kernels else "neither"
-            raise SpecError(
-                f"kernel, kernels: received {received}; accepted: one of them"
-            )
-        several: dict[str, Any] = {}
-        if kernels:
-            several = {"kernel": kernels[0], "others": tuple(kernels[1:])}
-        if self.domain is None:
-            if self.ranks is not None:
-                raise SpecError(
-                    "domain: received none; accepted: a domain, because the number of ranks is "
-                    "not a size"
-                )
-            several["domain"] = infer_domain(self.inputs, self.outputs)
-        for name, value in validate_arguments(vars(self) | several).items():
+        derived = self._derived_arguments(kernels)
+        for name, value in validate_arguments(vars(self) | derived).items():
             object.__setattr__(self, name, value)
         _check_domain(self)
         _check_arrays(self)
@@ -239,6 +225,27 @@ class KernelSpec:
                 tell_apart(source)
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if the kernel does not fit
+
+    def _derived_arguments(
+        self, kernels: Sequence[Callable[..., Any]]
+    ) -> dict[str, Any]:
+        """Return the kernels of ``kernels=``, and the domain if it is inferred."""
+        if (self.kernel is None) == (len(kernels) == 0):
+            received = "both" if kernels else "neither"
+            raise SpecError(
+                f"kernel, kernels: received {received}; accepted: one of them"
+            )
+        derived: dict[str, Any] = {}
+        if kernels:
+            derived = {"kernel": kernels[0], "others": tuple(kernels[1:])}
+        if self.domain is None:
+            if self.ranks is not None:
+                raise SpecError(
+                    "domain: received none; accepted: a domain, because the number of ranks is "
+                    "not a size"
+                )
+            derived["domain"] = infer_domain(self.inputs, self.outputs)
+        return derived
 
     @cached_property
     def name(self) -> str:
@@ -426,6 +433,7 @@ def is_function_of_domain(source: object) -> bool:
 
 
 def _check_domain(spec: KernelSpec) -> None:
+    """Check each source of the domain, and the names that it and the parameters need."""
     earlier: list[str] = []
     for name, source in spec.domain.items():
         is_drawn = isinstance(source, SearchStrategy) or is_choice(source)

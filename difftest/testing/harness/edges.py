@@ -6,10 +6,10 @@ step beyond its range. Each array gets another size, one at a time, and each ope
 The spec need not say which of these calls are valid: the kernel must reject a call or be correct.
 
 Drawn sizes are small and never fill a memory. So further cases fill a memory to just under its
-limit, and to just over it. In the minimal case one name of the domain grows on which the kernel's
-footprint in SBUF or PSUM depends. It grows until the kernel rejects the call or its tensors do not
-fit. One name is enough for each memory. The last case that fits and the first that does not must be
-rejected or correct.
+limit, and to just over it. In the minimal case, one name of the domain grows: a name that the
+kernel's footprint in SBUF or PSUM depends on. It grows until the kernel rejects the call or its
+tensors do not fit. One name is enough for each memory. The last case that fits and the first that
+does not must be rejected or correct.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ INSTRUCTION = 2**12
 """The overhead of an instruction, in elements that NumPy computes in that time."""
 _LIMITS = tuple(limit_of(space, TRN2) for space in MEMORIES) * 2
 """The limit of each figure of a footprint."""
-_LOOKS = (1, 2, 4)
+_GROWTH = (1, 2, 4)
 """The multiples of a name's minimal value that show whether the footprint grows with it."""
 _NEAR = 2
 """A memory counts as full if its footprint is at most this many steps from the limit."""
@@ -88,7 +88,7 @@ MOST_SECONDS = 20.0
 """The most seconds of a reference in a case that fills a memory."""
 MOST_MEMORY = 2**10
 """The most MiB of a reference in a case that fills a memory."""
-_plainest = functools.lru_cache(maxsize=8)(
+_minimal_draw = functools.lru_cache(maxsize=8)(
     lambda spec: minimal_example(lambda: values_of(spec, {}))
 )
 
@@ -139,7 +139,7 @@ def minimal_values(
 ) -> dict[str, Any] | None:
     """Return the minimal values of the domain with some fixed values; None if there are none."""
     if not any(map(is_function_of_domain, spec.domain.values())):
-        return (base := _plainest(spec)) and {**base, **fixed}
+        return (base := _minimal_draw(spec)) and {**base, **fixed}
     try:
         return minimal_example(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):
@@ -255,7 +255,7 @@ def filling_cases(
         grown = functools.partial(_grown, spec, run, name, value)
         attempts = _fitting_attempts(grown)
         growing = _growing_memories(attempts)
-        if len(attempts) < len(_LOOKS) or growing <= filled:
+        if len(attempts) < len(_GROWTH) or growing <= filled:
             continue
         pair = _limit_of(grown, *attempts[-2:])
         if pair is None:
@@ -281,7 +281,7 @@ def _fitting_attempts(
 ) -> list[_FillAttempt]:
     """Return the first runs of a grown case, up to the first that does not fit."""
     attempts = []
-    for count in _LOOKS:
+    for count in _GROWTH:
         attempt = grown(count)
         if attempt is None:
             continue
@@ -421,6 +421,7 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 
 
 def _check_edge(runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend) -> None:
+    """Run an edge call on a backend, and judge it."""
     __tracebackhide__ = True
     exact = runner.settings_of(spec, edge.case) if spec.reduction is None else None
     outcome = run_kernel(backend, make_call(spec, edge.case, exact=exact))

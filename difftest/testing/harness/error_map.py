@@ -22,7 +22,7 @@ from difftest.testing.harness.verdict import Mismatch, WrongOutput
 ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
-"""The number of slices that are shown: those with the most wrong elements."""
+"""The number of shown slices. They have the most wrong elements."""
 RIGHT = "."
 UNWRITTEN = "u"
 NOT_FINITE = "n"
@@ -62,7 +62,7 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
     return [
-        _map(
+        _error_map(
             flat[place], tuple(map(int, np.unravel_index(place, lead))) if lead else ()
         )
         for place in worst
@@ -70,7 +70,8 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     ]
 
 
-def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
+def _error_map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
+    """Return the map of one slice as data."""
     (rows, columns), wrong = codes.shape, int(np.count_nonzero(codes))
     block = math.ceil(rows / ROWS) or 1, math.ceil(columns / COLUMNS) or 1
     where = f"slice [{', '.join([*map(str, slice), ':', ':'])}]: " if slice else ""

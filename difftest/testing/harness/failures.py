@@ -338,6 +338,7 @@ class DifferentialFailure(CaseFailure):
     verdicts : the verdict of each backend, by name.
     wrong : the verdicts that fail.
     others : a line for each other kernel of the contract.
+    verbose : whether the report lists all rounding errors.
     findings : hazards, which may be the cause.
     writers : for each backend, the instruction that wrote the first wrong element last. It is empty
         until :func:`~difftest.testing.harness.writers.locate_writers` runs the case once more.
@@ -349,8 +350,6 @@ class DifferentialFailure(CaseFailure):
         case: Case,
         verdicts: dict[str, Verdict],
         again: Reproduction | None,
-        *,
-        verbose: bool = False,
         findings: Iterable[Finding] = (),
     ) -> None:
         super().__init__(spec, case, again, findings)
@@ -364,7 +363,7 @@ class DifferentialFailure(CaseFailure):
         self.others: tuple[str, ...] = ()
         self.writers: Mapping[str, Event] = {}
         self.history = CaseHistory(spec)
-        self._verbose = verbose
+        self.verbose = False
 
     @property
     def headline(self) -> str:
@@ -471,7 +470,7 @@ class DifferentialFailure(CaseFailure):
         if first is None:
             return []
         at = element_name(self.spec, verdict)
-        how = verdict.how if self._verbose else verdict.how[:_FEW_LINES]
+        how = verdict.how if self.verbose else verdict.how[:_FEW_LINES]
         wrong = f"{verdict.wrong} of {verdict.elements} elements"
         return [
             ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),

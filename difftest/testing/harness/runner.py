@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
@@ -51,6 +51,7 @@ from difftest.testing.drawing.passed_cases import PassedCases
 from difftest.testing.harness.compare import are_equal, compare
 from difftest.testing.harness.coverage import (
     ITERATIONS,
+    Coverage,
     expression_lines,
 )
 from difftest.testing.harness.differential import (
@@ -308,10 +309,7 @@ class Runner:
         if isinstance(verdict, Mismatch):
             beside = None if outcome is ran else outcome
             verdict = _explained(trial, verdict, backend, outcome, beside)
-            drawn = of_drawn_nonfinite(verdict, trial.reference)
-            bound = "" if trial.settings else of_one_rounding(spec, verdict)
-            texts = filter(None, (data, drawn, bound, note))
-            verdict = replace(verdict, how=(*texts, *verdict.how))
+            verdict = _with_notes(trial, verdict, (data, note))
             self._history(spec).failed(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
@@ -401,10 +399,11 @@ class Runner:
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """Return the error of a case that a backend got wrong."""
-        parts = trial.spec, trial.case, trial.verdicts, self.reproduction
-        return DifferentialFailure(
-            *parts, verbose=self.verbose, findings=trial.findings
+        failure = DifferentialFailure(
+            trial.spec, trial.case, trial.verdicts, self.reproduction, trial.findings
         )
+        failure.verbose = self.verbose
+        return failure
 
     def _history(self, spec: KernelSpec) -> CaseHistory:
         return self.histories.setdefault(spec.name, CaseHistory(spec))
@@ -432,17 +431,12 @@ class Runner:
             cases = [case.values for case in history.agreed]
             if not cases:
                 continue
-            missed: dict[tuple[str, int], str] = {}
             # One search serves all kernels of a test: it has aimed their cases.
             search = search_kernels(self.tested or history.spec)
-            for file, line, places in search.conditions_of(history.spec.kernel):
-                distance, text = nearest_miss(places, cases)
-                coverage.tried.add((file, line, distance, text))
-                if line in expression_lines(file) and text:
-                    missed[file, line] = missed.get((file, line), "") or (
-                        text if distance else ""
-                    )
-            for (file, line), text in missed.items():
+            conditions = search.conditions_of(history.spec.kernel)
+            for (file, line), text in _missed_expressions(
+                conditions, cases, coverage
+            ).items():
                 coverage.expressions.add((file, line, kernel, text))
 
     def check_compared(self, spec: KernelSpec | None) -> None:
@@ -790,6 +784,34 @@ def _explained(
     if not isinstance(ran, Completed) or ran.exact is None:
         return verdict
     return replace(verdict, how=explain_rounding(verdict, ran.exact))
+
+
+def _missed_expressions(
+    conditions: Iterable[tuple[str, int, Any]],
+    cases: Sequence[Mapping[str, Any]],
+    coverage: Coverage,
+) -> dict[tuple[str, int], str]:
+    """Return the nearest miss of each conditional expression, by file and line; note all misses.
+
+    The text is empty if a case has met the condition.
+    """
+    missed: dict[tuple[str, int], str] = {}
+    for file, line, places in conditions:
+        distance, text = nearest_miss(places, cases)
+        coverage.tried.add((file, line, distance, text))
+        if text and line in expression_lines(file):
+            here = text if distance else ""
+            missed[file, line] = missed.get((file, line), "") or here
+    return missed
+
+
+def _with_notes(trial: Trial, mismatch: Mismatch, notes: tuple[str, str]) -> Mismatch:
+    """Return the mismatch with ``notes`` on the data and the kernel, and notes on its values."""
+    data, note = notes
+    drawn = of_drawn_nonfinite(mismatch, trial.reference)
+    bound = "" if trial.settings else of_one_rounding(trial.spec, mismatch)
+    texts = filter(None, (data, drawn, bound, note))
+    return replace(mismatch, how=(*texts, *mismatch.how))
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:

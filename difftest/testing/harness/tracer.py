@@ -37,7 +37,7 @@ _TOOL = "difftest"
 _AFTERWARDS = os.path.join("difftest", "analysis", "inspection", "inspector.py")
 """The file that inspects a launch after the kernel has run: the trace stops there."""
 FREE_TOOLS = (5, 4)
-"""Ids of ``sys.monitoring``: the one of optimizers, and one without a name, which HypoFuzz uses."""
+"""Tool ids of ``sys.monitoring``: the optimizers' id, and an id without a name (HypoFuzz's)."""
 
 
 @contextlib.contextmanager
@@ -109,10 +109,7 @@ class BranchTrace:
         left = branches.get(before)
         entered = branches.get(line)
         if left is not None and left is not entered:
-            outcome = 0 if line in left.body else 1
-            if left.loops:
-                outcome = len(ITERATIONS) if outcome else state.get(left.line, 0)
-                state[left.line] = outcome + 1
+            outcome = _outcome(left, line, state)
             if outcome < len(ITERATIONS):
                 self.done.add((frame.f_code.co_filename, left.line, outcome))
         if (
@@ -123,6 +120,16 @@ class BranchTrace:
             state[entered.line] = 0
         if not line:
             del self._frames[id(frame)]
+
+
+def _outcome(branch: Branch, line: int, state: dict[int, int]) -> int:
+    """Return the outcome of a branch after which ``line`` runs, and count a loop's iterations."""
+    leaves = line not in branch.body
+    if not branch.loops:
+        return int(leaves)
+    outcome = len(ITERATIONS) if leaves else state.get(branch.line, 0)
+    state[branch.line] = outcome + 1
+    return outcome
 
 
 class BranchTracer:

@@ -100,10 +100,11 @@ def _chosen_predictions(tests: Sequence[Mapping[str, Any]], name: str) -> list[A
 
 def markdown_text(document: Document) -> str:
     """Return a table of the kernels, the reports of failures, and the missed branches."""
-    return "\n".join(_lines(document)) + "\n"
+    return "\n".join(_markdown_lines(document)) + "\n"
 
 
-def _lines(document: Document) -> Iterator[str]:
+def _markdown_lines(document: Document) -> Iterator[str]:
+    """Yield the lines of the Markdown page."""
     tests = document["tests"]
     failed = [test for test in tests if "failure" in test]
     yield "## Kernels against their references"

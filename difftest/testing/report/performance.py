@@ -43,11 +43,12 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
             "case": label(case),
         }
         document["stopped"] = stopped
-        return {**document, **_predicted(trace)} if trace else None
+        return {**document, **_performance(trace)} if trace else None
     return None
 
 
-def _predicted(trace: Trace) -> dict[str, Any]:
+def _performance(trace: Trace) -> dict[str, Any]:
+    """Return the predicted performance of a launch, for the page."""
     if len(trace) > MOST:
         return {
             "why_not": f"{len(trace):,} instructions: difftest profile says how long they take"

@@ -81,9 +81,9 @@ class SavedFailure(NamedTuple):
         """
         with tempfile.TemporaryDirectory(prefix="difftest-replay-") as name:
             folder = Path(name).resolve()
-            self._write(folder)
+            self._write_modules(folder)
             with in_front(folder, self.modules), embedded_with_predictions(self.level):
-                spec = self._spec()
+                spec = self._saved_spec()
                 yield spec, self._call(spec), folder
 
     def _call(self, spec: KernelSpec) -> Edge:
@@ -96,7 +96,8 @@ class SavedFailure(NamedTuple):
                 return edge
         raise SavedError(f"the spec of {self.test} has no call at its edges with {why}")
 
-    def _write(self, folder: Path) -> None:
+    def _write_modules(self, folder: Path) -> None:
+        """Write the saved modules as a package tree."""
         for name, source in self.modules.items():
             *parents, last = name.split(".")
             place = folder
@@ -110,7 +111,8 @@ class SavedFailure(NamedTuple):
             file.parent.mkdir(exist_ok=True)
             file.write_text(source, encoding="utf-8")
 
-    def _spec(self) -> KernelSpec:
+    def _saved_spec(self) -> KernelSpec:
+        """Return the spec of the saved test, which is imported."""
         module, _, function = self.test.partition(":")
         try:
             test = kernel_test_of(

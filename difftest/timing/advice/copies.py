@@ -63,6 +63,7 @@ def _made(spans: list[Span]) -> str:
 def _readers(
     instructions: list[LoweredInstruction],
 ) -> dict[int, list[LoweredInstruction]]:
+    """Return the readers of each tensor in SBUF."""
     readers: dict[int, list[LoweredInstruction]] = {}
     for step in instructions:
         for region in step.event.reads:
@@ -74,6 +75,7 @@ def _readers(
 def _is_redundant(
     span: Span, readers: dict[int, list[LoweredInstruction]], writers: Counter[int]
 ) -> bool:
+    """Return whether a copy within SBUF is only read by engines, which could read its source."""
     step = span.instruction
     if not step.is_copy:
         return False
@@ -201,13 +203,13 @@ class _SumsOfProducts:
         """First tile of a sum -> the first tile of the sum that contains it."""
         for step in instructions:
             if step.event.writes:
-                self._take(step)
+                self._add_step(step)
 
     def first_tile(self, tile: int) -> int:
         """Return the first tile of the largest sum that contains a tile."""
         return self._first(self._chains[tile])
 
-    def _take(self, step: LoweredInstruction) -> None:
+    def _add_step(self, step: LoweredInstruction) -> None:
         event = step.event
         target = event.writes[0].allocation
         adds = event.purpose is Purpose.COMBINE and event.attributes.op == "add"
@@ -250,6 +252,10 @@ class _SumsOfProducts:
         return chain
 
 
+_MOVABLE = (Purpose.COPY, Purpose.SCALE)
+"""The work that the Vector and the Scalar Engine both do."""
+
+
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on the busiest engine if another could take a part of its work."""
     end = schedule.end
@@ -259,12 +265,8 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         spare = units.most(other.value)
         if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
             continue
-        movable = [
-            span
-            for span in schedule.spans
-            if span.engine is engine
-            and span.instruction.event.purpose in (Purpose.COPY, Purpose.SCALE)
-        ]
+        spans = [span for span in schedule.spans if span.engine is engine]
+        movable = [span for span in spans if span.instruction.event.purpose in _MOVABLE]
         if not movable:
             continue
         work = max(RemovedWork(movable).times.values())

@@ -234,8 +234,8 @@ _REMEDIES = {
 
 def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on lines with many DMAs that move a few bytes each, or in short rows."""
-    clockwork = schedule.program.parameters
-    full = clockwork.hbm_bandwidth.value
+    parameters = schedule.program.parameters
+    full = parameters.hbm_bandwidth.value
     dmas = [span for span in schedule.spans if span.instruction.transfer]
     for spans in spans_by_line(dmas).values():
         rows, moved, partitions = _moved(spans)
@@ -243,10 +243,11 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         short = moved / rows < SHORT or moved / partitions < SMALL
         if not in_pieces and (len(spans) < MANY or not short):
             continue
-        least = moved / full / len({span.instruction.core for span in spans})
+        cores = {span.instruction.core for span in spans}
+        least = moved / full / len(cores)
         most = max(RemovedWork(spans).times.values())
         savings = units.without(RemovedWork(spans, max(0.0, 1.0 - least / most)))
-        stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
+        stores = _are_mostly_stores(spans)
         yield advice_on(
             spans,
             "small-dmas",
@@ -257,6 +258,11 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             f"{SMALL} bytes a partition",
             remedy=_REMEDIES[in_pieces, stores],
         )
+
+
+def _are_mostly_stores(spans: list[Span]) -> bool:
+    stores = [span for span in spans if span.instruction.is_store]
+    return 2 * len(stores) > len(spans)
 
 
 def _moved(spans: list[Span]) -> tuple[int, int, int]:

@@ -29,16 +29,20 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     A product with an identity of the kernel counts as a transpose. Any product of the same two
     operands is also unnecessary the second time.
     """
-    turned = [span for span in schedule.spans if _may_turn(span.instruction)]
-    if not turned:
+    transposes = [span for span in schedule.spans if _may_transpose(span.instruction)]
+    if not transposes:
         return
     tiles = _origins_of_operands(schedule.program.instructions)
     helpers = _copies_around(schedule)
-    for spans in spans_by_line(turned).values():
-        turns = all(
+    for spans in spans_by_line(transposes).values():
+        are_transposes = all(
             span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans
         )
-        called = "transposes" if turns else "transposes or products with the same tile"
+        called = (
+            "transposes"
+            if are_transposes
+            else "transposes or products with the same tile"
+        )
         repeated = _repeated(spans, tiles)
         different = len(spans) - len(repeated)
         if len(repeated) < different:
@@ -78,13 +82,13 @@ def _origins_of_operands(
     origins = Origins()
     tiles: dict[int, Hashable] = {}
     for step in instructions:
-        if _may_turn(step):
+        if _may_transpose(step):
             tiles[step.index] = step.core, *map(origins.of, step.event.reads)
         origins.write(step)
     return tiles
 
 
-def _may_turn(step: LoweredInstruction) -> bool:
+def _may_transpose(step: LoweredInstruction) -> bool:
     """Return whether it transposes, or multiplies by no more columns than a transpose would."""
     if step.transfer is None and step.event.purpose is Purpose.TRANSPOSE:
         return True
@@ -108,13 +112,13 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
             if producer < 0:  # a join of very many instructions
                 continue
             maker = spans[producer].instruction
-            if step.is_copy and _may_turn(maker):
+            if step.is_copy and _may_transpose(maker):
                 copies.setdefault(producer, []).append(span)
             elif (
                 maker.is_copy
                 and not step.is_copy
                 and maker.event.reads[0].allocation.space is Space.SBUF
-                and _may_turn(step)
+                and _may_transpose(step)
             ):
                 copies.setdefault(step.index, []).append(spans[producer])
     return copies
@@ -185,13 +189,13 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _streaming(span: Span, clockwork: TimingParameters, bank: int) -> float:
+def _streaming(span: Span, parameters: TimingParameters, bank: int) -> float:
     """Return the time of the matmul's columns within a matmul that fills its bank, ns."""
     work = span.instruction.matmul
     assert work is not None
-    clock = clockwork.clocks[Engine.TENSOR].value
+    clock = parameters.clocks[Engine.TENSOR].value
     overhead = (
-        clockwork.row_overhead_fp32 if work.four_byte else clockwork.row_overhead
+        parameters.row_overhead_fp32 if work.four_byte else parameters.row_overhead
     ).value
     columns = elements(span.instruction.event.reads[1])
     return work.passes * (work.rows + overhead * columns / bank) / clock

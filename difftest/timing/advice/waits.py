@@ -200,8 +200,9 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
             "device-loop",
             Savings(lost, lost),
             happened=f"all engines wait for each other {len(spans):,} times, before and after each "
-            "turn of a loop that runs on the device",
-            rule="such a loop is not unrolled: no turn begins before the last one's DMAs are over",
-            remedy="do the work of several turns in each, loads first; or loop with Python's "
+            "iteration of a loop that runs on the device",
+            rule="such a loop is not unrolled: no iteration begins before the DMAs of the "
+            "last one are over",
+            remedy="do the work of several iterations in each, loads first; or loop with Python's "
             "range, which is unrolled",
         )

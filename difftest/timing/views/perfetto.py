@@ -101,6 +101,7 @@ def _lanes(
 
 
 def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
+    """Return the event of one instruction in the format of Perfetto."""
     instruction = span.instruction
     duration = span.end - span.start if instruction.transfer else max(span.busy, 1.0)
     event = instruction.event

@@ -81,10 +81,13 @@ def support_states(dialect: Dialect) -> dict[DocumentedName, SupportState]:
             entry.module: sys.modules[f"{dialect.package}{entry.module}"]
             for entry in names
         }
-        return {entry: _state(modules[entry.module], entry.name) for entry in names}
+        return {
+            entry: _support_state(modules[entry.module], entry.name) for entry in names
+        }
 
 
-def _state(module: object, name: str) -> SupportState:
+def _support_state(module: object, name: str) -> SupportState:
+    """Return how a module supports a name."""
     try:
         value = getattr(module, name)
     except NotModelledError:

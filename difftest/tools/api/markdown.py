@@ -57,9 +57,16 @@ variants of an operand differ, each class is named.
 
 def api_page() -> str:
     """Return the whole page as Markdown."""
-    parts = [_INTRODUCTION, _summary(), *_names(CLASSIC), *_names(TODAY)]
+    parts = [
+        _INTRODUCTION,
+        _summary_table(),
+        *_name_tables(CLASSIC),
+        *_name_tables(TODAY),
+    ]
     head = ("instruction", "engines", "operands", "destinations", "options", "cost")
-    records = (_row(record) for _, record in sorted(every_instruction().items()))
+    records = (
+        _instruction_row(record) for _, record in sorted(every_instruction().items())
+    )
     return "\n".join([*parts, _INSTRUCTIONS, _table(head, records)])
 
 
@@ -74,7 +81,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"{line}\n" for line in table_lines(head, rows))
 
 
-def _summary() -> str:
+def _summary_table() -> str:
+    """Return the table of the numbers of names by module and state."""
     rows = []
     for dialect in (CLASSIC, TODAY):
         counts = Counter(
@@ -92,7 +100,8 @@ def _summary() -> str:
     return _table(("module", *(state.value for state in SupportState)), rows)
 
 
-def _names(dialect: Dialect) -> Iterator[str]:
+def _name_tables(dialect: Dialect) -> Iterator[str]:
+    """Yield the tables of a dialect's documented names."""
     names = documented_names(dialect)
     for module, of_module in groupby(names, lambda name: name.module):
         yield f"## {dialect.package}{module}\n"
@@ -120,7 +129,8 @@ def _issued(name: DocumentedName) -> str:
 # -- instructions ----------------------------------------------------------------------------------
 
 
-def _row(record: Instruction) -> tuple[str, ...]:
+def _instruction_row(record: Instruction) -> tuple[str, ...]:
+    """Return the row of an instruction."""
     engines = [engine for engine in record.engines if engine is not Engine.UNKNOWN]
     prose = record.summary.replace("``", "`").replace("|", "\\|")
     return (
@@ -142,10 +152,11 @@ def role_text(role: Role) -> str:
     buffers = dict.fromkeys(
         "hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers
     )
-    return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
+    return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes_text(role)}"
 
 
-def _dtypes(role: Role) -> str:
+def _dtypes_text(role: Role) -> str:
+    """Return the accepted dtypes of an operand in words."""
     if role.dtypes is None:
         return "any dtype"
     left = list(role.dtypes)

@@ -75,6 +75,7 @@ def _run_case(
     bias: Array,
     pool: int,
 ) -> str | None:
+    """Return why a case fails, or None if it passes."""
     try:
         run = partial(launch, kernel, (X, W, bias), {"pool_size": pool}, record=False)
         result = within_limits(

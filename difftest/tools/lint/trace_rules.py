@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Any
 
-from difftest.analysis.detectors.partitions import START, partitions
+from difftest.analysis.detectors.partitions import START, find_partition_misuse
 from difftest.analysis.detectors.races import TRIP_COUNTS, find_races
 from difftest.analysis.finding import Finding, InconclusiveFinding, Severity
 from difftest.simulator.machine import Machine
@@ -194,7 +194,7 @@ def on_chip(event: Event) -> Iterator[Region]:
 
 @trace_rule("NKI521", **WRONG)
 def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    return _detected(partitions(trace, machine), START.id)
+    return _detected(find_partition_misuse(trace, machine), START.id)
 
 
 def _detected(

@@ -309,7 +309,7 @@ class Campaign:
             self._baseline(
                 {suite.name for mutant in left for suite in self.owners(mutant)}
             )
-            for mutant, judged in self._judged(self._tasks(left), collect):
+            for mutant, judged in self._results(self._tasks(left), collect):
                 result = self._with_coverage(mutant, judged)
                 self.results[mutant] = result
                 self.ledger.add(mutant.key, self._digest(mutant), result)
@@ -385,9 +385,10 @@ class Campaign:
             return result
         return replace(result, status=NOT_COVERED, why="no drawn case runs these lines")
 
-    def _judged(
+    def _results(
         self, tasks: Iterator[Task], collect: Collect
     ) -> Iterator[tuple[Mutant, MutantResult]]:
+        """Yield the result of each mutant, from this process or from workers."""
         settings = self.settings
         if not settings.workers:
             judge = MutantRunner(self.suites)
@@ -398,9 +399,10 @@ class Campaign:
             name: list(map(Case.to_json, cases)) for name, cases in self.cases.items()
         }
         orders = WorkerSetup(collect, texts, settings.memory)
-        yield from run_in_processes(tasks, settings.workers, orders, self._limit)
+        yield from run_in_processes(tasks, settings.workers, orders, self._time_limit)
 
-    def _limit(self, test: Test) -> float:
+    def _time_limit(self, test: Test) -> float:
+        """Return the seconds that a test of a mutant may take."""
         if test not in self._seconds:
             return _EDGES
         return _LEAST + _TIMES * self._seconds[test]

@@ -186,11 +186,12 @@ def _equivalent_rows(results: Mapping[Mutant, MutantResult]) -> list[str]:
 
 def _table(title: str, rows: Iterable[tuple[str, Score]]) -> Iterator[str]:
     """Yield the lines of a table of scores by name."""
-    cells = [(name, *_cells(score)) for name, score in rows]
+    cells = [(name, *_score_cells(score)) for name, score in rows]
     return table_lines((title, *_NUMBERS), cells, len(_NUMBERS))
 
 
-def _cells(score: Score) -> tuple[object, ...]:
+def _score_cells(score: Score) -> tuple[object, ...]:
+    """Return the cells of a score in a table."""
     return (
         score.statuses.total(),
         score.of(DEAD),
@@ -212,7 +213,7 @@ def stryker(campaign: Campaign) -> str:
             relative_path(mutant.file),
             {"language": "python", "source": text, "mutants": []},
         )
-        file["mutants"].append(_mutant(campaign, number, mutant))
+        file["mutants"].append(_mutant_document(campaign, number, mutant))
     document = {
         "schemaVersion": "2.0",
         "thresholds": {"high": 95, "low": 80},
@@ -229,7 +230,10 @@ def _tests(suite: Suite) -> list[dict[str, str]]:
     return [{"id": f"{suite.name}: {test}", "name": test} for test in suite.tests]
 
 
-def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any]:
+def _mutant_document(
+    campaign: Campaign, number: int, mutant: Mutant
+) -> Mapping[str, Any]:
+    """Return a mutant in Stryker's form."""
     result = campaign.results.get(mutant)
     place = mutant.change.region
     document: dict[str, Any] = {

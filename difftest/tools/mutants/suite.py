@@ -130,14 +130,15 @@ class Suite:
     def _check_smallest(self, runner: Runner, test: str, case: Case | None) -> None:
         """Check a test; of a drawn case that fails, raise the failure of a minimal case."""
         try:
-            self._check(runner, test, case)
+            self._run_test(runner, test, case)
         except CaseFailure as failure:
             if not test.startswith("case"):
                 raise
             run = partial(runner.check, self.spec)
             raise minimal_failure(failure, run, _MINIMAL_SECONDS) from None
 
-    def _check(self, runner: Runner, test: str, case: Case | None) -> None:
+    def _run_test(self, runner: Runner, test: str, case: Case | None) -> None:
+        """Run one test of the suite: the edges, a rejection, or a case."""
         if case is None and test == EDGES:
             check_edges(runner, self.spec)
         elif case is None:
@@ -200,7 +201,7 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
 def suites_of(
     specs: Mapping[str, KernelSpec], drawn: Mapping[str, Sequence[Case]]
 ) -> dict[str, Suite]:
-    """Return suites by name, one for each kernel of each spec, with their drawn cases."""
+    """Return a suite by name for each kernel of each spec, with its drawn cases."""
     suites = {}
     for test, spec in specs.items():
         for part in (single := specs_by_kernel(spec)):

@@ -98,7 +98,7 @@ def _trace_features(trace: Trace) -> Iterator[str]:
         times[which] += 1
         for region in event.writes:
             yield f"{at} {event.opcode} {_sizes(region)} time {min(times[which], _TIMES)}"
-        yield from (f"{at} {sight.what.value}" for sight in event.seen)
+        yield from (f"{at} {anomaly.what.value}" for anomaly in event.seen)
 
 
 def _sizes(region: Region) -> str:

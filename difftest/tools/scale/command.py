@@ -62,7 +62,7 @@ def fuzz(
     spawn = multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
     workers = [
-        PoolWorker(partial(_work, pytest_args, number, cases))
+        PoolWorker(partial(_run_worker, pytest_args, number, cases))
         for number in range(processes)
     ]
     begun = time.monotonic()
@@ -131,12 +131,13 @@ class _WorkerShare(dict[str, Any]):
         return tests[self.part] or tests
 
 
-def _work(
+def _run_worker(
     pytest_args: Sequence[str],
     number: int,
     cases: MutableSequence[int],
     connection: Connection,
 ) -> None:
+    """Fuzz a share of the tests in this process until all have failed or the worker is stopped."""
     from hypofuzz import detection
     from hypofuzz.hypofuzz import FuzzWorker
 

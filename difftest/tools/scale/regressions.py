@@ -62,7 +62,8 @@ class _RemoteDatabase(database.ExampleDatabase):
         super().__init__()
         self.database = remote
 
-    def _ask(self, method: str, *arguments: Any) -> tuple[bytes, ...]:
+    def _call(self, method: str, *arguments: Any) -> tuple[bytes, ...]:
+        """Call a method of the remote database; use an empty one in memory after an error."""
         try:
             return tuple(getattr(self.database, method)(*arguments) or ())
         except Exception as error:  # each kind of database raises its own errors
@@ -74,10 +75,10 @@ class _RemoteDatabase(database.ExampleDatabase):
         self.database = database.InMemoryExampleDatabase()
         return ()
 
-    fetch = partialmethod(_ask, "fetch")
-    save = partialmethod(_ask, "save")
-    delete = partialmethod(_ask, "delete")
-    add_listener = partialmethod(_ask, "add_listener")
+    fetch = partialmethod(_call, "fetch")
+    save = partialmethod(_call, "save")
+    delete = partialmethod(_call, "delete")
+    add_listener = partialmethod(_call, "add_listener")
 
 
 class _WithRemoteDatabase:

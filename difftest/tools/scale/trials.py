@@ -136,16 +136,17 @@ class Trials:
 
     def add(self, place: Place, time: float, kept: Mapping[str, Any]) -> None:
         """Keep an attempt at a point without a running trial."""
-        self.study.add_trial(self._complete(place, time, {KEPT: kept}))
+        self.study.add_trial(self._complete_trial(place, time, {KEPT: kept}))
         self._learn(place, time)
 
     def _learn(self, place: Place, time: float) -> None:
         self.times[place] = time
-        self._proposals.add_trial(self._complete(place, time))
+        self._proposals.add_trial(self._complete_trial(place, time))
 
-    def _complete(
+    def _complete_trial(
         self, place: Place, time: float, attributes: dict[str, Any] | None = None
     ) -> FrozenTrial:
+        """Return a finished trial of Optuna for a point and its time."""
         from optuna.trial import create_trial
 
         return create_trial(

@@ -1,4 +1,4 @@
-"""Rung 5: a flat cache in which the weights of a tap lie side by side, and one cast."""
+"""Rung 5: a flat cache, which has the weights of a tap side by side, and one cast."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa

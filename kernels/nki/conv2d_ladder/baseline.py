@@ -32,7 +32,7 @@ def conv2d_baseline(X, W, bias, pool_size=1):
         224 x 224: 13,481 us in float32, 12,303 us in float16. 32 x 16: 430 us in float32.
 
     Next:
-        `conv2d_halo_tiles` loads what an output row needs once for all taps.
+        `conv2d_halo_tiles` loads the input of an output row once for all taps.
     """
     check_contract(X, W, bias, pool_size)
     pmax = nl.tile_size.pmax

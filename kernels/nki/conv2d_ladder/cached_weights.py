@@ -21,7 +21,7 @@ def conv2d_cached_weights(X, W, bias, pool_size=1):
     """`conv2d_halo_tiles` with the weights loaded and transposed before the first image.
 
     The cache keeps the order of W, the taps innermost. The products of an output row add up in
-    one PSUM tile that is float32 whatever the input is, and tensor_tensor adds the bias.
+    one PSUM tile that is float32 for every input dtype, and tensor_tensor adds the bias.
 
     Notes:
         The notes had PSUM tiles of the input's dtype before this step. In float16 that rounds

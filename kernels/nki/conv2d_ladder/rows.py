@@ -1,4 +1,4 @@
-"""How the rungs that compute one row at a time finish: pool the rows of one window, store them."""
+"""The last step of the rungs that compute one row at a time: pool and store a window's rows."""
 
 import nki.isa as nisa
 import nki.language as nl

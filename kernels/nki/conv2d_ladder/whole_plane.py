@@ -30,7 +30,7 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
         49,284 stores of 128 elements.
 
     Measured:
-        No latency. "Conv2D Performance Analysis" counts what is above, for 3 x 3 filters.
+        No latency. "Conv2D Performance Analysis" has these counts, for 3 x 3 filters.
 
     Next:
         `conv2d_baseline` loads the row that a product uses, and stores rows.

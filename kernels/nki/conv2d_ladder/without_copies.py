@@ -1,4 +1,4 @@
-"""Rung 6: operands are slices of what lies in SBUF, not copies of them."""
+"""Rung 6: operands are slices of tiles in SBUF, not copies."""
 
 import nki
 import nki.language as nl

@@ -23,7 +23,7 @@ def users(found):
 
 
 @given(st.lists(marks(), max_size=3 * FEW), st.sets(st.integers(0, 3 * FEW)), marks())
-def test_those_that_share_are_found_and_no_others(added, forgotten, asked):
+def test_exactly_the_overlapping_accesses_are_found(added, forgotten, asked):
     accesses = Accesses()
     for user, mark in enumerate(added):
         accesses.add(mark, user)

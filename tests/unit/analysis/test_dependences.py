@@ -22,7 +22,7 @@ def columns(allocation, low, high):
     return Region(allocation, low, (128, high - low), (WIDTH, 1))
 
 
-def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
+def test_each_reader_waits_for_a_tensor_that_is_written_once():
     one = tile(writes=1)
     known = Dependences(by_tensor=True)
     assert known.of(0, (), (columns(one, 0, 6),)) == (set(), set())
@@ -31,7 +31,7 @@ def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
     assert not known.widened
 
 
-def test_of_what_is_written_once_in_part_the_rest_waits_for_nothing():
+def test_readers_of_an_unwritten_part_wait_for_nothing():
     one = tile(writes=1)
     known = Dependences()
     known.of(0, (), (columns(one, 0, 3),))
@@ -42,14 +42,14 @@ def test_of_what_is_written_once_in_part_the_rest_waits_for_nothing():
     assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
 
 
-def test_what_is_written_once_after_it_was_read_waits_for_the_reader():
+def test_a_single_write_waits_for_earlier_readers():
     one = tile(writes=1)
     known = Dependences()
     known.of(0, (columns(one, 0, 6),), ())
     assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
 
 
-def test_what_is_written_once_at_an_address_is_not_alone_there():
+def test_a_placed_tensor_may_share_its_bytes():
     one = tile(writes=1)
     other = tile(writes=1)
     known = Dependences()
@@ -59,7 +59,7 @@ def test_what_is_written_once_at_an_address_is_not_alone_there():
     assert known.of(1, (), (columns(other, 0, 6),)) == (set(), {0})
 
 
-def test_what_a_write_covers_is_forgotten():
+def test_accesses_that_a_write_covers_are_forgotten():
     one = tile()
     known = Dependences()
     for user in range(5):

@@ -53,7 +53,7 @@ def overlapping(placement):
     return found
 
 
-def test_the_peak_is_who_lives_together():
+def test_the_peak_has_the_tensors_that_are_live_together():
     found = laid_out(
         [tensor(0, 400, 0, 2), tensor(1, 800, 2, 4), tensor(2, 1200, 5, 6)]
     )
@@ -61,7 +61,7 @@ def test_the_peak_is_who_lives_together():
     assert [live.allocation.id for live in found.peak.live] == [1, 0]
 
 
-def test_what_dies_gives_its_place_away():
+def test_a_dead_tensor_frees_its_place():
     """A tensor that is read last by the instruction that writes the next one still lives then."""
     limit = limit_of(Space.SBUF, TRN2)
     half = limit // 2 // 4 * 4
@@ -132,7 +132,7 @@ def test_an_address_is_free_again_after_the_last_use():
     assert laid_out(tensors).fits
 
 
-def test_what_is_small_is_not_laid_out():
+def test_small_tensors_need_no_placement():
     limit = limit_of(Space.SBUF, TRN2)
     size = limit // EASY // 4 * 4
     assert not laid_out([tensor(0, size, 0, 9)]).places
@@ -215,7 +215,7 @@ def test_tiles_of_a_loop_body_die_with_their_last_use():
         pytest.param([tensor(0, 4, 0, 9, address=(0, 0))], [Space.SBUF], id="placed"),
     ],
 )
-def test_what_surely_fits_is_not_laid_out(tensors, expected):
+def test_tensors_that_surely_fit_need_no_placement(tensors, expected):
     trace = Trace()
     trace.allocations = tensors
     found = list(overfull_placements(trace, TRN2))
@@ -226,7 +226,7 @@ def test_what_surely_fits_is_not_laid_out(tensors, expected):
 
 
 @every("space, size", [(Space.SBUF, 104 * KIB), (Space.PSUM, KIB + 4)])
-def test_what_no_placement_can_do_without_is_known_without_one(space, size):
+def test_the_least_memory_of_any_placement_needs_no_search(space, size):
     """In PSUM each tensor here takes a bank: no other tensor has room in it."""
     trace = Trace()
     trace.allocations = [tensor(k, size, k, k + 9, space=space) for k in range(12)]

@@ -7,7 +7,7 @@ from difftest.cli.bench import Reading, comparison_table, reference_forms
 from difftest.cli.main import main
 
 
-def test_original_and_optimised_forms_stand_side_by_side(monkeypatch, tmp_path):
+def test_original_and_optimised_forms_are_side_by_side(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # which folder it runs in does not matter
     monkeypatch.setattr(timeit.Timer, "autorange", lambda self: (1, self.timeit(1)))
     result = CliRunner().invoke(main, ["bench", "reference", "--size", "tiny"])

@@ -61,7 +61,7 @@ def test_a_kernel_without_hazards(tmp_path):
     assert run(*CLEAN, "--memory").stdout.startswith("sbuf: ")
 
 
-def test_what_is_proven_wrong_fails(kernel):
+def test_a_proven_error_fails_the_command(kernel):
     result = run(*kernel("check_carried", CARRIED))
     assert result.exit_code == 1
     assert (
@@ -250,7 +250,7 @@ def test_random_integers_as_indices_are_refused_with_the_remedy(indexing):
 
 
 @pytest.mark.parametrize(("bound", "found"), [(8, False), (7, True)])
-def test_what_is_bounded_repeats_only_where_it_must(indexing, bound, found):
+def test_bounded_indices_repeat_only_if_they_must(indexing, bound, found):
     result = indexing("scatter", "--bound", f"rows={bound}")
     assert result.exit_code == 0, result.output
     assert ("warning scatter-twice" in result.stdout) is found
@@ -427,7 +427,7 @@ def test_an_argument_that_is_read_and_written_is_no_misuse(
     assert result.exit_code == 0, result.output
 
 
-PLAINEST = """
+SMALLEST = """
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -460,8 +460,8 @@ def test_large(case):
 
 
 def test_a_test_without_a_case_runs_with_the_largest_sizes_of_its_domain(tmp_path):
-    file = tmp_path / "test_plainest.py"
-    file.write_text(PLAINEST)
+    file = tmp_path / "test_smallest.py"
+    file.write_text(SMALLEST)
     result = run(f"{file}::test_copy")
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines() == [

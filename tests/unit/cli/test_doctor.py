@@ -65,7 +65,9 @@ def test_a_stub_is_named(site, nodes):
         (write_newer, "newer SDK", "nki 0.3.0", "through nki.jit with NumPy arrays"),
     ],
 )
-def test_a_working_device_is_said_to_work(site, chip, write, subject, version, way):
+def test_the_report_states_that_a_device_works(
+    site, chip, write, subject, version, way
+):
     write(site)
     code, output = doctor()
     assert code == 0
@@ -77,7 +79,7 @@ def test_a_working_device_is_said_to_work(site, chip, write, subject, version, w
     assert ("finds the SDK" in line(output, "import nki")[1]) == is_newer
 
 
-def test_what_a_generation_cannot_do_is_said(site, chip):
+def test_the_report_states_what_a_generation_lacks(site, chip):
     write_classic(site, "2.27.5334.0")
     code, output = doctor()
     assert code == 1

@@ -112,7 +112,7 @@ def test_a_tensor_that_is_used_out_of_its_scope_is_no_right_solution(grade):
     assert "predicted" not in result.output
 
 
-def test_an_error_is_told_once(grade):
+def test_an_error_is_reported_once(grade):
     lines = grade(student.RAISING, "--test-maxpool").output.splitlines()
     assert lines.count("        the kernel raised KeyError: 'bias'") == 1
     assert lines.count("        as above") == 1

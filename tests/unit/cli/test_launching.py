@@ -179,7 +179,7 @@ def test_a_shape_has_one_form():
         assert f"as in 128,512; got {text!r}" in result.stderr
 
 
-def test_arrays_that_no_computer_holds_are_told_before_they_are_made():
+def test_arrays_that_no_computer_holds_are_rejected_before_they_are_made():
     case = {"values": {"M": 10**7, "K": 10**7, "N": 128}, "dtype": "bfloat16"}
     case["data"] = dict.fromkeys(("lhsT", "rhs"), "zeros")
     classic = "kernels/classic/transpose.py"
@@ -273,7 +273,7 @@ def test_a_kernel_test_takes_the_float8_of_trn3(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
 
 
-def test_what_is_no_dtype_of_nki():
+def test_a_name_that_is_no_nki_dtype_is_rejected():
     shape = ["check", TRANSPOSE, "--shape", "8,8", "--dtype", "float64"]
     result = CliRunner().invoke(main, shape)
     assert result.exit_code == 2
@@ -296,7 +296,7 @@ def test_random_arrays_of_the_dtypes_of_mx():
         assert elements.std() > 0.5
 
 
-def test_packed_elements_are_those_that_are_unpacked():
+def test_unpacking_returns_the_packed_elements():
     """The first of four is in the lowest bits."""
     values = np.array([[0.5, -1.0, 2.0, 4.0]], np.float32)
     for name, code in (

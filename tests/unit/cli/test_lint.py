@@ -44,7 +44,7 @@ def test_text_names_file_line_column_and_id(file):
     assert "1 finding, 1 denied; [*] 1 fixable with --fix\n" in result.stderr
 
 
-def test_what_is_not_denied_is_a_warning_and_ends_with_0(file):
+def test_a_rule_that_is_not_denied_warns_and_exits_with_0(file):
     result = lint(file)
     assert result.exit_code == 0
     assert f"{file}:8:24: NKU302 [*] warning: nl.par_dim ended" in result.stdout
@@ -82,7 +82,7 @@ def test_a_safe_fix_is_written_or_shown(file):
     assert lint(file, "--diff").exit_code == 0
 
 
-def test_an_unsafe_fix_is_asked_for(file):
+def test_an_unsafe_fix_needs_an_option(file):
     wrong = FIXED.replace("    return x", "    if x is not tile:\n        return x")
     file.write_bytes(wrong.replace("\n", "\r\n").encode())
     assert "1 more with --fix --unsafe-fixes" in lint(file, "--sdk", "2.32").stderr
@@ -109,7 +109,7 @@ def test_a_form_feed_ends_no_line_of_a_diff(file):
     assert " \f\n @nki.jit\n" in lint(file, "--diff").stdout
 
 
-def test_what_is_new_between_two_releases(file):
+def test_from_and_to_show_the_changes_between_two_releases(file):
     assert lint(file, "--from", "2.28", "--to", "2.33").exit_code == 1
     assert lint(file, "--from", "2.29", "--to", "2.33").exit_code == 0
 
@@ -121,7 +121,7 @@ def test_a_comment_silences_one_place(file):
     assert lint(file).exit_code == 0
 
 
-def test_a_comment_that_silences_nothing_is_told(file):
+def test_a_comment_that_suppresses_nothing_is_reported(file):
     file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302, NKU304] old"))
     result = lint(file, "--deny", "NKX001")
     assert result.exit_code == 1
@@ -258,7 +258,7 @@ def test_two_findings_with_one_text_have_two_fingerprints(file):
     )
 
 
-def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
+def test_a_file_that_is_no_python_is_reported_and_the_others_are_read(file, tmp_path):
     other = tmp_path / "broken.py"
     other.write_text("def kernel(:\n")
     # like a renamed folder: nothing is read, which is an error
@@ -285,7 +285,7 @@ def test_a_folder_is_read_without_environments_and_hidden_folders(file, tmp_path
     assert list(new.rglob("*")) == [new / "kernel.py"]
 
 
-def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):
+def test_a_rule_that_breaks_is_reported_and_the_others_run(file, monkeypatch):
     def broken(node, at):
         raise AttributeError("no args")
 
@@ -307,7 +307,7 @@ def test_a_rule_is_explained():
     ("args", "said"),
     [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")],
 )
-def test_what_cannot_be_asked(args, said):
+def test_invalid_options_are_usage_errors(args, said):
     result = lint(*args)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -403,7 +403,7 @@ def test_all_rules_are_listed():
         ),
     ],
 )
-def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):
+def test_an_upgrade_names_the_changes_that_migrate_makes(tmp_path, body, said):
     path = tmp_path / "classic.py"
     head = "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n@nki.jit\n"
     made = "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"

@@ -2,11 +2,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 from click.testing import CliRunner
 
 import difftest
 from difftest.cli.main import main
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_package_is_the_command():
@@ -25,7 +28,7 @@ def test_an_interrupt_has_the_exit_code_of_one(tmp_path):
     assert result.stderr == "interrupted\n"
 
 
-def test_commands_import_what_they_need_alone():
+def test_commands_import_only_the_modules_that_they_need():
     """A second of imports for a page of help is what people meet first."""
     tests = ["hypothesis", "pytest"]
     most = [*tests, "numpy", "rich", "difftest.simulator", "difftest.testing.contract"]
@@ -47,7 +50,7 @@ def test_commands_import_what_they_need_alone():
         assert loaded == [f"LOADED {words}" for words in commands]
 
 
-def test_help_says_of_each_command_what_it_says_of_itself():
+def test_the_help_has_the_first_sentence_of_each_command():
     for group in (main, main.get_command(None, "bench")):
         narrow = (
             CliRunner()
@@ -63,3 +66,9 @@ def test_help_says_of_each_command_what_it_says_of_itself():
             assert f" {name} {command.get_short_help_str(400)}" in page
             own = CliRunner().invoke(command, ["--help"], terminal_width=80).stdout
             assert not [line for line in own.splitlines() if len(line) > 80], name
+
+
+def test_each_command_has_a_row_on_its_page():
+    page = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    for name in main.list_commands(None):
+        assert f"| `difftest {name}" in page, name

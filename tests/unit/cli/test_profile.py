@@ -77,7 +77,7 @@ def closed_pipe(*_):
     raise BrokenPipeError
 
 
-def test_files_are_there_though_nobody_reads_what_is_shown(tmp_path, monkeypatch):
+def test_files_are_written_although_nobody_reads_the_output(tmp_path, monkeypatch):
     trace = tmp_path / "trace.json"
     report = tmp_path / "report.json"
     monkeypatch.setattr("difftest.cli.profile.print_profile", closed_pipe)
@@ -239,7 +239,7 @@ def test_source_lines_are_printed_as_they_are(tmp_path):
     assert "tile = nl.load(x[n:128, :])  # a comment with a [/bracket]" in result.stdout
 
 
-def test_what_a_kernel_prints_stays_where_output_goes(tmp_path, monkeypatch):
+def test_the_output_of_a_kernel_stays_on_its_stream(tmp_path, monkeypatch):
     """A file, for example, while rich prints captured text on the terminal next to a bar."""
     monkeypatch.setattr(Console, "is_terminal", True)
     (tmp_path / "own.py").write_text(
@@ -316,7 +316,7 @@ class Kernel:
 """
 
 
-def test_what_is_wrong_with_a_kernel_is_one_error_of_the_kernel(tmp_path):
+def test_a_broken_kernel_is_one_error_of_the_kernel(tmp_path):
     file = tmp_path / "kernel_of_todays.py"
     file.write_text(TODAYS)
     with pytest.warns(LevelWarning, match="platform_target ended with NKI 0.3"):

@@ -79,7 +79,7 @@ kernel(np.zeros((128, 64), np.float32))
         ("relaxed", 0, "RuleWarning"),
     ],
 )
-def test_what_a_script_may_do_is_a_setting(script, strictness, code, said):
+def test_the_strictness_of_a_script_is_a_setting(script, strictness, code, said):
     path = script(STRICT)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -117,7 +117,7 @@ REDUCTION = "+= nl.load(a[:, i])"
         (REDUCTION, ("--strict",), "warning affine-reduction", 1),
     ],
 )
-def test_hazards_are_said_once_when_the_script_is_over(
+def test_hazards_are_reported_once_after_the_script(
     script, update, options, found, code
 ):
     path = script(HAZARD.format(update=update))

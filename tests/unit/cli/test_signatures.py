@@ -57,7 +57,7 @@ def test_a_name_that_nobody_knows_has_no_signature():
     assert explained_name("nisa.activate_all") == explained_name("nl.activation") == ""
 
 
-def test_each_function_stands_on_the_page_of_its_module():
+def test_each_function_is_on_the_page_of_its_module():
     pages = signature_pages()
     assert {"signatures-nki-isa", "signatures-neuronxcc-nki-language"} <= set(pages)
     assert sum(page.count("\n## ") for page in pages.values()) == len(signatures())
@@ -86,7 +86,7 @@ def test_an_operand_that_must_be_float32_says_so(function: str, operand: str) ->
     assert "arithmetic" not in explained_name("nisa.tensor_tensor").partition("- ")[2]
 
 
-def test_limits_of_each_machine_and_levels_stand_beside_a_signature():
+def test_a_signature_has_the_levels_and_the_limits_of_each_machine():
     """The limits are exactly the limits of the instruction's rules."""
     product, loop, copy = map(
         explained_name, ("nisa.nc_matmul", "nl.fori_loop", "nisa.dma_copy")

@@ -64,7 +64,7 @@ def test_the_probes_are_beside_all_kernels(monkeypatch):
         assert row.split("│")[2].strip() == count
 
 
-def test_sixty_lines_whatever_the_rows(monkeypatch):
+def test_the_output_has_at_most_sixty_lines(monkeypatch):
     """The worst of many rows; the others are counted, and so are slow ones that are left out."""
     rows = [one for one in measurements() if "vector_add" in one.counterpart]
     many = [replace(rows[0], kernel=f"{n}", value_us=20.0 + n) for n in range(90)]

@@ -168,9 +168,7 @@ LACKING = {
 }
 
 
-def test_a_package_that_is_not_there_is_told_before_anything_runs(
-    tmp_path, monkeypatch
-):
+def test_a_missing_package_is_reported_before_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("difftest.support.choices.find_spec", lambda name: None)
     (tmp_path / "wrong_old.py").write_text(FILES["wrong_old.py"])

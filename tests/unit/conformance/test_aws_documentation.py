@@ -82,7 +82,7 @@ REFUSAL = "ValueError: 129 partitions\n"
         (MISUSE, 0, "", "", 1),
     ],
 )
-def test_what_counts_of_how_a_script_ended(
+def test_the_exit_code_and_the_output_of_a_script_count(
     tmp_path, capsys, monkeypatch, name, code, stdout, stderr, failed
 ):
     """Its output counts too, and a misuse must be rejected."""
@@ -94,7 +94,7 @@ def test_what_counts_of_how_a_script_ended(
     )
 
 
-def test_code_blocks_are_listed_with_what_came_of_them(tmp_path, capsys):
+def test_code_blocks_are_listed_with_their_results(tmp_path, capsys):
     page = tmp_path / "nki" / "deep-dives" / "page.rst"
     page.parent.mkdir(parents=True)
     blocks = [
@@ -145,5 +145,5 @@ def test_another_folder_is_refused(tmp_path, capsys, options, message):
         ("", "no message"),
     ],
 )
-def test_the_error_is_found_in_what_was_printed(stderr, error):
+def test_the_error_is_found_in_the_output(stderr, error):
     assert error_of(stderr) == error

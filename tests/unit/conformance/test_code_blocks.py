@@ -69,7 +69,7 @@ def test_the_end_of_a_docstring_is_no_part_of_its_last_block():
     assert block.text == "x = 1\ny = x\n"
 
 
-def test_a_block_runs_with_those_that_it_needs():
+def test_a_block_runs_with_the_blocks_that_it_needs():
     assert [
         one.result for one in Page(list(blocks_of("p", PAGE)), {}, prelude).outcomes(60)
     ] == [
@@ -110,13 +110,13 @@ def test_an_assertion_of_a_tile_is_about_every_element(other, result):
 
 
 @every("factor, result", [(2, PASSED), (3, FAILED)])
-def test_what_a_call_returns_is_compared(factor, result):
+def test_the_result_of_a_call_is_compared(factor, result):
     inputs = Inputs(calls=[Call("double", (ONES,), factor * ONES)])
     assert outcome(KERNEL, inputs)[0] == result
 
 
 @every("factor, result", [(2, PASSED), (3, FAILED)])
-def test_what_a_block_writes_is_compared(factor, result):
+def test_the_output_of_a_block_is_compared(factor, result):
     text = "nl.store(y, nl.multiply(nl.load(x), 2.0))\n"
     inputs = Inputs({"x": ONES, "y": 0 * ONES}, expected={"y": factor * ONES})
     assert outcome(text, inputs)[0] == result

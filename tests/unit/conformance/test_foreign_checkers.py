@@ -19,7 +19,7 @@ def kernel(x):
 
 
 @pytest.mark.parametrize(("errors", "code"), [((), 0), (("runs",), 1)])
-def test_a_log_that_is_not_valid_is_told(tmp_path, monkeypatch, capsys, errors, code):
+def test_an_invalid_log_is_reported(tmp_path, monkeypatch, capsys, errors, code):
     said = [SimpleNamespace(absolute_path=[one], message="is wrong") for one in errors]
     logs = []
 
@@ -52,7 +52,9 @@ def test_a_log_that_is_not_valid_is_told(tmp_path, monkeypatch, capsys, errors, 
         ("no overload", "reportCallIssue", 1),
     ],
 )
-def test_what_pyright_says_of_nki_is_told(tmp_path, capsys, message, rule, code):
+def test_errors_of_pyright_about_nki_are_reported(
+    tmp_path, capsys, message, rule, code
+):
     file = tmp_path / "nki" / "examples" / "script.py"
     file.parent.mkdir(parents=True)
     file.write_text(KERNEL)
@@ -68,6 +70,6 @@ def test_what_pyright_says_of_nki_is_told(tmp_path, capsys, message, rule, code)
     assert ("script.py:3: " in capsys.readouterr().out) is bool(code)
 
 
-def test_a_checkout_without_examples_is_told(tmp_path, capsys):
+def test_a_checkout_without_examples_is_reported(tmp_path, capsys):
     assert type_checking.main([str(tmp_path)]) == 2
     assert "is this v2.32.0?" in capsys.readouterr().err

@@ -15,13 +15,13 @@ def work(seconds):
         pass
 
 
-def test_what_works_longer_is_ended():
+def test_a_busy_process_is_ended_at_the_limit():
     text = r"the test took longer than 0\.2 s"
     with pytest.raises(TimeoutError, match=text), limited(0.2, "the test"):
         work(60)
 
 
-def test_what_waits_ten_times_as_long_is_ended():
+def test_a_waiting_process_is_ended_at_ten_times_the_limit():
     with pytest.raises(TimeoutError, match="it took longer"), limited(0.05, "it"):
         time.sleep(60 * WAITING)
 

@@ -37,7 +37,7 @@ def checkout(tmp_path):
     ("kind", "file"),
     [("classic", "general/nki/test/test_it.py"), ("scripts", "nki/examples/script.py")],
 )
-def test_what_a_launch_breaks_is_told_with_its_place(checkout, kind, file):
+def test_a_rule_that_a_launch_breaks_is_reported_with_its_line(checkout, kind, file):
     reader = Reader(None)
     with listening(reader):
         outcomes = run(kind, checkout, [], 60)
@@ -48,7 +48,7 @@ def test_what_a_launch_breaks_is_told_with_its_place(checkout, kind, file):
     assert f"| [NKI528]({RULES}/NKI528.md) | {file}:{LINE} | 1 | " in text
 
 
-def test_what_a_file_breaks_is_told_and_makes_the_exit_code(checkout, capsys):
+def test_a_rule_that_a_file_breaks_is_reported_and_sets_the_exit_code(checkout, capsys):
     file = checkout / "general/nki/test/test_it.py"
     file.write_text(
         TEST.replace("    return out", "    nl.no_such(out)\n    return out")

@@ -63,7 +63,7 @@ def test_each_file_is_counted_and_run(checkout):
     assert "Of 4 kernels 3 are carried over whole, 1 have comments." in text
 
 
-def test_a_result_that_differs_is_told_from_an_error():
+def test_a_result_that_differs_is_distinguished_from_an_error():
     wrong = Outcome("f", "f::test", FAILED, "AssertionError: False is not true")
     error = Outcome(
         "f", "f::test", FAILED, "ShapeError: no\n  rule: tiles are the same\n"

@@ -27,7 +27,7 @@ from tests.every import every
         ("x" * 300, "x" * 159 + "…"),
     ],
 )
-def test_a_cause_leaves_out_what_differs(text, expected):
+def test_a_cause_leaves_out_names_and_numbers(text, expected):
     assert cause(text) == expected
 
 
@@ -77,7 +77,7 @@ def test_a_section_takes_the_place_of_its_predecessor(tmp_path):
     assert page.read_text() == "# Page\n\nWords.\n\n## One\n\nnew\n\n## Two\n\nkept\n"
 
 
-def test_the_commit_is_that_of_the_checkout(tmp_path):
+def test_the_commit_matches_the_checkout(tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     assert commit_of(tmp_path) == "a folder that is no git checkout"
     subprocess.run([*git, "init", "-q"], check=True)

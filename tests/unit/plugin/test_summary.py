@@ -116,7 +116,7 @@ def test_a_session_without_kernels_says_nothing():
     assert summary_lines(None, [], []) == []
 
 
-def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
+def test_the_summary_names_the_first_of_many_unreached_lines(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text("for tile in tiles:\n" * 9)
     coverage = Coverage(unknown={"another tool traces"})

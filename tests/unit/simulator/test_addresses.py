@@ -42,7 +42,7 @@ def bits_of(values, dtype):
     return np.ascontiguousarray(bits).view(UINT8)
 
 
-def test_what_was_written_is_known_for_all_that_share(core):
+def test_a_write_is_known_to_all_tensors_that_share_its_bytes(core):
     first = placed(core, (2, 4), FLOAT16, (0, 0))
     write(first[:, 0:1], np.ones((2, 1), np.float32))
     second = placed(core, (2, 2), FLOAT32, (0, 4))
@@ -132,7 +132,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize(("shape", "address", "space", "received"), OUTSIDE)
-def test_an_address_lies_in_its_memory(core, shape, address, space, received):
+def test_an_address_is_inside_its_memory(core, shape, address, space, received):
     with pytest.raises(LimitError, match="a tensor with an address fits") as caught:
         placed(core, shape, FLOAT32, address, space)
     assert received in caught.value.received

@@ -194,7 +194,7 @@ def test_a_view_is_the_elements_that_it_names(view):
 
 
 @every("kind", MASKS)
-def test_a_mask_leaves_what_it_names(kind):
+def test_a_mask_keeps_its_elements(kind):
     """Where it is true a destination has the result without a mask, elsewhere the old values."""
     known = 0
     wrong = []

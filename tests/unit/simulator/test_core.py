@@ -57,7 +57,7 @@ def failing(tile):
     nl.add(tile, "one")
 
 
-def test_what_is_called_after_an_error_has_its_own_line():
+def test_a_call_after_an_error_has_its_own_line():
     """The launch notes its caller; a failed call is forgotten."""
 
     def kernel():
@@ -80,7 +80,7 @@ def test_what_is_called_after_an_error_has_its_own_line():
     assert core.lines.caller is None
 
 
-def test_an_event_counts_what_it_touches():
+def test_an_event_counts_its_accesses():
     core = Core(TRN2, (), record=False, tile=Tensor)
     core.trace.dialect = "classic"
     with core.running():

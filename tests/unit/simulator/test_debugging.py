@@ -55,7 +55,7 @@ def test_a_debugger_shows_values_and_statistics(command):
     assert [line.strip() for line in values] == ["[[0. 1. 2.]", "[3. 4. 5.]]"]
 
 
-def test_what_was_never_written_is_counted_and_looking_is_no_use_of_it():
+def test_a_debugger_counts_unwritten_elements_without_using_them():
     seen = {}
 
     @jit

@@ -103,7 +103,7 @@ def test_infinities_nan_and_large_numbers_round_as_the_nearest(dtype):
     assert rounded[5] == largest
 
 
-def test_many_float16_are_those_that_few_are():
+def test_many_float16_are_cast_like_few():
     """Steps over an array, and NumPy's cast of each number: at every float16 and between them."""
     patterns = np.arange(2**16, dtype=np.uint16).view(np.float16)
     known = patterns[np.isfinite(patterns)]
@@ -168,7 +168,7 @@ def test_every_bit_pattern_crosses_the_border_of_hbm(dtype):
     assert np.isnan(back.astype(np.float32)[~number]).all()
 
 
-def test_tfloat32_lies_in_hbm_as_four_bytes():
+def test_tfloat32_takes_four_bytes_in_hbm():
     values = np.array([1.0, 1.0 + 2**-10, -np.inf], np.float32)
     bits = to_bits(values, TFLOAT32)
     assert bits.dtype == np.dtype("V4")

@@ -114,7 +114,7 @@ def test_a_read_only_array_is_not_a_mutable_tensor():
     assert caught.value.received == "argument 'total', an array that is read-only"
 
 
-def test_what_may_be_called_may_be_given_what_it_only_reads():
+def test_a_read_only_array_is_an_argument_of_any_callable():
     without_hash = type(
         "Kernel", (list,), {"__call__": lambda self, x: copied.function(x)}
     )
@@ -173,7 +173,7 @@ Pair = namedtuple("Pair", "first second")
     "dtype, poison",
     [(nl.float32, np.nan), (nl.bfloat16, np.nan), (nl.int16, -23131), (nl.uint8, 0xA5)],
 )
-def test_what_was_not_written_is_poison_and_named(dtype, poison):
+def test_unwritten_outputs_are_poison_and_are_named(dtype, poison):
     @nki.jit
     def kernel():
         out = nl.ndarray((4, 6), dtype, buffer=nl.shared_hbm)
@@ -201,7 +201,7 @@ def test_what_was_not_written_is_poison_and_named(dtype, poison):
         ),
     ],
 )
-def test_what_no_kernel_returns(returned, rule):
+def test_a_result_that_no_kernel_can_return_is_rejected(returned, rule):
     with pytest.raises(NkiError, match=rule):
         launch(returned, strictness="documented")
 

@@ -9,7 +9,7 @@ def test_the_machines_by_name():
     assert MACHINES == {"trn1": TRN1, "trn2": TRN2, "trn3": TRN3}
 
 
-def test_what_the_generations_share():
+def test_numbers_that_the_generations_share():
     """AWS programming_model.rst and trainium_inferentia2_arch.rst at tag v2.26.0."""
     for machine in MACHINES.values():
         assert machine.partitions == 128

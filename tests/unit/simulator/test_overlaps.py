@@ -54,7 +54,7 @@ def test_random_overlaps_agree_with_one_array_of_bytes(core):
             np.testing.assert_array_equal(one._elements()[known], memory[part][known])
 
 
-def test_what_nothing_wrote_is_known(core):
+def test_overlapping_tensors_know_their_unwritten_bytes(core):
     first = placed(core, (4,), INT32, 0)
     write(first[0:2], np.ones(2, np.float32))
     second = placed(core, (4,), INT32, 4)

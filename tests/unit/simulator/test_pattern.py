@@ -40,7 +40,7 @@ def test_all_of_a_tensor_is_numpys_order(shape):
 
 
 @given(patterns())
-def test_what_is_known_of_a_pattern(pattern):
+def test_the_properties_of_a_pattern_match_its_elements(pattern):
     places = numbers(pattern)
     assert pattern.size == places.size
     assert pattern.extent() == (places.min(), places.max())

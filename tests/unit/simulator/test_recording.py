@@ -114,7 +114,7 @@ def test_a_product_that_is_used_elsewhere_too_is_multiplied_there_too():
     assert [e[1] for e in summary(events) if e[0] == "nc_matmul"] == [False, True]
 
 
-def test_a_product_of_what_was_overwritten_is_added_as_it_is():
+def test_a_product_of_overwritten_operands_is_added_unchanged():
     """Multiplying again would give another value: the Vector Engine adds the existing one."""
 
     def kernel(a, b):
@@ -158,7 +158,7 @@ def test_a_product_of_what_was_overwritten_is_added_as_it_is():
         ),
     ],
 )
-def test_what_is_a_copy_stays_one(body, opcodes):
+def test_a_copy_of_the_kernel_is_not_fused(body, opcodes):
     def kernel(x):
         body(nl.ndarray((16, 8), nl.float32), nl.load(x))
 
@@ -227,14 +227,14 @@ def test_a_joined_instruction_keeps_its_roles(partial):
     assert joined.writes[0].whole is not partial
 
 
-def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
+def test_a_partial_result_covers_the_same_part_of_the_target():
     events, moved, target = made_and_moved()
     events[0].writes = (events[0].writes[0]._replace(whole=False),)
     (joined,) = fuse_moves(events, moved)
     assert joined.writes == (target._replace(whole=False),)
 
 
-def test_what_stood_out_stays_with_the_instruction_that_is_left():
+def test_anomalies_stay_with_the_instruction_that_is_left():
     """For a cast that overflows on its way into place, and for a product that is accumulated."""
 
     def kernel(a):
@@ -249,7 +249,7 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
 
     events = events_of(kernel, np.full((4, 8), 1e20, np.float32))
     seen = {
-        event.opcode: [sight.what for sight in event.seen]
+        event.opcode: [anomaly.what for anomaly in event.seen]
         for event in events
         if event.seen
     }
@@ -258,7 +258,7 @@ def test_what_stood_out_stays_with_the_instruction_that_is_left():
     (cast,) = [
         event for event in large if event.seen and event.opcode == "tensor_scalar"
     ]
-    assert [sight.what for sight in cast.seen] == [AnomalyKind.INFINITY_MADE]
+    assert [anomaly.what for anomaly in cast.seen] == [AnomalyKind.INFINITY_MADE]
 
 
 def test_a_tile_has_one_region_for_each_role():

@@ -319,6 +319,6 @@ def test_no_document_does_worse_than_an_error():
     "text",
     ["", "[]", "{}", '{"format":"difftest tape","version":1}', "[" * 10**5, "NaN"],
 )
-def test_what_is_no_tape(text):
+def test_a_file_that_is_no_tape_is_rejected(text):
     with pytest.raises(TapeFormatError, match="not a tape"):
         tape_from_json(text)

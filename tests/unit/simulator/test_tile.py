@@ -95,7 +95,7 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
         )
 
 
-def test_a_part_of_what_is_out_of_bounds():
+def test_a_part_of_a_tile_out_of_bounds():
     """Cut down again with a second index, or by a mask, it may lie inside."""
     tile = stored(numbered((4, 5)))[2:6]
     assert_array_equal(tile[0:2]._read(), numbered((4, 5))[2:4])
@@ -260,7 +260,7 @@ SBUF = [
 
 
 @every("use, error, received", [row[1:] for row in SBUF])
-def test_what_a_tile_refuses(use, error, received):
+def test_a_tile_rejects_other_operations(use, error, received):
     with pytest.raises(error) as caught:
         use(stored(numbered((4, 6)), Space.SBUF))
     assert received in caught.value.received

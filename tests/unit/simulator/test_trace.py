@@ -102,7 +102,7 @@ def test_operands_that_are_touched_partly(kernel, partial):
     assert [region.role for region in regions if not region.whole] == partial
 
 
-def test_what_an_allocation_takes():
+def test_the_bytes_of_an_allocation():
     blocks = Allocation(3, Space.SBUF, (2, 128, 5, 3), BFLOAT16, 1, None, "blocks")
     assert (blocks.partitions, blocks.partition_bytes) == (128, 2 * 5 * 3 * 2)
     assert str(blocks) == "blocks [2, 128, 5, 3] bfloat16 in sbuf"
@@ -122,7 +122,7 @@ def helper(x):
     return nl.copy(x)  # helper
 
 
-def test_each_instruction_has_its_own_line_whatever_led_to_it():
+def test_each_instruction_has_its_own_line_on_every_path():
     """Paths of many lengths through the simulator, and kernels that call functions and kernels."""
 
     F32 = nl.float32

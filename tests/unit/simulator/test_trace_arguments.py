@@ -99,7 +99,7 @@ def told_of(record: Instruction, slot: str) -> list[str]:
 
 
 @every("name", sorted(INSTRUCTIONS))
-def test_events_differ_in_what_their_calls_differ_in(name):
+def test_events_differ_as_their_calls_do(name):
     record = INSTRUCTIONS[name]
     for slot, values in slots(record).items():
         told = told_of(record, slot)
@@ -107,7 +107,7 @@ def test_events_differ_in_what_their_calls_differ_in(name):
 
 
 @every("name", sorted(INSTRUCTIONS))
-def test_the_event_of_a_legal_call_has_all_that_it_is_told(name):
+def test_the_event_of_a_legal_call_has_all_its_arguments(name):
     """An option or a number that is given is there."""
     record = INSTRUCTIONS[name]
     for seed in range(4):

@@ -96,13 +96,13 @@ def every_field():
         tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
-                sights = current().followers.observer.anomalies
-                sights.append(
+                anomalies = current().followers.observer.anomalies
+                anomalies.append(
                     Anomaly(AnomalyKind.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf)
                 )
                 made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
-                sights.append(
+                anomalies.append(
                     Anomaly(AnomalyKind.NAN_STORED, "data", 1, 24, (3, 5), None, origin)
                 )
                 touched = InstructionAccesses(
@@ -136,7 +136,7 @@ def test_all_that_an_event_says_comes_back():
     ]
     assert last.stack == trace.events[-1].stack
     assert None not in last.attributes
-    assert [sight.value for sight in last.seen] == [math.inf, None]
+    assert [anomaly.value for anomaly in last.seen] == [math.inf, None]
 
 
 @every("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
@@ -243,7 +243,7 @@ def test_the_documentation_lists_each_member():
         assert f"`{name}`" in page, name
 
 
-def test_what_a_kernel_leaves_of_an_output_comes_back():
+def test_unwritten_parts_of_an_output_come_back():
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
         nl.store(out[0:3], nl.load(x[0:3]))

@@ -352,7 +352,7 @@ def test_a_file_of_the_version_before_is_read():
 
 
 @every("dialect", ["nki", "classic"])
-def test_the_middle_end_of_an_older_trace_is_that_of_its_dialect(dialect):
+def test_the_middle_end_of_an_older_trace_follows_from_its_dialect(dialect):
     document = json.loads(OLDER.read_text()) | {"dialect": dialect}
     assert trace_from_json(json.dumps(document)).middle_end is (dialect == "classic")
 

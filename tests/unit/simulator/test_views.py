@@ -172,7 +172,7 @@ BY_HAND = [
 
 
 @every("space, shape, strides, offset, error, received", BY_HAND)
-def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, received):
+def test_an_invalid_pattern_raises(space, shape, strides, offset, error, received):
     with pytest.raises(error) as caught:
         stored(WHOLE, space)._with_pattern(Pattern(offset, shape, strides))
     assert received in caught.value.received

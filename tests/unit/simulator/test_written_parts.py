@@ -188,7 +188,7 @@ def test_many_parts_become_codes():
 
 
 @given(st.data())
-def test_codes_are_those_of_a_plane(data):
+def test_parts_give_the_codes_of_a_plane(data):
     """Reads between writes take the codes of any pattern, whether parts or a plane hold them."""
     shape = data.draw(SHAPES)
     tensor = storage(shape)

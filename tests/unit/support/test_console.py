@@ -65,7 +65,7 @@ def test_a_narrow_terminal_shows_row_by_row(table):
     ]
 
 
-def test_what_is_no_terminal_is_wide(monkeypatch):
+def test_output_that_is_no_terminal_is_wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert table_console().width == 100
     assert table_console(170).width == 170

@@ -44,7 +44,7 @@ def test_the_name_of_a_kernel(kernel, name):
     assert function_name(kernel) == name
 
 
-def test_the_home_of_a_kernel_object_is_that_of_its_function():
+def test_a_kernel_object_has_the_module_of_its_function():
     assert module_name(Kernel(func=len)) == Kernel.__module__
     scaled.__module__ = "kernels.mine"
     assert module_name(Kernel(func=scaled)) == "kernels.mine"

@@ -74,7 +74,7 @@ def test_an_exception_that_cannot_be_pickled_comes_back_as_its_text(start, where
     assert str(error) == f"Unpicklable: not {where}"
 
 
-def test_what_it_and_its_children_write_is_kept_for_each_job(start):
+def test_the_output_of_a_worker_and_its_children_is_kept_for_each_job(start):
     def noisy(word):
         print(f"python says {word}")
         subprocess.run(["sh", "-c", f"echo compiler says {word} >&2"], check=True)
@@ -94,7 +94,7 @@ def test_a_long_log_keeps_its_end(start):
     assert log.startswith("[…]")
 
 
-def test_one_that_hangs_is_killed_in_time_and_nothing_else_is(start):
+def test_only_a_job_that_hangs_is_killed(start):
     def hang(seconds):
         print("about to hang", flush=True)
         time.sleep(seconds)
@@ -116,7 +116,7 @@ def test_one_that_hangs_is_killed_in_time_and_nothing_else_is(start):
         (lambda: os._exit(3), "with exit code 3"),
     ],
 )
-def test_one_that_ends_in_the_middle_says_how(start, ending, words):
+def test_a_job_that_ends_early_reports_how(start, ending, words):
     error = start(ending).run(timeout=10).error
     assert isinstance(error, WorkerEndedError)
     assert str(error) == f"the process ended in the middle of it, {words}"

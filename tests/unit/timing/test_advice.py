@@ -206,7 +206,7 @@ def test_sums_outside_psum_in_other_words(how):
     assert "sums-outside-psum" in advice(summed, X, how=how)
 
 
-def test_what_is_added_to_one_product_is_no_sum_of_products():
+def test_an_addition_to_one_product_is_no_sum_of_products():
     """A residual or a bias: PSUM cannot add it for nothing."""
     assert "sums-outside-psum" not in advice(summed, X, how="a residual")
 
@@ -307,7 +307,7 @@ def test_a_copied_slice_of_a_reloaded_tile_is_known_again():
     assert "transposed-again" not in advice(turned_slices, X, same=False)
 
 
-def test_what_to_do_about_small_dmas_is_said_of_loads_and_of_stores():
+def test_loads_and_stores_have_their_own_remedy_for_small_dmas():
     def pieces(x, stores):
         if stores:
             tile = loaded(x[:, 0:1024])
@@ -389,7 +389,7 @@ def test_the_evidence_is_the_instructions():
     assert (document["count"], document["lost_us"]) == (64, found.lost)
 
 
-def test_what_the_compiler_adds_is_no_evidence():
+def test_instructions_that_the_compiler_adds_are_no_evidence():
     def turned(x):
         return stored(nisa.tensor_copy(nisa.nc_transpose(loaded(x[:, 0:128]))))
 
@@ -524,7 +524,7 @@ def test_a_kernel_on_one_partition():
     assert "few-partitions" not in advice(scaled, x, partitions=128)
 
 
-def test_a_tensor_that_goes_through_hbm():
+def test_a_tensor_that_is_stored_and_loaded_again_is_found():
     def twice(x, through):
         tile = nisa.tensor_scalar(loaded(x), nl.multiply, 2.0)
         if through:
@@ -550,7 +550,7 @@ def test_a_gain_below_two_per_cent_is_no_finding():
     assert all(one.lost >= max(1.0, least) for one in found)
 
 
-def test_what_writes_no_tensor_is_no_finding():
+def test_a_load_of_a_register_is_no_finding():
     """A load of a register reads a tensor and writes none, and is issued for each element."""
 
     @jit

@@ -86,7 +86,7 @@ def test_a_loop_on_the_device():
     assert "device-loop" not in advice(rolled, images, on_device=False)
 
 
-def test_waiting_and_for_whom():
+def test_the_report_names_the_engine_that_others_wait_for():
     def alternating(x):
         tile = loaded(x[:, 0:512])
         for _ in range(6):
@@ -101,7 +101,7 @@ def test_waiting_and_for_whom():
     assert says in found.happened
 
 
-def test_who_waits_for_dma_that_is_the_limit_waits_for_nothing_that_could_come_earlier():
+def test_waits_are_no_finding_if_dma_is_the_limit():
     def streamed(x, turns):
         for part in range(16):
             tile = loaded(x[:, 256 * part : 256 * part + 256])

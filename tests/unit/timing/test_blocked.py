@@ -68,7 +68,7 @@ def test_blocks_of_a_column_lie_side_by_side():
     assert timed.cost.variant == "sbuf"
 
 
-def test_a_row_of_a_dma_goes_on_over_the_blocks_of_a_partition():
+def test_a_row_of_a_dma_continues_over_the_blocks_of_a_partition():
     def kernel(x):
         kept = nl.ndarray((4, nl.par_dim(128), 64), dtype=nl.float32, buffer=nl.sbuf)
         rows, blocks, inside = nl.mgrid[0:128, 0:4, 0:64]
@@ -99,7 +99,7 @@ def test_a_block_of_many_is_a_row_for_each_partition_and_uses_every_engine():
     assert {len(one.busy) for one in found} == {16}
 
 
-def test_the_operands_of_a_product_are_those_of_one_block():
+def test_the_operands_of_a_product_are_in_one_block():
     def kernel(x, blocks):
         kept = nl.ndarray(
             (blocks, nl.par_dim(128), 128), dtype=nl.float32, buffer=nl.sbuf

@@ -134,7 +134,7 @@ def test_a_sum_is_made_whole_before_a_later_one_begins():
 
 
 @pytest.mark.parametrize(("copied", "place"), [(64, 2), (512, 4)])
-def test_what_waits_for_a_copy_lets_others_go_first(copied, place):
+def test_instructions_that_wait_for_a_copy_let_others_run_first(copied, place):
     """Three of 27 ns that wait for no copy; a copy of 64 elements takes 67 ns, of 512 533."""
     program = chain(copied)
     (order,) = planned_order(program, dge=False)
@@ -281,7 +281,7 @@ def shortened(trace, dge):
 
 @settings(max_examples=max(10, settings().max_examples // 5))
 @given(traces(), st.booleans())
-def test_another_compilers_time_is_that_of_a_prediction_of_its_own(trace, dge):
+def test_another_compilers_time_matches_its_own_prediction(trace, dge):
     for quick, whole_way in shortened(trace, dge):
         assert quick == whole_way
 
@@ -318,7 +318,7 @@ def test_a_kernel_that_depends_on_no_compiler_has_no_warning():
     assert found.caution == ""
 
 
-def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
+def test_a_very_long_program_gets_no_other_compilers(monkeypatch):
     monkeypatch.setattr(prediction, "MANY", 10)
     found = predicted(
         convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True
@@ -327,7 +327,7 @@ def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
     assert "more than 10 instructions no other compiler is predicted" in found.caution
 
 
-def test_of_a_wide_interval_one_question_is_asked():
+def test_a_wide_interval_names_one_question():
     """Transposes of weights are made once, or in each row."""
     trace = launch(
         convolutions.turned_weights,
@@ -377,7 +377,7 @@ def test_the_caution_takes_no_longer_than_the_prediction(monkeypatch):
     assert sum(counts) <= 3 * size  # a prediction orders products, and schedules
 
 
-def test_of_a_narrow_interval_nothing_is_asked():
+def test_a_narrow_interval_names_no_question():
     assert predicted(blocks.turned_first, BLOCKS).largest_unknown is None
 
 

@@ -119,7 +119,7 @@ def test_each_core_has_its_own_engines():
     assert first == second
 
 
-def test_what_crosses_a_barrier_waits_for_it():
+def test_instructions_after_a_barrier_wait_for_it():
     spans = predicted(handed_over, (128, 512), (2,)).schedule.spans
     written = [s for s in spans if s.instruction.core == 0 and s.instruction.is_store]
     kinds = [s.instruction.event.kind.opcode for s in spans]
@@ -188,7 +188,7 @@ def shared_bias(x, turns):
     return out
 
 
-def test_what_both_cores_load_is_loaded_by_each():
+def test_each_core_loads_a_tile_of_its_own():
     """A core cannot take the other's tile: all is kept, and all must be."""
     x = np.ones((128, 512), np.float32)
     trace = launch(shared_bias, [x, 1], grid=(2,)).trace
@@ -211,7 +211,7 @@ def test_what_both_cores_load_is_loaded_by_each():
     assert "16 transposes of 2 different tiles" in found["transposed-again"].happened
 
 
-def test_what_two_cores_share_makes_the_interval_wider():
+def test_the_interval_of_two_cores_is_wider():
     """16 of 16 published kernels on two cores took 8 to 15 % longer than predicted."""
     one, two = (predicted(doubled, grid=grid) for grid in ((), (2,)))
     ends = [found.latency_interval.high / found.latency for found in (one, two)]
@@ -225,7 +225,7 @@ def test_what_two_cores_share_makes_the_interval_wider():
     }
 
 
-def test_a_unit_is_that_of_one_core():
+def test_a_unit_belongs_to_one_core():
     """Two cores that are busy side by side are not busy twice; each has a memory of its own."""
     one, two = (predicted(doubled, grid=grid).schedule for grid in ((), (2,)))
     busy = [max(Units(schedule).busy.values()) for schedule in (one, two)]

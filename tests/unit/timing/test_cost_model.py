@@ -29,20 +29,20 @@ def tiles(columns, dtype="float32", psum=False):
     return make
 
 
-def test_instructions_of_one_kind_share_what_is_found():
+def test_instructions_of_one_kind_share_their_cost():
     known = costing()
     one, other = events(tiles(512), tiles(512))
     assert known.of(one) is known.of(other)
 
 
-def test_what_a_cost_depends_on_is_told_apart():
+def test_instructions_with_different_costs_are_distinct():
     known = costing()
     found = events(tiles(512), tiles(128), tiles(512, "float16"), tiles(512, psum=True))
     intervals = [known.of(event).times[Engine.VECTOR].interval for event in found]
     assert len(set(intervals)) == 4
 
 
-def test_a_stride_and_a_function_are_told_apart():
+def test_a_stride_and_a_function_change_the_cost():
     def apart(build):
         wide = build.tensor((128, 512 * 9))
         region = whole(wide)._replace(shape=(128, 512), strides=(512 * 9, 9))

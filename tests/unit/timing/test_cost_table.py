@@ -50,7 +50,7 @@ def test_a_machine_without_timing_data_is_refused():
         predict(trace, other, dge=True)
 
 
-def test_what_trn3_has_of_trn2_is_assumed_and_runs_at_its_clock():
+def test_costs_of_trn3_from_trn2_are_assumed_at_its_clock():
     rows = cost_table(TRN3).rows
     reciprocal = rows["reciprocal", V, "*"]
     older = cost_table(TRN2).rows["reciprocal", V, "*"]
@@ -155,7 +155,7 @@ def test_a_row_of_trn1_itself_stays():
     assert "trn2" not in row.source
 
 
-def test_what_was_measured_on_trn2_is_assumed_on_trn1():
+def test_measurements_on_trn2_are_assumptions_on_trn1():
     row = replace(
         cost_table(TRN2).rows["reciprocal", V, "*"], evidence=Evidence.MEASURED
     )
@@ -249,13 +249,13 @@ def copied(
         (287.5, {"shape": (128, 111), "target": "float16", "engine": S}),
     ],
 )
-def test_copies_take_what_the_traces_show(measured, arguments):
+def test_copies_take_their_time_in_the_traces(measured, arguments):
     """Medians of durations in public device traces of trn2 (neuronx-cc 2.21)."""
     assert copied(**arguments) == pytest.approx(measured, rel=0.06)
 
 
 @every("count, measured", [(14, 172.9), (444, 617.7), (1000, 1200.5), (2000, 2242.7)])
-def test_additions_take_what_the_traces_show(count, measured):
+def test_additions_take_their_time_in_the_traces(count, measured):
     build = Builder()
     build.add(build.tensor((128, count)), build.tensor((128, count)))
     row = cost_table(TRN2).find(build.trace.events[0], V)
@@ -318,7 +318,7 @@ def test_a_dropped_row_is_loud(monkeypatch):
     assert np.isfinite(prediction.middle)
 
 
-def test_what_sums_beside_its_result_starts_later():
+def test_an_instruction_with_a_sum_has_a_longer_startup():
     """Published probes of trn1: 268 ns of start-up instead of 37, and 105 instead of 23."""
     two = cost_table(TRN2).rows
     summed = two["tensor_scalar_reduce", V, "*"]

@@ -79,7 +79,7 @@ def test_each_row_says_from_where():
 
 
 @every("machine", [TRN1, TRN2, TRN3])
-def test_what_the_kernel_asks_for_is_done_whatever_compiles_it(machine):
+def test_every_compiler_keeps_the_requested_descriptors(machine):
     for toolchain in Toolchain:
         found = descriptor_sources(toolchain, machine)
         assert set(found) == set(KINDS)
@@ -137,7 +137,7 @@ def test_a_load_takes_the_time_of_its_way(shape, wide, each):
     assert predicted(48) - predicted(8) == pytest.approx(40 * each, rel=0.03)
 
 
-def test_the_default_is_what_the_users_own_call_gets():
+def test_the_default_matches_the_users_own_call():
     build = Builder()
     build.store(build.load((128, 64)))
     made = []

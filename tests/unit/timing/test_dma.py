@@ -35,7 +35,7 @@ def test_a_store_alone_has_no_read_latency():
     assert done == pytest.approx(950 + 1210.8 + 410, abs=0.05)
 
 
-def test_long_rows_are_no_faster_than_those_that_were_measured():
+def test_long_rows_are_no_faster_than_measured_ones():
     """Measured: 8000 bytes at 26.5 a ns, as 4000; a store of 128 such rows takes 3.78 us."""
     engines = DmaEngines(TRN2)
     assert 8000 / row_time(engines, tile(8000)) == pytest.approx(26.5)
@@ -104,7 +104,7 @@ def test_more_bytes_are_never_faster(one, other, store):
         (16, 16, True, 820),  # the same stored, 16 of them
     ],
 )
-def test_a_dma_with_software_descriptors_takes_what_the_traces_show(
+def test_a_dma_with_software_descriptors_takes_its_time_in_the_traces(
     row_bytes, rows, store, traced
 ):
     """Medians from start to last semaphore packet (current traces of trn2); 0.34 us later, and a
@@ -126,7 +126,7 @@ def test_a_dma_with_software_descriptors_takes_what_the_traces_show(
         (4096, True, 2700),
     ],
 )
-def test_a_dma_with_hardware_descriptors_takes_what_the_traces_show(
+def test_a_dma_with_hardware_descriptors_takes_its_time_in_the_traces(
     row_bytes, store, traced
 ):
     """The same medians, from the start of the instruction that makes the descriptors."""
@@ -138,7 +138,7 @@ def test_a_dma_with_hardware_descriptors_takes_what_the_traces_show(
 
 
 @every("size, traced", [(256, 14), (512, 24), (2048, 81), (4096, 155)])
-def test_packets_take_what_the_traces_show(size, traced):
+def test_packets_take_their_time_in_the_traces(size, traced):
     assert DmaEngines(TRN2).costs(tile(size), True)[1] == pytest.approx(
         traced, rel=0.04
     )

@@ -3,7 +3,7 @@ import pytest
 from difftest.timing.dma import WINDOW, SharedHbm
 
 
-def test_two_together_get_what_there_is():
+def test_two_transfers_together_get_the_full_bandwidth():
     """848 bytes a ns are requested and 725 are available: the second ends later, at its rate."""
     hbm = SharedHbm(725.0)
     length = 100 * WINDOW
@@ -13,7 +13,7 @@ def test_two_together_get_what_there_is():
     assert second == pytest.approx(length + length * (848 - 725) / 424)
 
 
-def test_what_runs_earlier_is_not_delayed_by_what_was_counted_before():
+def test_an_earlier_transfer_is_not_delayed_by_a_later_one():
     hbm = SharedHbm(725.0)
     hbm.take(50 * WINDOW, 60 * WINDOW, 725.0 * 10 * WINDOW)
     assert hbm.take(0.0, 10 * WINDOW, 400.0 * 10 * WINDOW) == 10 * WINDOW

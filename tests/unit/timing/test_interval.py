@@ -66,7 +66,7 @@ def test_one_figure_errs_together_and_two_apart():
     assert ends([one, other]).high == pytest.approx(100 * 2 ** math.sqrt(0.5))
 
 
-def test_what_a_range_is_of_is_not_scaled():
+def test_the_confidence_of_a_range_is_not_scaled():
     """A bet of nine to one on a figure stays one, however wrong the model is."""
     figure = ErrorSource("assumed", "rand")
     ground = ErrorBudget({figure: 50.0}, {figure: (50 * math.log(2),) * 2}, 0.0, 0.0)
@@ -74,7 +74,7 @@ def test_what_a_range_is_of_is_not_scaled():
     assert one.interval(0.0) == one.interval(10.0) == pytest.approx((25.0, 100.0))
 
 
-def test_what_is_fixed_is_not_scaled():
+def test_fixed_figures_are_not_scaled():
     low, high = estimate(10.0, 1.0, 1.0, fixed=10.0, unsure=3.0).interval(10.0)
     assert (low, high) == pytest.approx((20 * math.exp(-0.15), 20 * math.exp(0.15)))
 
@@ -182,7 +182,7 @@ def test_a_wait_for_a_place_may_be_none_on_a_device():
     assert shares["inferred"] > 0.3
 
 
-def test_what_is_hidden_may_be_the_limit():
+def test_a_hidden_assumed_cost_may_be_the_limit():
     """An assumed cost parallel to a longer measured one: at the top of its range it is longer."""
     build = Builder()
     tile = build.load((128, 512))
@@ -211,7 +211,7 @@ def test_nothing_is_faster_than_the_tensor_engine_streams():
     assert prediction.latency_estimate.interval(100 * SCALE).low > streaming
 
 
-def test_what_spills_is_unsure():
+def test_the_interval_of_a_spilling_kernel_is_wider():
     def loaded(count):
         build = Builder()
         tiles = [build.load((128, 64 * 256)) for _ in range(count)]
@@ -227,7 +227,7 @@ def test_what_spills_is_unsure():
     assert spilled.latency_interval.high < 4.5 * spilled.latency
 
 
-def test_what_the_compiler_may_do_widens_the_interval():
+def test_decisions_of_the_compiler_widen_the_interval():
     """Loads of the same bytes again and again: a compiler that removes them is much faster."""
 
     def loaded(again):

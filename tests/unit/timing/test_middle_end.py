@@ -101,7 +101,7 @@ def out_of_order(trace):
 
 
 @every("name", ["attention_in_phases", "fused_attention"])
-def test_no_event_passes_one_that_it_depends_on(name):
+def test_no_event_passes_an_event_that_it_depends_on(name):
     assert out_of_order(attention(name)) == []
 
 

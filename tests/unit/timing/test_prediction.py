@@ -189,7 +189,7 @@ def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     assert advise(again.schedule) == advise(expected.schedule)
 
 
-def test_progress_is_told_of_both_halves():
+def test_progress_is_reported_for_both_halves():
     """Costs and dependences, then the timeline: from nothing to all, never back."""
     build = Builder()
     told = []

@@ -51,7 +51,7 @@ def test_every_range_says_why_and_is_used():
         assert (row["instruction"], Evidence(row["evidence"])) in known
 
 
-def test_what_was_measured_has_the_narrowest_range():
+def test_measured_costs_have_the_narrowest_range():
     measured = next(cost for cost in all_costs() if cost.evidence is Evidence.MEASURED)
     assert range_of(measured) == MEASURED
     for other in (

@@ -18,13 +18,13 @@ def predicted(kernel, dtype="float32", size=20):
 
 
 @every("dtype", ["float32", "float16"])
-def test_a_tile_filled_again_in_each_turn_costs_what_a_tile_of_each_turn_does(dtype):
+def test_a_refilled_tile_costs_as_much_as_a_tile_of_each_iteration(dtype):
     fresh = predicted(convolutions.tile_in_each_turn, dtype)
     again = predicted(convolutions.one_tile, dtype)
     assert again.middle == pytest.approx(fresh.middle, rel=0.001)
 
 
-def test_a_tile_of_which_a_part_lives_on_is_one_tile():
+def test_a_tile_with_a_live_part_is_one_tile():
     program = predicted(convolutions.rolling_tile).program
     copies = [
         i for i in program.instructions if i.opcode == "dma_copy" and not i.is_store
@@ -81,7 +81,7 @@ def test_a_half_that_is_read_later_keeps_the_tile():
     assert build.tiles() == [0, 0, 1]
 
 
-def test_what_is_never_read_again_keeps_nothing():
+def test_a_tile_that_is_never_read_again_keeps_no_place():
     build = Turns()
     build.fill(whole(build.tile))
     build.read(part(build.tile, 0, 4))
@@ -90,7 +90,7 @@ def test_what_is_never_read_again_keeps_nothing():
     assert build.tiles() == [0, 1]
 
 
-def test_a_masked_fill_leaves_what_it_does_not_touch():
+def test_a_masked_fill_keeps_the_other_elements():
     build = Turns()
     build.fill(whole(build.tile))
     build.read(whole(build.tile))
@@ -118,7 +118,7 @@ def test_windows_that_overlap_are_counted_once():
     assert build.tiles() == [0, 1]
 
 
-def test_an_accumulation_reads_what_it_adds_to():
+def test_an_accumulation_reads_its_sum():
     build = Turns()
     for _ in range(2):
         build.fill(whole(build.tile))

@@ -32,7 +32,7 @@ def convolution(kernel, dtype="float16", rows=20):
     return traced(kernel, (128, rows, 130), (9, 128, 128), dtype=dtype)
 
 
-def test_copies_of_what_the_loop_does_not_change_are_made_once():
+def test_copies_of_invariant_data_are_made_once():
     """18 rows, 9 taps: the copies of the weights except the first row's; none of the image."""
     assert (
         left_out(convolution(convolutions.copied_operands)) == ["tensor_copy"] * 17 * 9
@@ -50,7 +50,7 @@ def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
     assert predict(operands, TRN2, dge=False, compiler=SLOWEST).middle > 1.4 * without
 
 
-def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
+def test_copies_of_data_of_an_outer_loop_are_made_once_in_its_iteration():
     """Two groups of weights, 8 rows, 9 taps; all except the first row's of each group go."""
     trace = traced(
         convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16"
@@ -60,7 +60,7 @@ def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
     assert left_out(trace, slow) == []
 
 
-def test_transposes_of_what_the_loops_do_not_change_are_made_once_on_trn1():
+def test_transposes_of_invariant_data_are_made_once_on_trn1():
     """18 rows, 9 taps: the transposes and their copies, except the first row's."""
     trace = convolution(convolutions.turned_weights, "float32")
     assert left_out(trace) == []
@@ -143,7 +143,7 @@ def refilled(x):
     return out
 
 
-def test_what_a_turn_loads_is_copied_as_the_kernel_says_or_once():
+def test_a_loaded_tile_is_copied_as_written_or_once():
     trace = traced(refilled, (128, 64))
     assert left_out(trace) == []
     assert left_out(trace, REMOVED) == ["tensor_copy"] * 2
@@ -161,7 +161,7 @@ def test_loads_of_the_same_bytes():
     assert left_out(trace, FASTEST) == ["tensor_copy", "dma_copy", *["tensor_copy"] * 2]
 
 
-def test_a_copy_of_what_was_written_since_is_no_repetition():
+def test_a_copy_of_changed_data_is_no_repetition():
     def kernel(x):
         out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
         tile = nl.load(x)

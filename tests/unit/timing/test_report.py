@@ -80,7 +80,7 @@ def test_the_fields_are_neuron_explorers(matmul):
     assert set(matmul.summary()) == {*FIELDS, *engines}
 
 
-def test_what_can_be_counted_is_right(matmul):
+def test_the_counts_of_the_report_are_right(matmul):
     summary = matmul.summary()
     assert summary["model_flops"] == 2 * 128 * 256 * 512
     assert summary["hbm_read_bytes"] == 4 * (256 * 128 + 256 * 512)

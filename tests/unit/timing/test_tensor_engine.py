@@ -46,7 +46,7 @@ def test_few_rows_wait_for_the_weights(four_byte, strided, interval):
 
 def test_transposes_of_strided_filters_wait_longer():
     """Measured: 116 to 117 ns of 128 x 128 float16, warm; one pass of 128 rows takes 55."""
-    work = Matmul(1, 128, False, True, 0, turns=True)
+    work = Matmul(1, 128, False, True, 0, transposes=True)
     assert steady(work)[0] == pytest.approx(116.5)
     assert steady(work._replace(strided=False))[0] == pytest.approx(133 / 2.4)
 
@@ -59,7 +59,7 @@ def test_a_transpose_says_that_it_is_one():
         "nc_transpose", Engine.TENSOR, [whole(build.psum((128, 128), "float16"))], [tap]
     )
     found = matmul(build.trace.events[0], TRN2)
-    assert (found.turns, found.strided, found.four_byte) == (True, True, False)
+    assert (found.transposes, found.strided, found.four_byte) == (True, True, False)
 
 
 def test_a_single_transpose_takes_its_measured_time():
@@ -103,7 +103,7 @@ def test_rows_count_in_the_window_in_which_they_stream():
     assert throttle.counted == pytest.approx(300)
 
 
-def test_what_a_matmul_asks_for():
+def test_the_work_of_a_matmul_has_its_sizes():
     build = Builder()
     moving = build.tensor((128, 512))
     weights = build.tensor((128, 64))

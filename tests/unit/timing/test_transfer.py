@@ -109,7 +109,7 @@ def test_a_store_writes_hbm():
         ((128, 64), "float16", "swdge", "swdge"),
     ],
 )
-def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
+def test_transposes_with_descriptors_of_the_hardware(shape, dtype, mode, kind):
     target = sbuf(*reversed(shape), dtype=dtype)
     source = hbm(*shape, dtype=dtype)
     how = {"options": {"dge_mode": mode}, "purpose": Purpose.TRANSPOSE}
@@ -141,7 +141,7 @@ def test_transposes_do_not_wait_for_the_generator():
 
 
 @every("dge, each", [(True, 0.588 + 0.242), (False, 0.242 + 0.218)])
-def test_transposes_and_what_is_generated_take_turns(dge, each):
+def test_transposes_and_generated_dmas_take_turns(dge, each):
     """4096 x 4096 by load_transpose2d was reported at 0.81 us a tile, load and store together."""
     build = Builder()
     for _ in range(100):
@@ -288,7 +288,7 @@ def test_a_kernel_may_ask_for_the_hardwares_generator():
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])
-def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
+def test_descriptors_that_gpsimd_makes_take_its_time(machine, each):
     """Published: 128 rows of 2 KiB on trn2 at 256 GB/s, on trn1 1.42 us."""
     build = Builder()
     for _ in range(100):

@@ -29,13 +29,13 @@ FITTED = [
 
 
 @every("probe", FITTED)
-def test_an_instruction_takes_what_the_probe_shows(probe):
+def test_an_instruction_takes_its_time_in_the_probe(probe):
     usual = 0.37 if probe.engine is Engine.TENSOR else 0.07
     error = LOOSE.get(probe.what, usual)
     assert predict_probe(probe).predicted == pytest.approx(probe.measured, rel=error)
 
 
-def test_probes_of_which_no_cost_was_taken_judge_the_intervals():
+def test_probes_that_gave_no_cost_judge_the_intervals():
     judged = [predict_probe(probe) for probe in probes() if not probe.fitted]
     assert len(judged) >= 7
     assert sum(one.inside for one in judged) >= 0.9 * len(judged)
@@ -75,7 +75,7 @@ def product(dtype, columns):
         ),
     ],
 )
-def test_a_product_takes_what_the_probe_shows(dtype, columns, measured, error):
+def test_a_product_takes_its_time_in_the_probe(dtype, columns, measured, error):
     assert product(dtype, columns) == pytest.approx(measured, rel=error)
 
 

@@ -59,7 +59,7 @@ def test_topk_takes_four_cycles_for_each_element_of_its_snake():
     "dtype, width, cycles",
     [("float32", 1, 8), ("float32", 4, 2.75), ("bfloat16", 4, 1.375)],
 )
-def test_local_gather_counts_what_it_gathers(dtype, width, cycles):
+def test_local_gather_counts_the_gathered_elements(dtype, width, cycles):
     """ISA's C: (28 + 4 e) / (4 e) / min(4 / bytes, e), e elements for an index."""
     shape = (128, 64, width)
     trace = emitted(
@@ -95,7 +95,7 @@ def test_the_source_of_a_gather_costs_nothing():
         ("tensor_partition_reduce", [(1, 8)], [(128, 8)]),
     ],
 )
-def test_what_no_source_gives_a_cost_is_assumed(opcode, writes, reads, machine):
+def test_a_cost_without_a_source_is_assumed(opcode, writes, reads, machine):
     trace = emitted(
         opcode,
         [(one, "float32") for one in writes],

@@ -73,7 +73,7 @@ def test_indices_and_the_base_of_a_subscript(subscript, indices):
     assert syntax.base_of(node.value) is node.value
 
 
-def test_literals_and_none_are_told_from_names():
+def test_literals_and_none_are_distinguished_from_names():
     assert syntax.literal_of(expression("3")) == 3
     assert syntax.literal_of(expression("...")) is ...
     assert syntax.literal_of(expression("x")) is None

@@ -387,7 +387,7 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
 
 
 def group_of(index: Tile, count: int) -> int:
-    """Return how many partitions share their offsets, as far as an index shows before its use.
+    """Return how many partitions share their offsets, if an index shows it before its use.
 
     The number is 16. It is 32 if ``count`` offsets fit, or agree between the groups, only in groups
     of 32: such an index is for the Tensor Engine.

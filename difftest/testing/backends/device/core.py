@@ -353,16 +353,17 @@ class Device:
         InfrastructureError, NoCoreError, UntrustedDeviceError : the error is not the kernel's.
         """
         self.check()
-        return self._run(call)
+        return self._run_on_core(call)
 
     def check(self) -> None:
         """Run the kernel with a known result, but only once: it compiles for minutes."""
         if self._complaint is None:
-            self._complaint = check_sums(self._run, self.detection.dialect)
+            self._complaint = check_sums(self._run_on_core, self.detection.dialect)
         if self._complaint:
             raise UntrustedDeviceError(self._complaint)
 
-    def _run(self, call: KernelCall) -> Outcome:
+    def _run_on_core(self, call: KernelCall) -> Outcome:
+        """Run a call on the leased core, and take over the arrays that the kernel wrote."""
         arrays = [(array.shape, str(array.dtype)) for array in call.arrays]
         parameters = repr(sorted(call.parameters.items()))
         # One compilation, and one process, for each of these.

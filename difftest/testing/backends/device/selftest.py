@@ -99,6 +99,7 @@ def check_sums(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
 
 
 def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str:
+    """Return what is wrong with an outcome of the kernel with a known result; empty if nothing."""
     if not isinstance(outcome, Completed):
         return f"{type(outcome.error).__name__}: {outcome.error}"
     if [output.shape for output in outcome.outputs] != [SHAPE]:

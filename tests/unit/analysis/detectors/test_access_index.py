@@ -29,7 +29,7 @@ def surveyed(kernel, *others, **options):
     return survey, [one.space for one in kept]
 
 
-def test_what_one_turn_makes_and_uses_is_left_out():
+def test_a_tensor_of_one_iteration_alone_is_left_out():
     def kernel(x):
         out = output(x)
         for i in nl.affine_range(4):
@@ -45,7 +45,7 @@ def test_what_one_turn_makes_and_uses_is_left_out():
     assert [touch.event.loops[0].number for touch in touches] == [0, 1, 2, 3]
 
 
-def test_what_several_turns_touch_is_kept_from_its_first_access_to_its_last():
+def test_a_tensor_of_several_iterations_is_kept_from_first_to_last_access():
     def kernel(x):
         out = output(x)
         tile = nl.load(x)
@@ -68,7 +68,7 @@ def test_what_several_turns_touch_is_kept_from_its_first_access_to_its_last():
     assert all(isinstance(touch, OperandAccess) for touch in touches)
 
 
-def test_what_is_touched_in_one_turn_only_but_made_in_another_is_kept():
+def test_a_tensor_made_in_one_iteration_and_used_in_another_is_kept():
     def kernel(x):
         out = output(x)
         for _ in nl.affine_range(1):
@@ -81,7 +81,7 @@ def test_what_is_touched_in_one_turn_only_but_made_in_another_is_kept():
     assert kept == [Space.SBUF]
 
 
-def test_what_several_programs_touch_is_kept():
+def test_a_tensor_of_several_programs_is_kept():
     def kernel(x):
         out = output(x)
         nl.store(out[nl.program_id(0)], nl.load(x)[0])
@@ -104,7 +104,7 @@ def test_psum_is_kept():
     assert kept == [Space.PSUM]
 
 
-def test_what_one_turn_alone_uses_of_what_was_made_before_the_loop_is_left_out():
+def test_a_tensor_from_before_the_loop_that_one_iteration_uses_is_left_out():
     def kernel(x):
         out = output(x)
         tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
@@ -117,7 +117,7 @@ def test_what_one_turn_alone_uses_of_what_was_made_before_the_loop_is_left_out()
 
 
 @every("scatters", [True, False])
-def test_of_what_one_turn_uses_a_scatter_keeps_hbm_alone(scatters):
+def test_a_scatter_in_one_iteration_keeps_only_tensors_in_hbm(scatters):
     def kernel(x, rows):
         out = output(x)
         line, column = nl.mgrid[0:128, 0:64]

@@ -21,7 +21,7 @@ def part(i):
     return nl.ds(i * COLUMNS, COLUMNS)
 
 
-def test_a_read_of_what_another_iteration_wrote_names_both_lines_loop_and_element():
+def test_a_read_of_another_iterations_write_names_both_lines_loop_and_element():
     def kernel(a):
         out = output(a)
         last = nl.zeros((128, COLUMNS), dtype=a.dtype)
@@ -53,7 +53,7 @@ def test_a_value_that_python_carries_from_one_iteration_to_the_next():
     assert ("affine-carried", "error") in found_in(kernel, [normal(128, 512)])
 
 
-def test_a_write_of_what_another_iteration_read():
+def test_a_write_over_an_element_that_another_iteration_read():
     def kernel(a):
         out = output(a)
         kept = nl.load(a)
@@ -101,7 +101,7 @@ def test_a_reduction_that_is_used_on_the_way_depends_on_the_order():
     ]
 
 
-def test_what_each_iteration_fills_beside_a_reduction_is_not_used_on_the_way():
+def test_a_tile_that_each_iteration_fills_is_no_partial_sum():
     def kernel(a):
         out = output(a)
         both = nl.zeros((128, 2, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
@@ -150,7 +150,7 @@ def test_matmuls_may_accumulate_in_psum():
     assert found_in(kernel, [normal(128, 512)]) == []
 
 
-def test_what_is_read_of_psum_on_the_way_depends_on_the_iterations_before():
+def test_a_partial_sum_read_from_psum_depends_on_earlier_iterations():
     def kernel(a):
         out = output(a)
         total = nl.zeros((128, COLUMNS), dtype=nl.float32, buffer=nl.psum)
@@ -199,7 +199,7 @@ def test_strided_parts_that_meet_in_one_element_are_found():
         (True, ("affine-written-twice", "error")),
     ],
 )
-def test_what_a_later_run_of_the_loop_overwrites_is_not_left_to_the_order(last, found):
+def test_a_tile_that_the_next_run_of_the_loop_overwrites_needs_no_order(last, found):
     """The tile is read again in the next run, but only what that has loaded itself."""
 
     def kernel(a):

@@ -52,7 +52,7 @@ def test_the_finding_names_the_argument_and_the_line():
     assert finding.location.text == "nisa.dma_copy(dst=total, src=old)"
 
 
-def test_what_the_classic_compiler_says_is_the_linter_s():
+def test_the_linter_has_the_rule_of_the_classic_compiler():
     def kernel(total: nt.mutable_tensor):
         classic.store(total, classic.add(classic.load(total), 1.0))
 

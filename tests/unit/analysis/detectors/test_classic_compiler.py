@@ -49,7 +49,7 @@ def test_a_tensor_that_is_used_in_the_same_iteration_of_another_loop():
     ("loop", "found"),
     [(nl.sequential_range, [("tensor-scope", "error")]), (nl.static_range, [])],
 )
-def test_a_name_that_each_iteration_binds_anew(loop, found):
+def test_a_name_that_each_iteration_binds_again(loop, found):
     """The second is unrolled when the kernel is traced, as Python's own range is."""
 
     def kernel(a):

@@ -1,4 +1,4 @@
-"""Which elements regions share: the canvas and the short cut before it, against counting them."""
+"""Compare the elements that regions share, by the map and by its short cut, with a count."""
 
 import itertools
 
@@ -56,7 +56,7 @@ def owned_regions(draw):
 
 
 @given(owned_regions())
-def test_what_is_said_to_be_apart_is(drawn):
+def test_regions_reported_as_disjoint_are_disjoint(drawn):
     whole, owned = drawn
     if are_disjoint(whole, owned):
         for (owner, one), (other, region) in itertools.combinations(owned, 2):
@@ -67,16 +67,16 @@ def test_what_is_said_to_be_apart_is(drawn):
 def test_a_canvas_has_exactly_the_elements_of_a_region(drawn):
     whole, owned = drawn
     regions = [region for _, region in owned]
-    canvas = ElementMap([whole], regions)
+    element_map = ElementMap([whole], regions)
     for painted in regions:
-        cells = canvas.filled(0)
-        canvas.write(cells, painted, 1)
+        cells = element_map.filled(0)
+        element_map.write(cells, painted, 1)
         for other in regions:
-            seen = canvas.read(cells, other) == 1
+            seen = element_map.read(cells, other) == 1
             shared = elements(painted) & elements(other)
             assert seen.any() == bool(shared)
             if shared:
-                at = canvas.element(other, np.asarray(seen))
+                at = element_map.element(other, np.asarray(seen))
                 assert int(np.ravel_multi_index(at, whole.shape)) in shared
 
 
@@ -103,7 +103,7 @@ def tile(row, column):
     ],
 )
 def test_the_short_cut_sees_pieces_and_grids(owned):
-    """Without it each large output that is stored tile by tile would have a canvas."""
+    """Without it each large output that is stored tile by tile would have an element map."""
     assert are_disjoint(ROWS, owned)
 
 
@@ -120,7 +120,7 @@ def test_the_short_cut_sees_pieces_and_grids(owned):
         [(0, Region(ROWS, 0, (3, 2, 3), (6, 6, 1))), (1, tile(2, 0))],
     ],
 )
-def test_the_short_cut_does_not_see_what_is_not_there(owned):
+def test_the_short_cut_finds_no_overlap_that_is_not_there(owned):
     assert not are_disjoint(ROWS, owned)
 
 
@@ -137,9 +137,9 @@ def test_the_short_cut_does_not_see_what_is_not_there(owned):
 )
 def test_a_box_that_is_walked_as_one_line_has_no_cell_for_each_element(line, cells):
     """A scatter that may write anywhere has such a region: nki-library's moe_cte has 168."""
-    canvas = ElementMap([CUBE], [line])
-    assert canvas.shape == cells
-    assert canvas.read(canvas.filled(1), line).all()
+    element_map = ElementMap([CUBE], [line])
+    assert element_map.shape == cells
+    assert element_map.read(element_map.filled(1), line).all()
 
 
 def test_an_axis_of_one_element_has_the_stride_of_the_one_before():
@@ -151,7 +151,7 @@ def test_an_axis_of_one_element_has_the_stride_of_the_one_before():
     )
 
 
-def test_nothing_is_said_of_a_tensor_with_views_of_other_dtypes():
+def test_a_tensor_with_views_of_other_dtypes_has_no_finding():
     seen = tensor(8, 6)
     seen.viewed = True
     assert not are_disjoint(seen, [(0, rows(0, 2)), (1, rows(2, 8))])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difftest.analysis.detectors.memory import large
+from difftest.analysis.detectors.memory import find_large_tensors
 from difftest.simulator import TRN1, TRN2
 from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import compiler as ncc
@@ -95,7 +95,7 @@ def refilled(anew, buffer, count, size):
         (False, nl.psum, [("psum-full", "error")]),
     ],
 )
-def test_tensors_that_are_written_anew_before_they_are_read_hold_nothing_between(
+def test_tensors_that_are_overwritten_before_a_read_are_dead_before(
     anew, buffer, found
 ):
     """Compilers may or may not use their places meanwhile; nki-library has such kernels."""
@@ -355,7 +355,7 @@ def trace_of(space, shape, dtype):
 )
 def test_offsets_into_a_tensor_that_do_not_fit_32_bits(shape, dtype, found):
     for space in (Space.SHARED_HBM, Space.PRIVATE_HBM):
-        got = list(large(trace_of(space, shape, dtype), TRN2))
+        got = list(find_large_tensors(trace_of(space, shape, dtype), TRN2))
         assert [(one.id, one.severity.value) for one in got] == [
             ("tensor-beyond-32-bits", "warning")
         ] * found

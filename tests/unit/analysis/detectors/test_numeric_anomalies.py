@@ -73,7 +73,7 @@ def test_a_nan_in_a_row_that_stays_in_the_kernel():
     assert found_in(kernel, [rows]) == []
 
 
-def test_a_nan_beside_one_that_came_in_is_told_apart():
+def test_a_new_nan_is_distinguished_from_an_old_one():
     rows = np.abs(normal(4, 8))
     rows[1, 1], rows[3, 3] = np.nan, -1
     found = findings_in(by(nl.sqrt), [rows])
@@ -103,7 +103,7 @@ def test_a_number_that_a_cast_lost_and_another_instruction_hides(largest, found,
 
 
 @every("end, found", [(-1e5, []), (1e5, [("infinity-made", "warning")])])
-def test_a_maximum_passes_over_what_a_cast_lost_below_it(end, found):
+def test_a_maximum_ignores_smaller_elements_that_a_cast_lost(end, found):
     """As in pooling: the rounded largest value is the largest of the rounded values."""
     rows = np.abs(normal(4, 8))
     rows[:, 3] = end
@@ -309,7 +309,7 @@ def test_clipping_an_integer_that_float32_does_not_have_is_exact(kernel):
 
 
 @pytest.mark.parametrize(("number", "lost"), [(2**24 + 1, True), (2**24, False)])
-def test_a_number_beside_the_tile_may_be_what_float32_does_not_have(number, lost):
+def test_a_number_operand_may_not_fit_float32(number, lost):
     """Their sum is rounded to what float32 makes of the rounded number: no operand shows it."""
     kernel = by(lambda tile: nl.add(tile, number))
     found = found_in(kernel, [np.full((4, 8), 2**25, np.int32)])
@@ -393,7 +393,7 @@ def test_counts_that_a_product_sums(kernel, data, found):
     assert found_in(kernel, [data]) == found
 
 
-def test_counts_that_a_product_sums_are_told_at_the_product():
+def test_counts_that_a_product_sums_are_reported_at_the_product():
     (finding,) = findings_in(summed(1), [counted(2**17 + 1)])
     assert "nc_matmul" in finding.happened
     assert "isa32.nc_matmul" in finding.locations[0].text

@@ -114,7 +114,7 @@ def test_loop_reduce_is_made_to_go_on_from_iteration_to_iteration(begun):
     [(1, []), (2, [("affine-written-twice", "error")])],
     ids=["one", "both"],
 )
-def test_products_of_which_a_mask_leaves_so_many(left, found):
+def test_products_with_a_mask(left, found):
     """A sum on a new tensor in PSUM begins with the first product that there is."""
 
     def kernel(a):

@@ -68,7 +68,7 @@ def test_where_an_engine_begins(first, last):
     assert found_in(on_a_tile(doubled(first, last)), [X]) == found
 
 
-def test_a_start_inside_a_quadrant_is_told_with_the_compilers_words():
+def test_a_start_inside_a_quadrant_is_reported_with_the_compilers_words():
     (finding,) = findings_in(on_a_tile(doubled(126, 128)), [X])
     assert finding.happened.endswith("from partition 126 on")
     assert "Invalid access of 2 partitions starting at partition 126" in finding.rule

@@ -122,13 +122,13 @@ SIZE = 128 * 16 * 4
         (SIZE, nl.bfloat16, []),
     ],
 )
-def test_a_store_over_what_the_other_core_reads(first, dtype, found):
+def test_a_store_over_elements_that_the_other_core_reads(first, dtype, found):
     got = found_in(placed(first, dtype=dtype), [normal(128, 16)])
     assert list(dict.fromkeys(got)) == found
     assert found_in(placed(first, dtype=dtype, barrier=True), [normal(128, 16)]) == []
 
 
-def test_the_two_names_of_the_bytes_are_told_with_the_readers_element():
+def test_the_report_has_both_names_of_the_bytes_and_the_readers_element():
     findings = findings_in(placed(SIZE - 4), [normal(128, 16)])
     (read,) = [finding for finding in findings if " reads element" in finding.happened]
     assert "reads element [127, 15] of " in read.happened
@@ -162,7 +162,7 @@ def scattered_over(rows):
 
 
 @every("rows, found", [((3, 4), []), ((7, 2), [RACE])])
-def test_a_scatter_over_what_the_other_core_reads_counts_its_rows(rows, found):
+def test_a_scatter_over_rows_that_the_other_core_reads_counts_them(rows, found):
     """Row 2 of the one tensor is row 3 of the other."""
     got = scattered_over(rows)
     assert bool(got) is bool(found)

@@ -167,7 +167,7 @@ def on_memset(accumulate):
         (lambda step: None, None, []),
     ],
 )
-def test_a_matmul_that_adds_to_what_no_matmul_wrote(accumulate, machine, found):
+def test_a_matmul_that_adds_to_data_of_another_instruction(accumulate, machine, found):
     assert found_in(on_memset(accumulate), [X], machine=machine) == found
 
 

@@ -335,7 +335,7 @@ def test_cores_of_a_logical_core(kernel, found):
     assert list(dict.fromkeys(found_in(both(kernel), [X]))) == found
 
 
-def test_a_kernel_that_does_all_of_the_work_twice_is_told_once():
+def test_a_kernel_that_does_all_of_the_work_twice_is_reported_once():
     """However many tensors and lines it writes: nki-library's tests of collectives have four."""
     assert found_in(both(all_of_the_work(lambda: 1)), [X]) == [IGNORED]
     assert found_in(both(copied_onto_itself), [X]) == [IGNORED]
@@ -357,7 +357,7 @@ def test_programs_that_only_write_the_same_need_no_run_in_another_order(
     assert bool(detected_in(both(kernel), [X]).inconclusive) is doubted
 
 
-def test_a_comment_silences_what_runs_in_other_orders_have_settled():
+def test_a_comment_suppresses_a_finding_that_other_orders_settled():
     def kernel(x):
         out = shared(x)
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
@@ -368,7 +368,7 @@ def test_a_comment_silences_what_runs_in_other_orders_have_settled():
     assert found_in(both(kernel), [X]) == []
 
 
-def test_a_comment_about_what_was_not_found_silences_nothing():
+def test_a_comment_on_another_id_suppresses_nothing():
     def kernel(x):
         out = shared(x)
         tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)

@@ -147,9 +147,7 @@ def added_beside(column):
 @every(
     "column, first, found", [(8, 0, []), (7, 0, ["scatter-after-write"]), (7, 16, [])]
 )
-def test_a_scatter_that_does_not_reach_what_was_written_is_ordered(
-    column, first, found
-):
+def test_a_scatter_that_reaches_no_written_element_is_ordered(column, first, found):
     rows = first + np.int32([[3], [1], [4], [0], [5], [9], [2], [6]])
     got = found_in(added_beside(column), [normal(8, 8), rows, normal(32, 16)])
     assert [id for id, _ in got] == found
@@ -229,7 +227,9 @@ def picked(indices, offset, *, moves="gather", vector=True):
         ((0, 8), 4, 0),
     ],
 )
-def test_an_index_in_bounds_whose_pattern_leaves_is_told(indices, offset, said, moves):
+def test_an_index_in_bounds_whose_pattern_leaves_is_reported(
+    indices, offset, said, moves
+):
     found = picked(indices, offset, moves=moves)
     assert [one.severity.value for one in found] == ["note"] * said
     if said:
@@ -240,6 +240,6 @@ def test_an_index_in_bounds_whose_pattern_leaves_is_told(indices, offset, said, 
 
 
 @every("index, said", [(6, 0), (7, 1), (8, 0)])
-def test_one_offset_that_moves_a_whole_pattern_is_told_too(index, said):
+def test_one_offset_that_moves_a_whole_pattern_is_reported_too(index, said):
     found = picked((index,), 4, vector=False)
     assert len(found) == said

@@ -30,7 +30,7 @@ def test_each_page_in_the_folder_is_of_a_group():
     assert sorted(PAGES[0].parent.glob("*.md")) == PAGES
 
 
-def test_each_detector_is_in_the_table_of_who_says_what():
+def test_each_detector_is_in_the_table_of_hazards():
     table = HAZARDS.read_text(encoding="utf-8")
     rows = re.findall(r"^\|.*$", table, re.MULTILINE)
     told = {

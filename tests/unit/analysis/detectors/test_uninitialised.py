@@ -165,7 +165,7 @@ def test_the_finding_of_an_index_names_them_too():
         (900, r"an index held in a tile left its tensor: \[900, 0\]"),
     ],
 )
-def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message):
+def test_an_unwritten_index_out_of_bounds_is_called_unwritten(last, message):
     """The poison of int32 is a row beyond every table."""
     rows = np.int32([0, 1, 2, 3, last])[:, None]
     with pytest.raises(OutOfBoundsError, match=message) as caught:
@@ -178,7 +178,7 @@ def test_an_index_out_of_bounds_that_nothing_wrote_is_called_that(last, message)
 # -- through indices, registers, and masks that are not boxes --------------------------------------
 
 
-def test_what_is_loaded_through_an_undefined_index_is_undefined():
+def test_data_loaded_through_an_undefined_index_are_undefined():
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
         line = nl.arange(ROWS)[:, None]
@@ -193,7 +193,7 @@ def test_what_is_loaded_through_an_undefined_index_is_undefined():
 
 
 @every("kept, found", [(5, 0), (6, 1)])
-def test_what_a_scatter_stores(kept, found):
+def test_a_scatter_of_unwritten_elements_is_found(kept, found):
     def kernel(x, rows):
         out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
         line = nl.arange(ROWS)[:, None]
@@ -218,7 +218,7 @@ def stored_rows(count, *, twice=False):
     return kernel
 
 
-def test_an_output_of_which_a_part_is_never_written():
+def test_a_partly_written_output():
     (finding,) = all_findings_in(stored_rows(6), [normal(8, 4)])
     assert (finding.id, finding.severity.value) == ("output-unwritten", "warning")
     assert "never wrote 8 of 32 elements of tensor 1 [8, 4] float32" in finding.happened
@@ -231,7 +231,7 @@ def test_outputs_that_are_written_whole(kernel):
     assert all_findings_in(kernel, [normal(8, 4)]) == []
 
 
-def test_an_argument_written_in_part_holds_what_it_held():
+def test_a_partly_written_argument_keeps_its_other_elements():
     def kernel(x, y: nt.mutable_tensor):
         nl.store(y[0:3], nl.load(x[0:3]))
         return y
@@ -253,7 +253,7 @@ def test_an_output_that_the_kernel_reads_too_is_one():
     assert ("uninitialised-output", "warning") in found_in(kernel, [normal(8, 4)])
 
 
-def test_what_stays_in_the_kernel_is_no_output():
+def test_a_tensor_that_stays_in_the_kernel_is_no_output():
     def kernel(x):
         out = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.shared_hbm)
         unused = nl.ndarray((8, 8), dtype=x.dtype, buffer=nl.private_hbm)

@@ -129,7 +129,7 @@ def test_rows_that_are_too_many_are_counted():
     assert lines[-2].split() == f"{rest:,} 16 more, of 8 lines".split()
 
 
-def test_what_does_not_fit_says_how_much_is_too_many():
+def test_the_error_of_a_full_memory_states_the_excess():
     def kernel():
         out = nl.ndarray((128, 1), nl.float32, buffer=nl.shared_hbm)
         one, other = (nl.zeros((128, 30_000), nl.float32) for _ in range(2))

@@ -78,7 +78,7 @@ def test_a_kernel_that_ends_in_one_order_alone_depends_on_it():
     assert depends(kernel, np.ones((128, 4), np.float32))
 
 
-def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
+def test_late_programs_of_a_grid_read_the_writes_of_others():
     """In sequence, in any order, each program reads back its own write."""
 
     def kernel(a):
@@ -109,7 +109,7 @@ def test_programs_of_a_grid_that_are_late_see_what_the_others_write():
     assert all(np.array_equal(told.again(order)[0], outputs[order]) for order in orders)
 
 
-def test_no_order_is_asked_for_that_cannot_tell_more():
+def test_only_orders_that_may_differ_are_run():
     def kernel(a):
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
         nl.program_id(0)
@@ -189,7 +189,7 @@ def test_affine_range_of_todays_dialect_keeps_its_order():
     assert not depends(kernel, np.ones((128, 4), np.float32))
 
 
-def test_what_a_kernel_prints_is_not_printed_again(capsys):
+def test_further_runs_do_not_repeat_the_printed_output(capsys):
     def kernel(a):
         out = nl.ndarray((128, 4), dtype=a.dtype, buffer=nl.shared_hbm)
         print("once")

@@ -83,7 +83,7 @@ def test_a_hazard_of_one_rank_alone():
 
 
 @every("record", [True, False])
-def test_what_is_recorded_is_what_was_asked_for(record):
+def test_the_requested_traces_are_recorded(record):
     kernel = shared(lambda core: 1)
     results = launch_ranks(kernel, [(one,) for one in DATA], record=record)
     assert all(bool(len(one.trace)) is record for one in results)

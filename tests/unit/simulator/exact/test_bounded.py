@@ -125,7 +125,7 @@ def test_the_largest_number_of_a_dtype_is_one_of_it(dtype):
     assert round_to(np.array([largest], np.float32), dtype) == largest
 
 
-def test_what_becomes_a_bool_or_an_integer():
+def test_a_rounded_value_may_become_several_integers():
     """A rounded value may become several integers, or surely one. NaN becomes 0, as on the machine.
 
     A NaN is only sure without a bound, or with a bound other than NaN.

@@ -206,7 +206,7 @@ def test_wider_values_are_not(compute, settings):
         assert not is_inside(result)
 
 
-def test_what_goes_through_registers_alone_is_not():
+def test_a_sum_in_registers_does_not_narrow():
     (narrowing,) = exact_of(a_sum_in_registers).exact.narrowed
     assert narrowing.location.text == "nisa.tensor_copy(copy, tile)"
 
@@ -223,7 +223,7 @@ def test_an_output_of_the_dtype_excuses_nothing_that_a_wider_output_depends_on()
 
 
 @every("settings", [BOTH_RESULTS, True])
-def test_an_output_of_the_dtype_excuses_what_it_alone_depends_on(settings):
+def test_an_output_of_the_dtype_excuses_its_own_path(settings):
     @jit
     def kernel(x):
         tile = made(nl.float32)

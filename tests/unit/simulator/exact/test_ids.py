@@ -139,7 +139,7 @@ def test_other_numbers_keep_their_errors(way):
     assert (exact_of(way).error > 1e-3).all()
 
 
-def test_of_two_that_may_be_the_largest_neither_is():
+def test_two_candidates_for_the_largest_leave_it_open():
     equal = LARGE.copy()
     equal[:, 3] = equal[:, 5] = 2e6
     equal[:, 14] = equal[:, 15] = -2e6

@@ -58,7 +58,7 @@ def dequantized(moving):
     return rounded.reshape(ROWS, COLUMNS, 4)
 
 
-def test_a_product_is_exact_in_what_was_quantized():
+def test_a_product_of_quantized_values_is_exact():
     got, run = exact_of(lambda tile: tile)
     assert run.has_meaning
     assert not run.doubts

@@ -41,7 +41,7 @@ UNKNOWN = {
 
 
 @every("name", UNKNOWN)
-def test_what_has_no_rule_is_named(name):
+def test_the_error_names_the_function_without_a_rule(name):
     with pytest.raises(TypeError) as caught:
         UNKNOWN[name](numbers(1.0, 2.0))
     assert str(caught.value) == f"{name} has no rule for Numbers"
@@ -102,7 +102,7 @@ def test_integers_are_computed_in_the_operands_order():
     assert (most.value.tolist(), most.error) == ([2**31 - 1], None)
 
 
-def test_what_rounds_nothing_keeps_its_dtype():
+def test_a_result_without_rounding_keeps_its_dtype():
     """The result of two operands of one dtype keeps it."""
     narrow, wide = (Bounded(np.ones(1), None, dtype) for dtype in (BFLOAT16, FLOAT32))
     where = partial(chosen_from, True, None)
@@ -188,7 +188,7 @@ def test_a_reduction_has_the_bound_that_its_terms_make(name):
         ("maximum", [0.1, 0.3]),
     ],
 )
-def test_what_no_order_rounds_is_exact(name, values):
+def test_sums_that_round_in_no_order_are_exact(name, values):
     """Sums and products of integers up to 2**24, and not beyond."""
     run = Shadow(ExactSettings())
     reduce = REDUCTIONS[name]

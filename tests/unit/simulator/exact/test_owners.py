@@ -67,7 +67,7 @@ def test_a_part_that_another_tensor_overwrote_with_exact_values():
     assert (got[:, :12] == 2.0).all()
 
 
-def test_what_a_tensor_that_is_gone_left():
+def test_data_of_a_freed_tensor_are_foreign():
     def kernel(x):
         first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
         del first

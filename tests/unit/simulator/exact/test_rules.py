@@ -105,7 +105,7 @@ class OutsideError(AssertionError):
 
 
 @every("name", sorted(INSTRUCTIONS))
-def test_the_machine_lies_within_the_bounds(name):
+def test_the_machine_is_within_the_bounds(name):
     """Drawn calls give the same bits with and without an exact run, and are within the bounds."""
     ran = 0
     for seed in range(SEEDS):
@@ -234,7 +234,7 @@ OF_OPERATORS = (
 @every(
     "machine, dialect", zip(MACHINES.values(), itertools.cycle(SPELLED), strict=False)
 )
-def test_each_operator_lies_within_the_bounds(machine, dialect):
+def test_each_operator_is_within_the_bounds(machine, dialect):
     """The machine's values where the exact ones are others, of each operator and function."""
     ran = set()
     for name in OF_OPERATORS:
@@ -267,7 +267,7 @@ WITHOUT += ("where",)
 
 
 @every("name", WITHOUT)
-def test_each_without_an_operator_lies_within_the_bounds(name):
+def test_each_instruction_without_an_operator_is_within_the_bounds(name):
     """So do sorts, moments and gathers of such values."""
     for seed in range(2):
         call = of_floats(name, seed)

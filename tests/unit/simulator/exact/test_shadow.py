@@ -123,7 +123,7 @@ def test_places_that_are_looked_up(matched):
     assert not is_open[1:].any()
 
 
-def test_a_doubt_stands_on_the_kernels_line():
+def test_a_doubt_names_the_kernels_line():
     """Not on a line of what Python's operators are made of."""
 
     def compute(tile):
@@ -180,7 +180,7 @@ def added_up(*parts, dtype=None):
     return [narrowing.name for narrowing in run.narrowed]
 
 
-def test_a_line_that_adds_float32_to_what_it_has_rounded():
+def test_a_line_that_adds_float32_to_its_own_rounded_result():
     """Tensors of bfloat16 may be added so; partial sums in float32 were not to be rounded."""
     assert added_up(0.3, dtype=nl.float32) == []
     assert added_up(0.3, 0.7, dtype=nl.float32) == ["a running sum"]
@@ -198,7 +198,7 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
         (X, BFLOAT16, []),
     ],
 )
-def test_a_narrowing_that_changes_a_value_is_told(data, made, narrowed):
+def test_a_narrowing_that_changes_a_value_is_reported(data, made, narrowed):
     """It is none where the output has that dtype, which is made after the tile was rounded."""
     run = exact_of(lambda tile: nl.copy(tile, dtype=nl.bfloat16), data, made)
     assert [narrowing.name for narrowing in run.narrowed] == narrowed
@@ -227,7 +227,7 @@ def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
         (lambda p, f: f <= p, lambda p, f: p + f > 20),
     ],
 )
-def test_what_is_reduced_under_masks(first, second):
+def test_masks_limit_the_terms_of_a_reduction(first, second):
     """Within an instruction and into registers: masks limit the terms and their errors."""
     p, f = np.mgrid[0:16, 0:24]
     far = np.where(first(p, f) | second(p, f), X, 1e30).astype(np.float32)

@@ -26,7 +26,7 @@ def swapped(a, whole):
     return out
 
 
-def test_rounded_values_arrive_with_what_they_would_be():
+def test_rounded_values_arrive_with_their_exact_values():
     result = launch(swapped, [A, True], grid=(2,), exact=NARROW)
     run = result.exact
     assert run.has_meaning

@@ -108,7 +108,7 @@ def test_functions_are_all_looked_at():
 
 
 @every("name", CLOSED)
-def test_what_is_documented_whole_takes_no_other_argument(name):
+def test_a_fully_documented_function_accepts_no_other_argument(name):
     short, _, own = name.partition(".")
     function = getattr({"nl": nl, "nisa": nisa}[short], own)
     with pytest.raises(

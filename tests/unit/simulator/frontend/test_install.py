@@ -91,7 +91,7 @@ def test_parts_of_nki_that_are_not_modelled_can_be_imported_and_not_used(name):
             importlib.import_module(f"nki.{name}.driver")
 
 
-def test_the_modules_say_what_they_are():
+def test_the_modules_name_the_simulator():
     with embedded():
         import neuronxcc
 
@@ -138,7 +138,7 @@ def test_the_real_package_comes_back(real):
         assert sys.modules[name] is module
 
 
-def test_what_was_imported_meanwhile_does_not_stay(real):
+def test_modules_imported_within_the_block_are_removed(real):
     with embedded():
         sys.modules["neuronxcc.nki.extra"] = types.ModuleType("neuronxcc.nki.extra")
     assert "neuronxcc.nki.extra" not in sys.modules
@@ -158,7 +158,7 @@ def test_nested_installations_come_off_in_order():
     assert "neuronxcc" not in sys.modules or sys.modules["neuronxcc"] is not first
 
 
-def test_an_installation_goes_on_and_off_once():
+def test_an_installation_is_made_and_removed_once():
     installation = embedded()
     with pytest.raises(RuntimeError, match="are not installed by this object"):
         installation.uninstall()

@@ -288,7 +288,7 @@ def test_misuse_of_a_kernel_is_rejected(use, error, received):
 @pytest.mark.parametrize(
     "decorate", [nki.jit, nki.trace, nki.simulate_kernel, todays.jit, todays.simulate]
 )
-def test_what_is_no_python_function_is_no_kernel(decorate):
+def test_a_kernel_must_be_a_python_function(decorate):
     for given in (5, "matmul", np.exp, len, dict, functools.partial(np.add, 1)):
         with pytest.raises(
             KernelError, match="a kernel is a Python function"

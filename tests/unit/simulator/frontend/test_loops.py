@@ -120,7 +120,7 @@ def test_a_loop_left_by_an_error_leaves_the_next_launch_alone():
 
 @every("kind", [nl.affine_range, nl.sequential_range, nl.static_range])
 @every("args", [(1.5,), ("4",), (), (0, 4, 0), (None,), (1, 2, 3, 4)])
-def test_what_no_loop_takes(kind, args):
+def test_invalid_bounds_of_loops_are_rejected(kind, args):
     with pytest.raises(KernelError) as caught:
         launch(lambda: list(kind(*args)) and None)
     assert caught.value.rule == (
@@ -181,7 +181,7 @@ def loaded_beyond(x, rows):
 
 
 @every("plain", [False, True])
-def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
+def test_an_error_names_the_variable_that_the_loops_body_binds_again(plain):
     data = np.ones((2, 4, 3), np.float32)
     with pytest.raises(
         BufferError, match=r"^x, which the loop's body rebinds"
@@ -306,7 +306,7 @@ def notes_of(kernel, turns):
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
 @every("kind", [nl.affine_range, nl.sequential_range])
 @every("kernel, name", CARRIED.items())
-def test_a_number_that_goes_from_turn_to_turn_is_told_of(kind, kernel, name):
+def test_a_number_carried_between_iterations_is_reported(kind, kernel, name):
     (error,) = notes_of(kernel, lambda: kind(4))
     assert error.received.startswith(f"{name} = ")
     assert error.location.text.startswith("for ")
@@ -326,15 +326,13 @@ def test_an_unrolled_body_may_go_on_with_a_number(kernel, turns):
 
 
 @every("kind", [nl.affine_range, nl.sequential_range])
-def test_what_each_turn_binds_first_is_its_own(kind):
+def test_a_name_that_each_iteration_binds_first_is_its_own(kind):
     assert notes_of(bound_first, lambda: kind(4)) == []
 
 
 @pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
 @every("kind, told", [(nl.affine_range, 1), (nl.static_range, 0)])
-def test_a_tensor_that_a_loops_body_places_lies_where_the_first_turn_places_it(
-    kind, told
-):
+def test_a_tensor_placed_in_a_loop_has_the_place_of_the_first_iteration(kind, told):
     def kernel(x, turns, columns):
         out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
         address = 0

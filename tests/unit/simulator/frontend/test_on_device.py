@@ -123,7 +123,7 @@ def test_a_kernel_is_given_by_the_name_that_is_documented(way, parameter, folder
 
 
 @pytest.mark.parametrize("way", ["benchmark", "baremetal"])
-def test_only_what_was_asked_for(way):
+def test_only_requested_files_are_written(way):
     run(way, save_trace_name=Path("only.ntff"))
     assert files() == ["only.ntff"]
 
@@ -148,7 +148,7 @@ def test_the_working_directory_of_a_profile(folder):
     assert files()[:2] == ["reports/b.neff", "reports/b.ntff"]
 
 
-def test_a_profile_replaces_files_when_it_is_told_to(folder):
+def test_a_profile_replaces_files_on_request(folder):
     run("profile", working_directory=folder)
     before = Path("file.neff").read_text()
     (warning,) = run(
@@ -215,7 +215,7 @@ def cannot(trace, machine, dge):
     raise not_modelled("the latency of kernels on trn9", "no costs")
 
 
-def test_what_cannot_be_predicted_is_another_note():
+def test_a_kernel_without_a_prediction_has_another_note():
     first, second = run(
         "baremetal", cannot, save_neff_name="f.neff", save_trace_name="p.ntff"
     )
@@ -224,7 +224,7 @@ def test_what_cannot_be_predicted_is_another_note():
     assert files() == ["f.neff"]
 
 
-def test_no_warning_where_no_file_is_asked_for(recwarn):
+def test_no_warning_without_a_requested_file(recwarn):
     for way in ("baremetal", "benchmark"):
         kernel = WAYS[way](predict)(
             add_one, save_neff_name=None, additional_compile_opt="-O1"

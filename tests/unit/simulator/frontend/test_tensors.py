@@ -144,6 +144,6 @@ def test_a_misspelt_member_says_which_one_is_meant(isa, language):
 
 
 @every("module", [nl, todays])
-def test_as_tile_is_not_modelled_and_says_what_to_do(module):
+def test_as_tile_is_not_modelled_and_has_a_remedy(module):
     with pytest.raises(NotModelledError, match="use the tensor itself"):
         launch(lambda x: module.load(x).as_tile(), [np.zeros((2, 3), np.float32)])

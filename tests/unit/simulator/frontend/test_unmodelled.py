@@ -21,7 +21,7 @@ def test_a_name_is_a_key_and_refuses_a_call():
 
 
 @every("module", [isa, language])
-def test_what_nobody_documents_is_no_attribute(module):
+def test_undocumented_names_are_no_attributes(module):
     with pytest.raises(AttributeError, match="nothing_such"):
         module.nothing_such  # noqa: B018
 
@@ -35,7 +35,7 @@ def test_what_nobody_documents_is_no_attribute(module):
         ("nki.isa", "dma_engine"),
     ],
 )
-def test_the_classic_dialects_can_be_asked_for_too(module, name):
+def test_the_names_of_the_classic_dialect_are_listed_too(module, name):
     with embedded():
         found = importlib.import_module(f"neuronxcc.{module}")
         assert hasattr(found, name)

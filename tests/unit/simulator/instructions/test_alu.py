@@ -42,7 +42,7 @@ ONLY_LANGUAGE = {"divide", "mod", "fmod"}
 """nki.language has functions for them; the table of the instructions' operators does not."""
 
 
-def test_the_operators_are_those_of_the_table():
+def test_the_operators_match_the_table():
     assert set(ALU_OPS) == set(TABLE) | ONLY_LANGUAGE
     for name, (bitvec, reduction, engines) in TABLE.items():
         op = ALU_OPS[name]
@@ -71,7 +71,7 @@ def test_the_functions_of_numpy_and_nl_name_the_same_operators():
 
 
 @every("op", [None, "add", np.exp, nl.exp, len, [np.add], np.ones(2)])
-def test_what_is_no_operator(op):
+def test_a_value_that_is_no_operator_is_rejected(op):
     """The message has the function's name: its address differs in each run."""
     with pytest.raises(KernelError, match=" as its operator") as caught:
         alu_op(op, "tensor_tensor")

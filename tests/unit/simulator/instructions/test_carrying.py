@@ -44,7 +44,7 @@ def test_the_error_says_whence_it_came():
     assert "# the line" in text
 
 
-def test_a_transposing_matmul_moves_what_is_not_finite_and_not_written():
+def test_a_transposing_matmul_moves_nonfinite_and_unwritten_elements():
     x = A.copy()
     x[0, 1], x[5, 2] = np.nan, np.inf
 
@@ -71,7 +71,7 @@ def counted(rows, read):
     return compute
 
 
-def test_what_a_core_makes_of_nothing_counts_as_never_written():
+def test_values_computed_from_unwritten_elements_count_as_unwritten():
     row = np.array([[0, 2, 0, 3]], np.float32)
     compute = counted([0], 0)
     expected = [[1, 3, -1, -1, 2]]

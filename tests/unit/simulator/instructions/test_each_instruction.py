@@ -69,7 +69,7 @@ def keeps(call, role, promised):
 
 
 @every("name", sorted(EXAMPLES))
-def test_what_the_record_promises(name):
+def test_each_buffer_and_dtype_of_the_record_agrees_with_the_oracle(name):
     """Every buffer and every dtype of every role is requested, one at a time.
 
     By default half of them are drawn, and only if no earlier call had them. Every night each has a
@@ -113,7 +113,7 @@ def test_a_wrong_oracle_of_an_instruction_of_the_current_dialect_is_found(monkey
 
 
 @every("name", sorted(EXAMPLES))
-def test_drawn_calls(name):
+def test_drawn_calls_agree_with_the_oracle(name):
     """Shapes, dtypes, buffers, engines and options together."""
 
     @settings(

@@ -82,14 +82,14 @@ def test_an_identity_that_is_none(name, monkeypatch):
     assert not agree(kernel, data)
 
 
-def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
+def test_a_difference_that_begins_with_a_masked_out_element(monkeypatch):
     monkeypatch.setattr(
         irregular_masks, "first_to_front", lambda values, inner, axes: values * inner
     )
     assert not agree(DIFFERENCE)
 
 
-def test_rows_that_keep_what_was_left_out(monkeypatch):
+def test_rows_that_keep_masked_out_elements(monkeypatch):
     by_row = irregular_masks.by_row
     monkeypatch.setattr(
         irregular_masks,
@@ -121,7 +121,7 @@ def test_registers_of_other_partitions(monkeypatch):
 
 
 @every("by", [lambda p, x: x >= p, lambda p, x: p < 8, lambda p, x: p >= 0])
-def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
+def test_an_unwritten_operand_is_an_error_under_each_mask(by):
     """It is an error although the mask selects only the other side, as without a mask."""
 
     def kernel(tensor):
@@ -135,7 +135,7 @@ def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
 
 
 @every("more", [0, 1])
-def test_what_a_mask_leaves_out_of_an_operand_that_repeats_may_be_unwritten(more):
+def test_masked_out_elements_of_a_repeated_operand_may_be_unwritten(more):
     """Elements that the mask keeps must be written."""
 
     def kernel(tensor):

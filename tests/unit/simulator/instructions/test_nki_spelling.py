@@ -56,7 +56,7 @@ def test_the_dialect_issues_what_the_record_means(name):
 
 
 @every("name", IN_BOTH)
-def test_what_both_dialects_have_is_the_same(name):
+def test_calls_of_both_dialects_have_equal_results(name):
     """The current dialect rejects some of the classic calls: its compiler takes fewer dtypes."""
     compared = 0
     for seed in range(80):

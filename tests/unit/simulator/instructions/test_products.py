@@ -98,12 +98,12 @@ def test_no_element_depends_on_its_place(size):
 
 
 @every("size", SIZES)
-def test_what_numpy_adds_in_order_does_not_either(size):
+def test_an_element_summed_in_order_does_not_depend_on_its_place(size):
     check_places(in_order, *size)
 
 
 @every("dtype", [np.float32, np.float16, BFLOAT16])
-def test_nor_does_one_of_a_kernel(dtype):
+def test_an_element_of_a_kernels_product_does_not_depend_on_its_place(dtype):
     """On a TRN3, whose products may have as many columns as PSUM has."""
     check_places(computed, 128, 100, 512, dtype)
 

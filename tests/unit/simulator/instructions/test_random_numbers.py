@@ -43,7 +43,7 @@ def test_the_engines_of_rng():
 
 
 @every("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
-def test_rand2_lies_between_its_bounds(dtype):
+def test_rand2_is_between_its_bounds(dtype):
     def compute(low, high):
         dst = [nl.ndarray((64, 30, 4), dtype) for _ in range(2)]
         return (

@@ -194,7 +194,7 @@ def test_a_signature_is_checked_once(monkeypatch):
     assert [args[1].instruction.name for args in checked].count("tensor_tensor") == 5
 
 
-def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(
+def test_a_checked_call_is_reused_for_one_machine_and_dialect(
     monkeypatch,
 ):
     checked = []
@@ -215,7 +215,7 @@ def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(
     assert counts == [2, 2, 4, 6, 6]
 
 
-def test_what_was_checked_holds_no_tensor():
+def test_a_checked_call_holds_no_tensor():
     made = []
     new_tile = gate.new_tile
 
@@ -366,7 +366,7 @@ def test_the_options_of_a_record_are_arguments_of_aws(name):
     assert unknown == SPELLING.get(name, set())
 
 
-def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
+def test_recorded_arguments_have_the_names_of_aws():
     known = set().union(
         *map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__)
     )
@@ -374,7 +374,7 @@ def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
 
 
-def test_an_option_without_a_default_is_asked_for():
+def test_an_option_without_a_default_is_required():
     def kernel(x):
         tile = nl.load(x)
         gate.issue(tensor_tensor, (tile, tile))

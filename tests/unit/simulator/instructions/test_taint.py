@@ -124,7 +124,7 @@ def look(compute, values, generator, seen, *, computes=True):
 
 
 @every("name", sorted(INSTRUCTIONS.keys() - UNMARKED))
-def test_marks_contain_what_other_values_change(name, monkeypatch):
+def test_taint_contains_the_elements_that_other_values_change(name, monkeypatch):
     generator = np.random.default_rng(0)
     seen = []
     compute = gate._run_on_values

@@ -246,7 +246,7 @@ def test_a_reduction_into_its_own_data_comes_after_the_result():
     assert_array_equal(run(both, ROWS), ROWS)
 
 
-def test_the_registers_are_the_engines_whatever_the_partitions():
+def test_the_registers_belong_to_the_engine_for_all_partitions():
     def add_up(x):
         total = nl.zeros((4, 1), nl.float32)
         nisa.activation(
@@ -290,7 +290,7 @@ def test_a_product_is_added_to_integers_in_float32():
     assert_array_equal(found, [[2**31, 46162864]])
 
 
-def test_what_a_mask_leaves_out_lies_outside_of_a_vector_with_a_hole():
+def test_masked_out_elements_may_be_outside_a_vector_with_a_hole():
     def add(x):
         vector = nl.ndarray((4, 1), nl.float32, buffer=nl.sbuf)
         vector[0:3] = nl.copy(x[0:3, 0:1])
@@ -328,7 +328,7 @@ def test_a_masked_dma_takes_a_view_of_its_destinations_shape():
 
 
 @every("returned", ["unwritten", "on chip"])
-def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(returned):
+def test_the_error_of_an_invalid_result_names_the_line_that_made_it(returned):
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)  # made here
         tile = nl.load(x)  # and here

@@ -51,7 +51,7 @@ def doubled(x):
     return made
 
 
-def test_wrong_arithmetic_is_told_by_its_line(monkeypatch):
+def test_wrong_arithmetic_is_reported_with_its_line(monkeypatch):
     np.testing.assert_array_equal(judged(doubled, X), 2 * X)
     monkeypatch.setattr(
         elementwise, "apply_operator", lambda op, left, right: left + right

@@ -22,7 +22,7 @@ plainly = functools.partial(on_tiles, plain=True)
 """Return a computation's results for arrays as SBUF tiles, in plain mode."""
 
 
-def test_of_rows_that_are_scattered_to_one_place_the_last_counts():
+def test_the_last_of_several_scattered_rows_counts():
     def kernel(x, places):
         out = nl.ndarray((6, 6), x.dtype, buffer=nl.shared_hbm)
         nl.store(out[nl.load(places), nl.arange(6)[None, :]], nl.load(x))

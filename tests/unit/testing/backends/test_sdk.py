@@ -72,7 +72,7 @@ def test_a_newer_sdk_without_simulate_says_so(site):
         sdk_simulator()
 
 
-def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
+def test_returned_outputs_count_and_not_the_passed_ones(simulator):
     def copy(a, result):
         return a.copy()
 

@@ -158,7 +158,7 @@ def test_outliers_are_few_and_each_is_another():
 
 
 @every("size", [2, 3, 4])
-def test_there_is_an_outlier_and_one_that_is_none(size):
+def test_there_are_outliers_and_other_elements(size):
     for seed in range(50):
         values = Outliers(seed, (math.nan,)).build((size,), np.dtype("float32"))
         assert 0 < np.isnan(values).sum() < size

@@ -46,7 +46,7 @@ def test_number_of_outputs_comes_first():
     assert verdict.message == "the kernel returned no arrays, the reference 1"
 
 
-def test_of_several_outputs_the_wrong_one_is_named():
+def test_the_verdict_names_the_wrong_output():
     right = float32(1)
     narrow = np.ones(1, np.float16)
     both = [expected([1.0]), expected([1.0])]

@@ -124,7 +124,7 @@ def generated(n):
         yield from range(n)
 
 
-def test_a_generator_that_goes_on_is_the_same_call(watch):
+def test_a_generator_that_continues_is_the_same_call(watch):
     found = said(generated, coverage_of(watch, lambda n: list(generated(n)), 2))
     assert found == [(1, "never a third iteration"), (3, "never true")]
     assert said(generated, coverage_of(watch, lambda n: list(generated(n)), 5)) == [

@@ -81,7 +81,9 @@ def test_a_failure_of_a_kernel_test_is_shrunk():
         ),
     ],
 )
-def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, data):
+def test_a_failure_is_reported_on_the_simplest_data_with_that_failure(
+    kernel, inputs, data
+):
     """For any end of Hypothesis's shrinking, the replay fails alike."""
 
     def test_add(case):

@@ -42,7 +42,7 @@ def run(spec):
     return runner.tally.rows[spec.name, "plain"]
 
 
-def test_one_step_at_a_time_from_the_plainest_case():
+def test_one_step_at_a_time_from_the_minimal_case():
     two = ("float32", "bfloat16")
     assert why(spec_of(dtypes=two)) == [
         "n=2",
@@ -187,7 +187,7 @@ def test_a_kernel_that_is_wrong_inside_the_domain_is_not_called_outside():
     assert text.endswith("  call:        the minimal case")
 
 
-def test_the_plainest_case_may_be_refused_by_kernel_and_reference():
+def test_the_minimal_case_may_be_rejected_by_kernel_and_reference():
     def refuse(a, b):
         raise AssertionError("none")
 

@@ -76,13 +76,13 @@ def test_a_domain_that_needs_a_second_tile_proves_enough():
     assert runner.narrow(spec) == ""
 
 
-def test_where_not_every_loop_is_known_nothing_is_said():
+def test_unknown_loops_give_no_report():
     runner, spec = ran(tiled, 100)
     runner.tally.coverage.unknown.add("another tool traces")
     assert runner.narrow(spec) == ""
 
 
-def test_a_conditional_expression_that_no_case_decides_is_told():
+def test_a_conditional_expression_that_no_case_decides_is_reported():
     runner, _ = ran(chosen, 300, count=2)
     runner.report_uncovered()
     (place,) = uncovered_branches(runner.tally.coverage)

@@ -145,7 +145,7 @@ def half(x):
     return out
 
 
-def test_of_an_element_that_nothing_wrote_no_line_is_named():
+def test_an_unwritten_element_names_no_line():
     with pytest.raises(DifferentialFailure, match="never wrote") as failure:
         difftest.check(spec_of(half), {"n": 8})
     assert "written by" not in str(failure.value)

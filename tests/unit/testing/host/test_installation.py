@@ -33,7 +33,7 @@ def doubled(x):
     return out
 
 
-def test_the_files_of_a_benchmark_hold_what_the_commands_write(tmp_path):
+def test_the_files_of_a_benchmark_match_the_commands(tmp_path):
     neff = tmp_path / "file.neff"
     ntff = tmp_path / "profile.ntff"
     bench = nki.benchmark(doubled, save_neff_name=neff, save_trace_name=ntff)

@@ -48,7 +48,7 @@ def case(n):
     return Case({"n": n}, "bfloat16", {"left": Random(0), "right": Random(1)})
 
 
-def test_the_bounds_are_those_of_the_roofline():
+def test_the_bounds_match_the_roofline():
     said = performance_document(SPEC, case(128))
     assert said["kernel"] == "product"
     assert said["title"] == "n=128, bfloat16"

@@ -54,7 +54,7 @@ def test_no_total_with_an_unknown_cost():
     assert not any(line.startswith(("nc_latency", "total_time")) for line in lines)
 
 
-def test_what_rests_on_assumed_costs_is_said():
+def test_the_text_states_that_costs_are_assumed():
     build = Builder()
     tile = build.tensor((128, 4096))
     for _ in range(20):
@@ -79,7 +79,7 @@ def report_of_products():
     return Report(predict(build.trace, TRN2, dge=True))
 
 
-def test_what_does_not_fit_sbuf_is_said():
+def test_the_text_states_that_tensors_do_not_fit_sbuf():
     build = Builder()
     tiles = [build.load((128, 64 * 256)) for _ in range(4)]
     for tile in tiles:

@@ -37,7 +37,7 @@ def test_tables_are_rectangular():
         )
 
 
-def test_an_instruction_shows_what_its_record_says():
+def test_an_instruction_shows_the_fields_of_its_record():
     (row,) = (
         line for line in api_page().splitlines() if '<a id="range_select">' in line
     )

@@ -83,7 +83,7 @@ def test_small_images_tell_of_a_missing_bias_before_large_ones_run(graded):
     assert correctness_points(results) == 5.0
 
 
-def test_what_gives_no_points_takes_none_of_the_course_s_draws(graded, monkeypatch):
+def test_a_case_without_points_takes_no_draw_of_the_course(graded, monkeypatch):
     monkeypatch.setattr(
         grading, "_run_case", lambda kernel, reference, X, *rest: str(X.ravel()[0])
     )
@@ -104,7 +104,7 @@ def test_one_failing_case_costs_the_whole_test(graded):
     assert correctness_points(broken) == 5.0
 
 
-def test_what_the_hardware_refuses_fails_the_case_with_its_reason(graded):
+def test_a_rejection_by_the_hardware_fails_the_case_with_its_reason(graded):
     (result,) = graded(student.TOO_WIDE, (PLAIN,))
     assert "the partition size of a tile is at most 128" in result.failure
     assert "conv2d.py" in result.failure
@@ -115,7 +115,7 @@ def test_an_exception_of_the_kernel_fails_the_case(graded):
     assert result.failure == "the kernel raised KeyError: 'bias'"
 
 
-def test_the_data_are_those_of_the_starter_code():
+def test_the_data_match_the_starter_code():
     """np.random.seed(42); X, W, bias = rand(...), rand(...), rand(...), as the harness draws."""
     np.random.seed(42)
     want = [

@@ -90,7 +90,7 @@ def test_no_rule_of_performance_is_broken(body: str) -> None:
         "    for i in range(2):\n        nl.store(out[0:1, i : i + 1], tile)\n",
     ],
 )
-def test_what_costs_time_is_told_in_each_form(body: str) -> None:
+def test_slow_code_is_reported_in_each_form(body: str) -> None:
     source = Source(Path("kernel.py"), HEAD.format(body))
     assert [
         one.line for one in lint_source(source, NEWEST, None, rule_ids(["performance"]))

@@ -29,7 +29,7 @@ def fixed(text: str, id: str, sdk: str) -> tuple[str, bool]:
 
 
 @every("id", [id for id in _FIXERS if id != "NKU301"])
-def test_the_wrong_kernel_of_each_page_is_mended_and_computes_what_it_did(
+def test_the_fixed_kernel_of_each_page_computes_the_same_values(
     id: str, tmp_path: Path
 ) -> None:
     rule = rules()[id]
@@ -193,7 +193,7 @@ LEFT = [
 
 
 @every("body", LEFT)
-def test_what_only_a_person_can_mend_is_left(body: tuple[str, str, str]) -> None:
+def test_code_that_only_a_person_can_fix_is_left(body: tuple[str, str, str]) -> None:
     id, sdk, wrong = body
     found = lint_source(
         Source(Path("kernel.py"), HEAD.format(wrong)), SDKS[sdk], None, {id}
@@ -278,7 +278,7 @@ def test_a_classic_file_is_rewritten_as_migrate_does_or_not_at_all(
     assert {one.id for one in found if one.fix} == {"NKU301"}
 
 
-def test_a_file_is_rewritten_once_and_only_where_a_fix_is_asked_for(
+def test_a_file_is_rewritten_once_and_only_at_requested_fixes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """JSON, SARIF and GitHub annotations only contain fixes of single places."""

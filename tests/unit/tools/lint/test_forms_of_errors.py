@@ -104,7 +104,7 @@ def found(text, tmp_path, sdk="2.26"):
         (TRANSPOSED.format("nisa.dma_transpose", ROWS), "NKT216", False),
     ],
 )
-def test_each_form_is_told_and_its_mending_is_not(text, id, is_wrong, tmp_path):
+def test_each_form_is_reported_and_its_fix_is_not(text, id, is_wrong, tmp_path):
     assert (id in found(text, tmp_path)) is is_wrong
 
 

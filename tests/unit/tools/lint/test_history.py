@@ -44,7 +44,7 @@ NO_ROW = {
     "name",
     [name for name in LIFETIMES if NAME.match(name) and LIFETIMES[name].since < "0.7"],
 )
-def test_each_row_is_that_of_the_stubs(name: str) -> None:
+def test_each_row_matches_the_stubs(name: str) -> None:
     since, ended, _ = LIFETIMES[name]
     # the stubs of 0.4 and 0.5 do not declare its numbers
     if name.startswith("nl.tile_size."):
@@ -57,7 +57,7 @@ def test_each_row_is_that_of_the_stubs(name: str) -> None:
         assert STUBS[name] == (since, ended)
 
 
-def test_what_the_stubs_took_or_lost_has_a_row() -> None:
+def test_each_change_of_the_stubs_has_a_row() -> None:
     rest = {name for name in STUBS if name not in LIFETIMES and "tile_size" not in name}
     early = {
         name
@@ -104,7 +104,7 @@ PRODUCT = "    p = nl.ndarray((2, 2), nl.float32, buffer=nl.psum)\n"
         ("for i in nl.static_range(2): pass", {"2.32": "NKU309"}),
     ],
 )
-def test_what_has_ended_is_told_from_its_release_on(
+def test_an_ended_name_is_reported_from_its_release_on(
     line: str, told: dict[str, str]
 ) -> None:
     before = "2.28"
@@ -113,6 +113,6 @@ def test_what_has_ended_is_told_from_its_release_on(
         assert broken(f"{HEAD}{PRODUCT}    {line}\n", sdk) == {before} - {"2.28"}, sdk
 
 
-def test_what_is_announced_is_a_warning() -> None:
+def test_an_announced_end_is_a_warning() -> None:
     assert Levels({}, True, True).of(rules()["NKU309"]) is Level.WARN
     assert Levels({}, True, True).of(rules()["NKU310"]) is Level.DENY

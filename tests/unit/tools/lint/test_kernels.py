@@ -48,7 +48,7 @@ def compiled(file):
     return names["kernel"]
 
 
-def test_a_kernel_and_what_it_calls_are_read_at_a_level(tmp_path):
+def test_a_kernel_and_its_callees_are_read_at_a_level(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text(FILE)
     told = [
@@ -75,7 +75,7 @@ def test_a_kernel_without_a_file_breaks_no_rule():
         ),
     ],
 )
-def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
+def test_a_backend_reports_each_broken_rule_once(tmp_path, id, line):
     file = tmp_path / "broken.py"
     text = HEAD.format(f"    {line}\n")
     file.write_text(text)
@@ -120,7 +120,7 @@ def test_bodies_of_device_loops_are_functions_inside(tmp_path):
     ]
 
 
-def test_a_kernel_that_stands_below_a_condition_is_read(tmp_path):
+def test_a_kernel_below_a_condition_is_read(tmp_path):
     kernel = FILE[FILE.index("@nki.jit") :].replace("src=x", "src=x[0:128, 0:64]")
     file = tmp_path / "kernel.py"
     file.write_text(

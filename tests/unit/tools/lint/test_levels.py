@@ -29,13 +29,13 @@ OF_GROUPS = {
         (False, True, {Group.CORRECTNESS, Group.PORTABILITY}),
     ],
 )
-def test_what_the_compiler_refuses_that_is_named_is_denied(sdk, target, denied):
+def test_a_named_rejection_of_the_compiler_is_denied(sdk, target, denied):
     levels = Levels({}, sdk, target)
     own = {group: levels.of(rules()[id]) for group, id in OF_GROUPS.items()}
     assert own == {one: Level.DENY if one in denied else Level.WARN for one in Group}
 
 
-def test_what_only_follows_from_a_page_is_never_denied_by_itself():
+def test_a_rule_that_is_inferred_from_a_page_is_not_denied_by_default():
     assert Levels({}, True, True).of(rules()["NKL101"]) is Level.WARN
     assert Levels({"NKL101": Level.DENY}).of(rules()["NKL101"]) is Level.DENY
 

@@ -98,7 +98,7 @@ REFUSED = {
 
 
 @every("row", [row for row in REFUSALS if row["simulator"] != "runs it"])
-def test_the_simulator_refuses_what_it_is_said_to(
+def test_the_simulator_rejects_what_the_page_states(
     row: dict[str, str], tmp_path: Path
 ) -> None:
     machine, body = REFUSED[row["what"]]

@@ -68,7 +68,7 @@ def launched(
 
 
 @every("rule", [one for one in rules().values() if one.reads_traces])
-def test_each_page_marks_what_its_rule_finds_in_a_trace(
+def test_each_page_marks_the_findings_of_its_rule_in_a_trace(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 250,000 take ten seconds
@@ -87,7 +87,7 @@ def test_each_page_marks_what_its_rule_finds_in_a_trace(
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
+def test_each_page_marks_the_findings_of_its_rule(rule: Rule) -> None:
     marked = 0
     for text in snippets(rule):
         source = Source(Path("kernel.py"), text)
@@ -133,7 +133,9 @@ def test_two_rules_with_one_id_are_refused() -> None:
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
+def test_the_right_kernel_of_a_page_runs_on_the_simulator(
+    rule: Rule, tmp_path: Path
+) -> None:
     kernels = (
         text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text
     )
@@ -150,7 +152,9 @@ def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
 
 
 @every("rule", [one for one in rules().values() if not one.reads_traces])
-def test_what_a_rule_says_of_the_simulator_is_so(rule: Rule, tmp_path: Path) -> None:
+def test_the_page_of_a_rule_is_right_about_the_simulator(
+    rule: Rule, tmp_path: Path
+) -> None:
     """The wrong kernel fails, runs with a warning, or runs, as the page states."""
     wrong = next(text for text in snippets(rule) if "# ruleid:" in text)
     if "def kernel(x" not in wrong:

@@ -146,7 +146,7 @@ def levels_of(text: str, sdk: str) -> dict[str, Level]:
 
 
 @every("name", DONE)
-def test_what_released_kernels_do_is_at_most_a_warning(name: str) -> None:
+def test_released_kernels_get_at_most_warnings(name: str) -> None:
     text, sdk, told = DONE[name]
     assert levels_of(text, sdk) == dict.fromkeys(told, Level.WARN)
 
@@ -158,6 +158,6 @@ def test_the_nearest_form_that_a_page_refuses_is_denied(name: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["NKL106", "NKT201", "NKT205"])
-def test_the_page_of_a_disputed_rule_says_who_does_it(id: str) -> None:
+def test_the_page_of_a_disputed_rule_names_the_kernels_that_break_it(id: str) -> None:
     assert rules()[id].confidence is Confidence.DISPUTED
     assert "AWS" in rules()[id].page.partition("```")[0].partition("- Sources")[2]

@@ -131,7 +131,7 @@ def test_every_documented_name_is_declared(dialect):
 
 
 @every("name", sorted(embedded_modules()))
-def test_a_stub_declares_what_is_served_and_nothing_else(name):
+def test_a_stub_declares_exactly_the_served_names(name):
     own = [
         one
         for one in declared(file_of(name))
@@ -140,7 +140,7 @@ def test_a_stub_declares_what_is_served_and_nothing_else(name):
     assert sorted(own) == public_names(name, embedded_modules()[name])
 
 
-def test_names_of_later_levels_are_there_and_those_that_ended_are_marked():
+def test_later_names_are_there_and_ended_names_are_marked():
     language = file_of("nki.language")
     assert {"tiles", "int64", "NkiTileGrid"} <= set(declared(language))
     mark = "@deprecated('ended with NKI 0.7: nl.fori_loop')\ndef dynamic_range("
@@ -172,7 +172,7 @@ def test_stubtest_finds_one_planted_bug_and_nothing_else(folder, capsys):
     assert code == 1
 
 
-def test_mypy_takes_our_kernels_and_finds_what_is_marked(folder):
+def test_mypy_accepts_our_kernels_and_finds_the_marked_errors(folder):
     files = {"todays.py": TODAYS, "classics.py": CLASSICS}
     for name, text in files.items():
         (folder / name).write_text(text)

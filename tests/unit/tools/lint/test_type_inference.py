@@ -196,7 +196,9 @@ def kernel(body: str) -> str:
 
 
 @every("name", PAIRS)
-def test_the_wrong_one_is_told_and_the_nearest_right_one_is_not(name: str) -> None:
+def test_the_wrong_form_is_reported_and_the_nearest_right_form_is_not(
+    name: str,
+) -> None:
     id = name.partition(" ")[0]
     wrong, right = map(kernel, PAIRS[name])
     assert id in broken(wrong)
@@ -252,7 +254,7 @@ LANGUAGE = {
 
 
 @every("name", LANGUAGE)
-def test_the_parsers_python_is_that_of_awss_guides(name: str) -> None:
+def test_the_parser_accepts_the_python_of_awss_guides(name: str) -> None:
     id = name.partition(" ")[0]
     wrong, right = (TODAY.format(*bodies) for bodies in LANGUAGE[name])
     for sdk in ("2.29", "2.32"):
@@ -284,7 +286,7 @@ PLACES = {
 
 
 @every("place", PLACES)
-def test_a_kernel_is_read_wherever_it_stands(place: str) -> None:
+def test_a_kernel_is_read_at_every_place_of_a_file(place: str) -> None:
     assert "NKT207" in broken(HEAD + PLACES[place])
 
 
@@ -313,7 +315,7 @@ def test_the_host_is_no_kernel(host: str) -> None:
 @pytest.mark.parametrize(
     "call", ["nl.add(1, 2)", "nisa.iota(0, nl.int32)", "nl.zeros((1, 1))"]
 )
-def test_an_instruction_of_the_module_is_told(call: str) -> None:
+def test_an_instruction_of_the_module_is_reported(call: str) -> None:
     assert "NKT208" in broken(f"{HEAD}if __name__ == '__main__':\n    {call}\n")
     assert broken(f"{HEAD}GRID = nl.nc(2)\n") == set()
     assert (
@@ -332,7 +334,7 @@ def test_own_kernels_are_for_each_sdk_of_their_dialect(sdk: str) -> None:
     assert LintRequest(sdk=SDKS[sdk]).of_files([ROOT / "kernels/nki"]) == ([], [])
 
 
-def test_what_a_classic_page_does_not_name_is_a_warning() -> None:
+def test_an_argument_that_a_classic_page_lacks_is_a_warning() -> None:
     text = kernel("nl.store(out, nl.load(x, lazy=True))\nnisa.tensor_scalar_cumulative")
     [found] = lint_source(Source(Path("kernel.py"), text), LAST_CLASSIC)
     assert (found.id, Levels({}, True, True).of(found.rule)) == ("NKU308", Level.WARN)

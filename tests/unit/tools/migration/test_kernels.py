@@ -258,7 +258,7 @@ OVERLAPPING = """
     """
 
 
-def test_what_no_slice_says_is_left():
+def test_indices_that_no_slice_expresses_are_left():
     result = migrate_source(classic(("a",), OVERLAPPING))
     assert result.left.count(rules.NOT_AFFINE) == 2
     assert GONE["nl.par_dim"] in result.left

@@ -142,7 +142,7 @@ LEFT = {
 
 
 @every("line", LEFT)
-def test_what_is_left_stays_under_a_comment(line):
+def test_code_that_is_left_stays_under_a_comment(line):
     rule, remedy = LEFT[line]
     comment = f"# difftest migrate: {rule}; {remedy}"
     assert rewritten(line) == (body(f"{comment}\n{line}"), [(rule, remedy)])
@@ -182,7 +182,7 @@ def test_operators_on_tiles_that_are_left(line):
         "match a:\n    case 1:\n        x = nl.load(a)",
     ],
 )
-def test_no_corner_of_the_grammar_is_passed_over_or_told_twice(text):
+def test_each_form_of_the_grammar_is_reported_exactly_once(text):
     assert rewritten(text)[1] == [rules.INSIDE]
 
 
@@ -211,7 +211,7 @@ def test_decorators_and_annotations_go():
         "Optional['nt.tensor']",
     ],
 )
-def test_each_annotation_with_a_type_of_nki_goes(annotation):
+def test_each_annotation_with_a_type_of_nki_is_removed(annotation):
     text = (
         f"{HEAD}import neuronxcc.nki.typing as nt\n\n\n"
         f"@nki.jit\ndef f(a: {annotation}, n: 'int' = 2):\n    return a\n"
@@ -275,7 +275,7 @@ def test_the_command_writes_and_proves(command, tmp_path):
     assert "import nki\n" in (tmp_path / "new.py").read_text()
 
 
-def test_the_command_says_what_is_not_proven(command):
+def test_the_command_names_the_unproven_kernels(command):
     result = command(WHOLE)
     assert result.exit_code == 0
     assert "not proven: name a --kernel and the --shape of its inputs" in result.output
@@ -289,7 +289,7 @@ def test_the_command_says_that_there_is_nothing_to_rewrite(tmp_path):
     )
 
 
-def test_the_command_counts_what_is_left(command):
+def test_the_command_counts_the_remaining_code(command):
     result = command("twice = tile ** 2", *PROOF)
     assert result.exit_code == 1
     assert "old.py: 1 left to do" in result.output
@@ -297,7 +297,7 @@ def test_the_command_counts_what_is_left(command):
     assert "where:    old.py:" in result.output  # no folder that is gone
 
 
-def test_the_command_refuses_what_cannot_be(command, tmp_path):
+def test_the_command_rejects_impossible_options(command, tmp_path):
     old = str(tmp_path / "old.py")
     assert "would replace" in command(WHOLE, "-o", old).output
     assert "a proof needs" in command(WHOLE, "--kernel", "double").output

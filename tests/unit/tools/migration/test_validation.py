@@ -79,12 +79,12 @@ def test_the_same_kernel_is_proven(tmp_path):
         ),
     ],
 )
-def test_a_difference_is_told(tmp_path, changes, said):
+def test_a_difference_is_reported(tmp_path, changes, said):
     with pytest.raises(ValidationError, match=said):
         proven(tmp_path, **changes)
 
 
-def test_rounding_is_told_from_another_algorithm(tmp_path):
+def test_rounding_is_distinguished_from_another_algorithm(tmp_path):
     # some are of small integers, which hide it
     rounds = {
         "between": "nl.bfloat16",
@@ -101,7 +101,7 @@ def test_rounding_is_told_from_another_algorithm(tmp_path):
         proven(tmp_path, may_round=True, factor=0.3001)
 
 
-def test_what_both_refuse_is_counted_and_proves_nothing(tmp_path):
+def test_cases_that_both_reject_are_counted_and_prove_nothing(tmp_path):
     proof = proven(tmp_path, columns=(1, 16), count=8)
     assert proof.refused
     assert proof.same
@@ -113,7 +113,7 @@ def test_what_both_refuse_is_counted_and_proves_nothing(tmp_path):
         proven(tmp_path, columns=(1,))
 
 
-def test_many_shapes_are_told_by_their_ends():
+def test_many_shapes_are_shown_by_their_ends():
     calls = [
         ValidationCall("float32", ((n, 2), (n,)), list, {}) for n in (9, 1, 5, 3, 7)
     ]

@@ -29,7 +29,7 @@ def test_a_kernel_is_made_of_its_authors_functions():
     assert [one.__name__ for one in mutable_functions(sample.twice)] == ["twice"]
 
 
-def test_whatever_holds_the_function_runs_the_change_and_then_no_more():
+def test_all_holders_of_a_function_run_the_mutant_until_it_ends():
     mutant = mutant_of(sample.twice, "another operation")
     (function,) = mutable_functions(sample.twice)
     ones = np.ones((2, 3), np.float32)
@@ -71,7 +71,7 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
     assert len(set(keys[0])) == 2
 
 
-def test_what_is_no_python_is_refused():
+def test_a_file_that_is_no_python_is_rejected():
     (function,) = mutable_functions(sample.twice)
     file = function.__code__.co_filename
     start = mutant_of(sample.twice, "last tile missing").change.start

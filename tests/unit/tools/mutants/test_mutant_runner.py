@@ -36,7 +36,7 @@ def judged():
     }
 
 
-def test_who_found_a_mutant_is_said(judged):
+def test_the_result_names_the_suite_that_found_a_mutant(judged):
     scale = "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.{}, operand0={})"
     for operator, line, by in (
         ("another operation", scale.format("add", "2.0"), "comparison: value"),
@@ -72,7 +72,7 @@ CHECK = 'f"at most 128 rows: got {rows}"'
 OUT = "out = nl.ndarray((rows, columns), dtype={1}, buffer=nl.shared_hbm)"
 
 
-def test_what_is_not_found_says_why(judged):
+def test_a_surviving_mutant_has_a_reason(judged):
     (never,) = (
         one for (name, _), one in judged.items() if name == "condition turned round"
     )
@@ -104,7 +104,7 @@ def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
     return made, len(judged)
 
 
-def test_a_campaign_goes_on_where_it_was_killed(tmp_path):
+def test_a_killed_campaign_continues_where_it_ended(tmp_path):
     first, count = campaign_of(tmp_path)
     assert count == len(first.mutants) == len(first.results)
     file = tmp_path / FILE
@@ -117,7 +117,7 @@ def test_a_campaign_goes_on_where_it_was_killed(tmp_path):
     }
 
 
-def test_another_spec_is_judged_anew_and_the_killer_is_asked_first(tmp_path):
+def test_a_changed_spec_is_judged_again_with_the_killing_suite_first(tmp_path):
     first, _ = campaign_of(tmp_path)
     other, _ = campaign_of(tmp_path, cases=CASES + 2)
     assert other.kept == 0
@@ -183,7 +183,7 @@ def test_mutants_of_a_classic_kernel_are_found(tmp_path):
     assert {"last tile missing", "another operation", "instruction left out"} <= found
 
 
-def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
+def test_another_rounding_is_distinguished_from_an_error_within_the_bound():
     (suite,) = suites_of(
         {"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 8)}
     ).values()

@@ -40,7 +40,7 @@ def test_values_of_an_axis(text, values):
         ("n=1,2,1", "the value 1 twice"),
     ],
 )
-def test_what_is_no_axis_is_refused(text, told):
+def test_an_invalid_axis_is_rejected(text, told):
     with pytest.raises(click.BadParameter, match=told):
         parse_axis(text)
 
@@ -67,7 +67,7 @@ def test_a_sample_is_drawn_without_repeats_and_the_same_each_time():
     assert len(list(Axes(parse_axes(["a=1,2"]), {}, sample=5).points())) == 2
 
 
-def test_what_all_points_share():
+def test_a_case_gives_the_values_of_all_points():
     whole = '{"values":{"n":5},"dtype":"float16","data":{"x":"zeros"}}'
     assert parse_case(whole) == {"n": 5, "dtype": "float16"}
     assert parse_case('{"n": 5}') == {"n": 5}
@@ -75,7 +75,7 @@ def test_what_all_points_share():
 
 
 @every("text", ["n=5", "[1]", '{"n": [1]}'])
-def test_what_is_no_case_is_refused(text):
+def test_an_invalid_case_is_rejected(text):
     with pytest.raises(click.BadParameter, match="--case"):
         parse_case(text)
 

@@ -75,7 +75,7 @@ def test_findings_are_listed_shown_and_closed(found):
     assert run("findings").output == "no findings: difftest fuzz looks for some\n"
 
 
-def test_what_is_no_finding_is_a_usage_error(found):
+def test_an_unknown_finding_is_a_usage_error(found):
     result = run("findings", "show", "xyz")
     assert result.exit_code == 2
     assert (

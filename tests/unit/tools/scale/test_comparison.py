@@ -47,7 +47,7 @@ def changed(factor, old=OLD):
     return [{**one, "predicted_us": one["predicted_us"] * factor(one)} for one in old]
 
 
-def test_what_is_slower_everywhere_or_in_one_dtype_is_told():
+def test_a_slowdown_everywhere_or_in_one_dtype_is_reported():
     slower = changed(lambda one: 1.01, FEW)
     lines, fails = comparison(FEW, slower, AXES)
     assert not fails
@@ -78,7 +78,7 @@ def test_many_tests_make_a_chance_larger():
     assert "n=3" not in by_group  # two points only
 
 
-def test_a_point_that_newly_fails_is_told_and_one_that_failed_before_is_not():
+def test_a_new_failure_is_reported_and_an_old_one_is_not():
     old = [*OLD[:-1], row(11, "float16", None, "refused")]
     new = [row(0, "float32", None, "wrong_algorithm"), *old[1:]]
     lines, fails = comparison(old, new, AXES)
@@ -173,7 +173,7 @@ def test_the_command_fails_where_a_point_newly_fails(swept_command, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_shown_is_refused_before_anything_runs(
+def test_an_invalid_output_option_is_rejected_before_the_run(
     swept_command, words, told
 ):
     result = swept_command(*words)

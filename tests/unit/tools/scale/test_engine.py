@@ -53,7 +53,7 @@ def test_each_point_has_one_row(scheduler, monkeypatch):
     assert sorted(rows) == [(n, n) for n in range(20)]
 
 
-def test_what_a_worker_cannot_do_is_told(scheduler, monkeypatch):
+def test_a_worker_without_the_test_is_reported(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
         list(judge_on_dask(ORDERS, POINTS, scheduler))
@@ -86,7 +86,7 @@ def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
     assert LIMITS.seconds is None  # as before, though each had one
 
 
-def test_nobody_at_the_scheduler_s_address_is_told():
+def test_a_missing_scheduler_is_reported():
     with pytest.raises(click.ClickException, match="no scheduler of Dask at"):
         next(judge_on_dask(ORDERS, POINTS, "tcp://127.0.0.1:9", timeout=0.2))
 
@@ -99,7 +99,7 @@ def test_nobody_at_the_scheduler_s_address_is_told():
         (LostTask([], True), {"outcome": "agrees"}, "timeout"),
     ],
 )
-def test_what_ends_its_process_is_judged_by_another_once(
+def test_a_point_that_ends_its_process_is_judged_once_more(
     monkeypatch, first, then, outcome
 ):
     """A killed process is replaced; a process that hangs is not waited for."""
@@ -190,7 +190,7 @@ if NIGHTLY:
             str(kept[line.split(b'"')[3].decode()]).encode() in line for line in seen
         )
 
-    def test_a_worker_that_is_killed_and_one_that_stands_still_hold_nothing_up(
+    def test_a_killed_or_hanging_worker_delays_no_other(
         tmp_path,
     ):
         process = started(tmp_path / "out", 300)

@@ -151,7 +151,7 @@ def test_classes_of_shapes_part_at_the_limits_of_the_hardware():
     assert classes[4] == classes[5]
 
 
-def test_the_line_is_that_of_the_last_store_to_the_wrong_element(tmp_path):
+def test_the_line_is_the_last_store_to_the_wrong_element(tmp_path):
     trace = stores((0, 64), (64, 64), (0, 64))
     found = found_here(failing(WRONG), tmp_path, {"embedded": trace}.items())
     assert (found.line, found.file) == (2, "test_found.py")
@@ -171,7 +171,7 @@ def test_the_line_of_an_error_is_the_kernels(tmp_path):
     assert found_here(failure, tmp_path).source == 'raise IndexError("x")'
 
 
-def test_only_what_needs_a_limit_has_one(tmp_path):
+def test_only_a_finding_that_needs_a_limit_has_one(tmp_path):
     class CaseLimitError(RuntimeError): ...
 
     slow = found_here(
@@ -189,7 +189,7 @@ def test_a_file_says_all(tmp_path):
             found_from_json(text)
 
 
-def test_what_changed_last_counts_in_files_and_database(tmp_path, database):
+def test_the_last_change_counts_in_files_and_database(tmp_path, database):
     found = found_here(failing(WRONG), tmp_path)
     here = FindingStore(tmp_path / "here")
     there = FindingStore(tmp_path / "there")

@@ -57,7 +57,7 @@ def test_a_kernel_of_several_is_named_by_a_part_of_its_title():
         ("kernel", "oubled", "the test has doubled, doubled_classic"),
     ],
 )
-def test_what_stands_for_nothing_is_refused(name, value, told):
+def test_an_axis_without_a_meaning_is_rejected(name, value, told):
     axes = Axes({"columns": (1,), name: (value,)}, {})
     with pytest.raises(click.UsageError, match=told):
         check_axes(SPEC, axes)

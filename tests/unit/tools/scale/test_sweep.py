@@ -39,7 +39,7 @@ def undisturbed(tmp_path_factory):
     return read_rows(file)
 
 
-def test_a_row_says_what_came_of_a_point(undisturbed):
+def test_a_row_has_the_outcome_of_a_point(undisturbed):
     assert [(one["CHUNK"], one["dtype"], one["columns"]) for one in undisturbed] == [
         (chunk, dtype, columns)
         for chunk in (3, 4)
@@ -65,7 +65,7 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
         assert (one["psum_bytes"], one["cases"], one["kernel"]) == (None, 2, "doubled")
 
 
-def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
+def test_data_that_overflow_are_drawn_in_the_dtype_of_the_point(monkeypatch):
     spec = replace(SPEC, dtypes=("float32", "float16"))
     for dtype in spec.dtypes:
         one = spec_at(spec, {"dtype": dtype}).spec
@@ -73,7 +73,7 @@ def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
         assert {case.dtype for case in drawn} == {dtype}
 
 
-def test_a_sweep_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, undisturbed):
+def test_an_ended_sweep_continues_where_it_was(tmp_path, monkeypatch, undisturbed):
     file = tmp_path / "out.parquet"
     asked = []
 
@@ -190,12 +190,12 @@ def test_cases_are_the_same_each_time_and_none_is_there_twice():
         ({"columns": 8, "kernel": "classic"}, "agrees", ""),
     ],
 )
-def test_what_else_comes_of_a_point(point, outcome, told):
+def test_the_row_of_a_point_has_its_outcome_and_reason(point, outcome, told):
     row = PointJudge(SPEC, 2).row(point)
     assert (row["outcome"], told in row["reason"]) == (outcome, True), row
 
 
-def test_a_call_that_takes_too_long_is_told():
+def test_a_call_that_takes_too_long_is_reported():
     def forever(x):
         while True:
             pass
@@ -256,7 +256,7 @@ def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_th
     assert "no axis is given: pass --over NAME=VALUES\n" in result.output
 
 
-def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):
+def test_a_sweep_without_a_deciding_point_is_no_success(tmp_path):
     words = [
         "sweep",
         f"{sample.__file__}::test_nothing_decides",

@@ -80,7 +80,7 @@ class Search:
         return Counter(trial.state.name for trial in self.trials)
 
 
-def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever(
+def test_the_point_of_a_killed_process_is_tried_again_and_no_trial_runs_for_ever(
     tmp_path,
 ):
     file = str(tmp_path / "journal")
@@ -103,7 +103,7 @@ def test_the_point_of_a_killed_process_is_asked_again_and_no_trial_runs_for_ever
     assert sorted(points.values()) == [1] * 29 + [2], "that of the killed process alone"
 
 
-def test_a_point_at_which_two_processes_end_is_not_asked_a_third_time():
+def test_a_point_that_ends_two_processes_is_not_tried_a_third_time():
     search = Search(InMemoryStorage())
     search.run(12, last=5)
     deadly = search.asked[-1]
@@ -119,7 +119,7 @@ def test_a_point_at_which_two_processes_end_is_not_asked_a_third_time():
     assert search.asked == []
 
 
-def test_a_point_that_a_person_stopped_is_asked_again_however_often():
+def test_a_point_that_a_person_stopped_is_always_tried_again():
     def stop():
         raise KeyboardInterrupt
 
@@ -132,7 +132,7 @@ def test_a_point_that_a_person_stopped_is_asked_again_however_often():
     assert len(search.run(12)) == 12
 
 
-def test_an_attempt_that_was_kept_before_its_time_was_told_is_not_made_again(
+def test_a_stored_attempt_without_a_reported_time_is_not_repeated(
     monkeypatch,
 ):
     search = Search(InMemoryStorage())

@@ -71,7 +71,7 @@ def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(
     assert [one.status for one in again.attempts] == [AGREES, SLOWER, AGREES, SLOWER]
 
 
-def test_what_is_fast_and_wrong_is_not_the_best():
+def test_a_fast_wrong_kernel_is_not_the_best():
     tuner = tuner_of("CHUNK=3,4", "columns_at_once=8,64")
     told = "\n".join(run_tuner(tuner, {}, 4))
     assert tuner.ladder[-1].point == {"CHUNK": 4, "columns_at_once": 64}
@@ -115,7 +115,7 @@ def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
     assert tuner.timed({"dtype": "float32"}, best.own_us).status == TRACE_BOUND
 
 
-def test_the_bound_without_a_run_is_that_of_the_traffic():
+def test_the_bound_without_a_run_follows_from_the_traffic():
     tuner = tuner_of("dtype=bfloat16,float32", machine="trn1")
     narrow, wide = (
         tuner._task_bound(*of(tuner, dtype)) for dtype in ("bfloat16", "float32")
@@ -147,13 +147,13 @@ def test_a_large_grid_is_searched_in_part():
         ("nothing=1,2", CASE, {}, "not a name of the domain"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(axis, case, start, told):
+def test_an_impossible_search_is_rejected(axis, case, start, told):
     tuner = Tuner(SPEC, Axes(parse_axes([axis]), case))
     with pytest.raises(click.UsageError, match=told):
         list(run_tuner(tuner, start, 2))
 
 
-def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):
+def test_a_storage_keeps_the_results_and_a_search_continues(tmp_path, monkeypatch):
     """After a stop within a point, too; kept points are neither timed nor judged again."""
     monkeypatch.setattr(
         "difftest.tools.scale.tune.with_spec", lambda test, use: use(SPEC)

@@ -18,7 +18,7 @@ def without_reverse1(data, op0, operand0, reverse0=False, op1=None, operand1=Non
     return locals()
 
 
-def test_each_operand_and_option_of_the_record_is_said():
+def test_each_operand_and_option_of_the_record_has_an_argument():
     functions = Functions()
     functions.issues(tensor_scalar)(whole)
     functions.issues(tensor_scalar, reverse1=False)(without_reverse1)

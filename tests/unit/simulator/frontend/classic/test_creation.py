@@ -98,7 +98,7 @@ def test_iota_of_a_number_is_one_element():
         assert result[:, :, 0].tolist() == [[p, p + 1, p + 2] for p in range(4)]
 
 
-def test_todays_signature_is_told_as_such():
+def test_the_current_signature_is_named_as_such():
     tile = {"pattern": [[1, 4]], "offset": 0}
     for given in (tile, {"dst": None}, {"channel_multiplier": 1}):
         with pytest.raises(SignatureError, match="belongs to nki"):

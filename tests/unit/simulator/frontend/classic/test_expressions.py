@@ -179,7 +179,7 @@ REFUSED = [
 
 
 @every("use, received", [row[1:] for row in REFUSED])
-def test_what_is_not_affine_is_refused(use, received):
+def test_an_expression_that_is_not_affine_is_rejected(use, received):
     with pytest.raises(NkiError) as caught:
         use(arange(4)[:, None])
     assert received in caught.value.received

@@ -135,7 +135,7 @@ def test_a_store_to_an_element_beside_slices(plain):
         (lambda tile: np.s_[tile[0, 0], :, :, :], ShapeError),
     ],
 )
-def test_what_is_no_element_beside_slices(key, error):
+def test_a_tile_among_slices_must_be_one_element(key, error):
     def kernel(x, numbers):
         nl.load(x[key(nl.load(numbers))])
 

@@ -45,7 +45,7 @@ NOT_MODELLED = {
 
 
 @every("name", NOT_MODELLED)
-def test_what_is_not_modelled_raises(name):
+def test_arguments_that_are_not_modelled_raise(name):
     def kernel(table):
         NOT_MODELLED[name](nl.load(table), table)
 

@@ -54,7 +54,7 @@ def test_all_lists_what_a_star_import_gives(name):
 
 
 @every("name", ["nki.language", "nki.isa"])
-def test_what_a_module_is_made_of_is_no_name_of_it(name):
+def test_helpers_of_a_module_are_no_public_names(name):
     with embedded():
         module = importlib.import_module(f"neuronxcc.{name}")
         assert {one for one in vars(module) if not one.startswith("__")} == set(

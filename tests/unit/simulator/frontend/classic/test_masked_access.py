@@ -292,7 +292,7 @@ def literal(kind, access, x, y):
 
 
 @every("kind", tuple(KERNELS))
-def test_each_masked_access_is_that_of_a_loop(kind):
+def test_each_masked_access_matches_a_loop(kind):
     """Both modes give the loop's result, and refuse what leaves its tensor under the mask."""
     outcomes = {"same": 0, "out of bounds": 0, "two values": 0, "no box": 0}
     for seed in range(DRAWS):
@@ -356,7 +356,7 @@ def three_in_a_row(x, out, mask):
 
 
 @every("most", [299, 300])
-def test_the_error_under_a_mask_names_what_the_mask_keeps(most):
+def test_the_error_under_a_mask_names_the_kept_elements(most):
     """The mask of 299 is right for 299 elements, and the mask of 300 keeps one too many."""
 
     def kernel(x):

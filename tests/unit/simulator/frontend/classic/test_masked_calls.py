@@ -128,7 +128,7 @@ def test_a_masked_loop_reduce_leaves_the_rest_of_its_tile_alone():
         assert_array_equal(result, np.where(np.arange(N) < 4, 2 * RIGHT, 0))
 
 
-def test_what_a_mask_leaves_out_is_not_read():
+def test_masked_out_elements_are_not_read():
     """Neither a value outside the function's range, nor what nothing has written."""
 
     def kernel():

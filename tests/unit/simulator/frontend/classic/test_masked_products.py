@@ -174,7 +174,7 @@ def loaded(x):
         (loaded, "takes src|tile as src"),
     ],
 )
-def test_what_a_masked_operand_is_not(kernel, text, plain):
+def test_a_masked_operand_is_no_ordinary_tile(kernel, text, plain):
     with pytest.raises(NkiError) as caught:
         launch(kernel, [HALVES], plain=plain, strictness="relaxed")
     assert re.search(text, str(caught.value))

@@ -50,7 +50,7 @@ def test_a_mask_that_leaves_nothing_out_is_no_mask():
 
 
 @every("mask", [np.ones((4, 6), bool), "x", 1.5, [True]])
-def test_what_is_no_mask(mask):
+def test_a_value_that_is_no_mask_is_rejected(mask):
     with pytest.raises(KernelError, match="a mask takes comparisons") as caught:
         as_mask(mask, (4, 6))
     assert caught.value.received == type(mask).__name__

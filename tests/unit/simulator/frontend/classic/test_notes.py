@@ -239,7 +239,7 @@ modes = every("plain", [False, True])
 
 @modes
 @every("name", NOTED)
-def test_what_was_seen_to_run_runs_with_a_warning(name, plain):
+def test_code_that_was_seen_to_run_runs_with_a_warning(name, plain):
     compute, data, expected = NOTED[name]
 
     def kernel(tensor):
@@ -304,7 +304,7 @@ def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
 
 
 @modes
-def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
+def test_unwritten_private_hbm_is_a_doubt(plain):
     def kernel():
         tensor = nl.ndarray((4, 4), nl.float32, buffer=nl.private_hbm)
         return written(nl.load(tensor))
@@ -400,7 +400,7 @@ def test_a_tile_size_that_a_module_sets_holds_until_the_modules_are_gone():
 
 
 @every("plain", [False, True])
-def test_a_launch_lists_what_it_went_on_from(plain):
+def test_a_launch_lists_its_warnings(plain):
     def noted(x):
         out = nl.ndarray((8, 4), nl.float32, buffer=nl.shared_hbm)
         cube = nl.load(x)

@@ -55,7 +55,7 @@ def test_placing_changes_no_value(plain):
     assert_array_equal(result, DATA.reshape(8, 4, 4).transpose(1, 0, 2))
 
 
-def test_the_trace_says_where_each_block_lies():
+def test_the_trace_has_the_address_of_each_block():
     """The tables of the documentation: tile 0 + (i % 2) * 4 * sizeof, bank i % 2."""
     allocations = launch(in_turn, [DATA]).trace.allocations
     sbuf, psum = (one for one in allocations if one.places)
@@ -100,7 +100,7 @@ def test_the_capacity_counts_physical_tiles():
         launch(many(8, 7), [data])
 
 
-def test_placed_blocks_beside_what_the_compiler_places():
+def test_placed_blocks_and_blocks_that_the_compiler_places():
     def kernel(x):
         tensor = nl.ndarray(
             (4, nl.par_dim(128), 8192),
@@ -156,7 +156,7 @@ def mixed_too(x):
 
 
 @every("form", FORMS)
-def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
+def test_placements_that_the_compiler_must_ignore(form, monkeypatch):
     monkeypatch.setattr(mixed_too, "__dict__", {})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -165,12 +165,12 @@ def test_placements_that_the_compiler_is_told_to_ignore(form, monkeypatch):
 
 
 @every("thing", [3, int, "kernel"])
-def test_what_is_told_to_be_placed_automatically_is_a_kernel(thing):
+def test_automatic_placement_is_for_kernels_only(thing):
     with pytest.raises(NkiError, match=r"to be a kernel|else than a kernel"):
         ncc.force_auto_alloc(thing)
 
 
-def test_a_tensor_without_blocks_is_one_tile_however_many_are_asked_for():
+def test_a_tensor_without_blocks_is_one_tile_for_any_requested_number():
     def kernel(x):
         modulo = ncc.sbuf.mod_alloc(base_addr=64, num_free_tiles=(2,))
         tile = nl.ndarray((8, 16), nl.float32, buffer=modulo)
@@ -187,7 +187,7 @@ def test_a_tensor_without_blocks_is_one_tile_however_many_are_asked_for():
         launch(kernel, [x], strictness="documented")
 
 
-def test_a_function_of_places_is_asked_by_awss_names():
+def test_a_function_of_places_gets_awss_names():
     asked = []
 
     def by_name(*, fdim_size, pdim_size, idx):
@@ -220,7 +220,7 @@ def test_a_function_of_places_is_asked_by_awss_names():
         ),
     ],
 )
-def test_what_cannot_be_placed(buffer, text):
+def test_an_impossible_placement_is_rejected(buffer, text):
     def kernel():
         nl.ndarray((2, nl.par_dim(8), 16), nl.float32, buffer=buffer())
 

@@ -105,7 +105,7 @@ def kernel(cache: {annotation}, rows: {other}):
 
 @every("name", WAYS)
 @every("how", ["evaluated", "quoted", "from __future__ import annotations"])
-def test_a_kernel_writes_what_is_mutable_and_nothing_else(name, how):
+def test_a_kernel_writes_only_mutable_arguments(name, how):
     imports, annotation = WAYS[name]
     if how == "evaluated" and name == "for a checker alone":
         return  # Python itself does not find the name

@@ -154,6 +154,6 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
         ),
     ],
 )
-def test_what_the_scalar_engine_of_trn1_does_not(does, text):
+def test_operations_that_the_scalar_engine_of_trn1_lacks_are_rejected(does, text):
     arguments = np.ones((2, 2), np.float32)
     assert text in raised(KernelError, lambda x: does(x) and x, arguments, machine=TRN1)

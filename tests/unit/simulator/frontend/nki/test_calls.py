@@ -31,7 +31,9 @@ def whole(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None):
         (whole, {"indices": as_integer}, "indices"),
     ],
 )
-def test_what_a_signature_lacks_is_an_error_at_import(signature, converters, missing):
+def test_an_operand_without_a_parameter_is_an_error_at_import(
+    signature, converters, missing
+):
     said = f"{signature.__name__} and local_gather differ in {missing}$"
     with pytest.raises(TypeError, match=said):
         call(local_gather, **converters)(signature)
@@ -42,7 +44,7 @@ def test_settings_of_no_signature_are_an_error_at_import():
         declare(type("Rows", (), {}), call, local_gathr={"index": as_integer})
 
 
-def test_a_row_is_what_its_record_means():
+def test_a_row_passes_arguments_to_its_record():
     made = {}
 
     def make(record, **settings):

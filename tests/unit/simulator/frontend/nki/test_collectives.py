@@ -159,7 +159,7 @@ def test_a_bfloat16_sum_is_rounded_once():
     ] * 3
 
 
-def test_a_rank_gives_what_it_held_when_it_called():
+def test_a_rank_sends_its_values_at_the_call():
     @jit
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)

@@ -50,7 +50,7 @@ CAME = {
 
 
 @every("name", PARTLY)
-def test_what_nothing_wrote_is_carried_on(name):
+def test_collectives_pass_on_unwritten_elements(name):
     shape, call = PARTLY[name]
     came = {}
 

@@ -230,7 +230,7 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
     "kind, told",
     [(nl.dynamic_range, 1), (nl.affine_range, 0), (nl.sequential_range, 0)],
 )
-def test_a_number_that_a_loop_on_the_device_goes_on_with_is_told_of(kind, told):
+def test_a_number_that_a_device_loop_carries_is_reported(kind, told):
     @jit
     def kernel(a):
         column = 0

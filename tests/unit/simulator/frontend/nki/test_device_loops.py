@@ -16,7 +16,7 @@ from tests.every import every
 
 
 @every("told", [True, False])
-def test_a_number_that_a_body_keeps_for_the_next_turn_is_told_of(told):
+def test_a_number_that_a_body_keeps_for_the_next_iteration_is_reported(told):
     """A compiler traces a body once: state of Python's does not advance on a device."""
 
     def kernel():

@@ -24,7 +24,7 @@ def multiplied(x, y, **options):
     return result
 
 
-def test_its_cost_is_that_of_half_the_rows():
+def test_its_cost_equals_half_the_rows():
     """256 rows of the contraction in the time of 128."""
 
     def kernel(x, y):

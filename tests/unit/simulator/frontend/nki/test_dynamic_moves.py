@@ -222,7 +222,7 @@ def test_skipped_rows_leave_columns_as_they_were():
         ({"machine": TRN1}, "NeuronCore-v3"),
     ],
 )
-def test_what_no_hardware_gathers_and_transposes(changed, text):
+def test_gathers_that_transpose_are_limited_by_the_hardware(changed, text):
     count = changed.get("count", 16)
     pattern = changed.get("pattern", [[12, count], [1, 12]])
     shape = [size for _, size in pattern]
@@ -262,7 +262,7 @@ def test_the_index_of_each_call_is_looked_at():
         ({"dge_mode": nisa.dge_mode.swdge}, "a src with an offset for each row"),
     ],
 )
-def test_what_a_direct_transpose_does_not_take(options, text):
+def test_a_direct_transpose_rejects_other_arguments(options, text):
     def kernel(x):
         nisa.dma_transpose(nl.ndarray((12, 16), nl.float16), x[0:16], **options)
 

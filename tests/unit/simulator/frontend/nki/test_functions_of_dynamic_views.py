@@ -23,7 +23,7 @@ def test_the_trace_says_that_the_offset_is_read():
     }
 
 
-def test_what_is_no_view_on_chip_is_refused():
+def test_an_operand_that_is_no_on_chip_view_is_rejected():
     def assigned(a):
         nl.load(a).select(1, nisa.register_alloc(1))[...] = 1.0
 

@@ -50,7 +50,7 @@ def test_a_copy_by_tiles_with_remainders():
     assert_array_equal(run(kernel, a), a, strict=True)
 
 
-def test_what_indexing_makes_of_shapes():
+def test_indexing_a_grid_changes_its_shape():
     seen = []
 
     def kernel(src):

@@ -55,7 +55,7 @@ def test_matmuls_accumulate_by_their_flags(flags, times):
 
 @every("dtype, count", [(nl.float32, 1), (nl.bfloat16, 1), (nl.float8_e5m2, 3)])
 @every("plain", [False, True])
-def test_what_another_dtype_has_overwritten_is_no_sum_any_more(plain, dtype, count):
+def test_an_overwrite_by_another_dtype_ends_a_sum(plain, dtype, count):
     def compute(a, b):
         total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
         nisa.nc_matmul(total, a, b)
@@ -188,7 +188,7 @@ def thrown_away(a, keep):
     return sink if keep else total
 
 
-def test_what_got_different_values_counts_as_never_written():
+def test_elements_with_different_values_count_as_unwritten():
     text = raised(UnwrittenError, lambda x: thrown_away(x, True), values(4, 8))
     assert "4 of 4 elements" in text
     assert ", given two values at " in text

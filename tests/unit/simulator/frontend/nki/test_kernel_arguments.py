@@ -143,7 +143,7 @@ VALUES = [
 
 
 @every("value", [*VALUES, np.float32(2), nl.bfloat16, len, Mode])
-def test_what_holds_no_array_goes_through_as_it_is(value):
+def test_arguments_without_arrays_are_passed_unchanged(value):
     seen = []
 
     @jit

@@ -119,7 +119,7 @@ def test_a_wrong_address_is_an_error(buffer, address, kind, text):
 
 @every("grid", [(), (2,)])
 @every("start, shared", [(64, 0), (60, 1), (0, 16)])
-def test_tensors_in_hbm_that_overlap_share_what_they_hold(grid, start, shared):
+def test_overlapping_tensors_in_hbm_share_their_data(grid, start, shared):
     def kernel(data):
         first, second = (
             nl.ndarray(

@@ -123,7 +123,7 @@ def test_each_row_holds_at_its_levels_and_at_no_other(row):
 
 
 @every("row", sorted(LIFETIMES))
-def test_without_a_level_all_exist_and_what_has_ended_warns(row):
+def test_without_a_level_all_names_exist_and_ended_ones_warn(row):
     if "tensor_copy_dynamic" in row:
         return  # it lacks a function at every level: the next test
     with warnings.catch_warnings(record=True) as caught:
@@ -139,7 +139,7 @@ def test_without_a_level_all_exist_and_what_has_ended_warns(row):
         ), texts
 
 
-def test_a_name_that_only_earlier_levels_had_says_what_became_of_it():
+def test_a_name_of_earlier_levels_names_its_replacement():
     with pytest.raises(
         AttributeError, match=r"tensor_copy_dynamic_src'.*ended with NKI 0.4; use"
     ):
@@ -181,7 +181,7 @@ def below(array):
         (lambda t: register_of(5), lambda a: np.array([[5]], np.int32)),
     ],
 )
-def test_an_idiom_of_an_earlier_level_does_what_it_did(make, expected):
+def test_an_idiom_of_an_earlier_level_keeps_its_effect(make, expected):
     array = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
     with pytest.warns(LevelWarning, match="ended with NKI"):
         result = on_nki_tiles(make, array)
@@ -271,12 +271,12 @@ def test_ranks_have_a_level():
     launch_ranks(jit(loops), [[], []], level="0.6")
 
 
-def test_what_is_not_modelled_is_asked_for_its_level_too():
+def test_a_name_that_is_not_modelled_raises_at_a_level_too():
     with pytest.raises(NotModelledError):
         launch(jit(lambda: nl.int64()), level="0.7")
 
 
-def test_a_kernel_may_ask_what_its_level_has():
+def test_a_kernel_may_test_for_names_of_its_level():
     asked = {}
 
     @jit

@@ -93,7 +93,7 @@ def exchanged(a, engine=dma_engine.dma):
 
 
 @every("engine", list(dma_engine))
-def test_sendrecv_exchanges_what_was_there_when_it_was_called(engine):
+def test_sendrecv_exchanges_the_values_at_its_call(engine):
     np.testing.assert_array_equal(exchanged[2](A, engine), A[::-1])
 
 
@@ -128,7 +128,7 @@ def test_program_0_runs_up_to_its_first_wait():
         order.clear()
 
 
-def test_the_trace_says_which_program_issued_what():
+def test_the_trace_has_the_program_of_each_instruction():
     trace = launch(swapped[2], (A,)).trace
     assert [event.number for event in trace] == sorted(
         {event.number for event in trace}
@@ -205,7 +205,7 @@ def two_pipes():
         ),
     ],
 )
-def test_a_deadlock_names_who_waits_where(kernel, parts):
+def test_a_deadlock_names_the_waiting_programs_and_lines(kernel, parts):
     before = threading.active_count()
     with pytest.raises(
         DeadlockError, match="meet at the same calls, equally often"
@@ -370,7 +370,7 @@ def test_programs_see_each_other_as_if_they_ran_an_instruction_each_in_turn():
 
 
 @every("late", [0, 1])
-def test_who_has_more_to_do_before_writes_later(late):
+def test_the_core_with_more_work_before_writes_later(late):
     def kernel():
         me = nl.program_id(0)
         out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)
@@ -420,7 +420,7 @@ def test_programs_that_share_nothing_but_arguments_run_one_after_the_other():
 
 
 @every("rows", [1, 2])
-def test_sendrecv_sends_what_was_written_of_a_tile(rows):
+def test_sendrecv_sends_the_written_part_of_a_tile(rows):
     """A tile that is written in part arrives so (router_topk of aws-neuron/nki-library)."""
 
     def kernel(a):
@@ -442,7 +442,7 @@ def test_sendrecv_sends_what_was_written_of_a_tile(rows):
             launch(kernel, (A,), grid=(2,))
 
 
-def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
+def test_a_barrier_on_an_unshared_tensor_warns_and_holds():
     def kernel(a):
         me = nl.program_id(0)
         scratch = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)

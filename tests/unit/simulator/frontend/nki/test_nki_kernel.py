@@ -206,7 +206,7 @@ def test_the_decorator_of_earlier_levels_names_the_machine(monkeypatch):
     assert kernel.machine is TRN3
 
 
-def test_a_function_is_of_the_dialect_of_what_it_calls():
+def test_a_function_has_the_dialect_of_its_calls():
     class Callable:
         def __call__(self, a):
             return inner(a)
@@ -253,7 +253,7 @@ def test_an_argument_that_an_instruction_does_not_have_is_named_with_its_remedy(
     assert isinstance(error.value, TypeError)
 
 
-def test_a_type_error_from_inside_stays_what_it_is():
+def test_a_type_error_from_inside_stays_a_type_error():
     def kernel(a):
         nl.full(a.shape, object(), nl.float32)
 
@@ -312,7 +312,7 @@ def test_a_helper_of_ours_is_no_name_of_nki(module):
 
 
 @every("cores, buffer", [(1, nl.hbm), (2, nl.shared_hbm)])
-def test_arguments_lie_in_hbm_or_where_two_programs_share_them(cores, buffer):
+def test_arguments_are_in_hbm_or_in_shared_hbm(cores, buffer):
     """As AWS's page of its simulator has it (nki_simulator.rst, v2.32.0)."""
     seen = []
 

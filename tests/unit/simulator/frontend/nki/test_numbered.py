@@ -26,6 +26,6 @@ def test_so_is_a_string():
     "kind, value",
     [(dge_mode, 9), (dge_mode, True), (matmul_perf_mode, 0), (dge_mode, 3.0)],
 )
-def test_what_numbers_no_member_is_refused(kind, value):
+def test_a_number_of_no_member_is_rejected(kind, value):
     with pytest.raises(KernelError, match=f"takes {kind.__name__} as a member"):
         member_of(kind, value, "here")

@@ -49,7 +49,7 @@ def test_a_pattern_on_chip(pattern, offset):
     np.testing.assert_array_equal(result, strided(pattern, offset))
 
 
-def test_a_pattern_addresses_storage_whatever_the_view():
+def test_a_pattern_addresses_storage_from_every_view():
     def compute(x):
         inner = x.ap([[32, 16], [2, 16]])
         assert inner.get_pattern() == [[32, 16], [2, 16]]

@@ -33,7 +33,7 @@ def test_a_seed_repeats_its_numbers_and_another_one_does_not():
 
 
 @every("engine, words", [(nisa.engine.gpsimd, 6), (VECTOR, 24)])
-def test_a_state_that_was_read_and_is_set_repeats_what_followed(engine, words):
+def test_a_state_that_is_set_again_repeats_its_numbers(engine, words):
     def compute():
         numbers()
         state = nl.ndarray((128, words), nl.uint32)

@@ -133,7 +133,7 @@ SEEN = {
 }
 
 
-def test_what_was_seen_to_run_does_so_with_a_note():
+def test_code_that_was_seen_to_run_runs_with_a_note():
     for name, (kernel, array, expected) in SEEN.items():
         for plain in (False, True):
             with pytest.warns(RuleWarning):
@@ -147,7 +147,7 @@ def test_what_was_seen_to_run_does_so_with_a_note():
             assert caught.value.location.file == __file__, name
 
 
-def test_a_product_of_bfloat16_by_nl_matmul_is_told_of_on_trn1_alone():
+def test_a_product_of_bfloat16_by_nl_matmul_is_reported_only_on_trn1():
     """nki-samples of AWS: its result is in bfloat16, which fails on gen2."""
 
     def kernel(a):
@@ -276,7 +276,7 @@ RELAXED = {
 
 @every("name", RELAXED)
 @every("plain", [False, True])
-def test_what_aws_simulator_takes_and_its_compiler_does_not(name, plain):
+def test_code_that_only_aws_simulator_accepts(name, plain):
     kernel, expected = RELAXED[name]
     with pytest.raises(NkiError):
         launch(jit(kernel), [A.copy()], plain=plain)
@@ -297,7 +297,7 @@ def test_nl_range_is_pythons_with_a_note():
 
 @pytest.mark.filterwarnings("ignore:a tensor was indexed", "ignore:a loop was an index")
 @pytest.mark.filterwarnings("ignore:tensor_scalar got data in hbm")
-def test_what_was_not_is_refused_by_both_modes():
+def test_code_that_never_ran_is_rejected_by_both_modes():
     for name, (kernel, array) in REFUSED.items():
         for plain in (False, True):
             with pytest.raises(NkiError) as caught:
@@ -342,7 +342,7 @@ def test_a_loop_is_like_pythons_range():
     assert [len(event.loops) for event in result.trace.events] == [0, 0]
 
 
-def test_registers_that_nothing_has_read_are_read_although_a_reduce_op_stands_there():
+def test_unread_registers_are_read_even_with_a_reduce_op():
     """The page's own meaning: the last call of a chain reads the sum of those before it."""
 
     def kernel(a):

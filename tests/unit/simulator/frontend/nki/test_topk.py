@@ -67,7 +67,7 @@ def test_nan_is_the_least_in_both_modes():
     assert not np.isnan(fast.outputs[0].astype(np.float32)).any()
 
 
-def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
+def test_elements_after_the_results_of_the_last_column_count_as_unwritten():
     def first(rows):
         def run(x):
             val = nl.zeros((16, 8), nl.bfloat16)
@@ -91,7 +91,7 @@ def test_levels_whose_page_says_otherwise_warn(level):
         launch(kernel(16, 32), [shuffled(1, 2)], level=level)
 
 
-def test_a_level_to_come_has_what_the_last_page_says(monkeypatch):
+def test_a_future_level_has_the_rules_of_the_last_page(monkeypatch):
     """A level that is compared as text with "0.7" would count as one before it."""
     monkeypatch.setattr(levels, "LEVELS", (*levels.LEVELS, "0.8"))
     monkeypatch.setattr(levels, "_ORDER", (*levels._ORDER, "0.8"))

@@ -85,7 +85,7 @@ def test_a_bool_stays_one(torch):
     assert result.tolist() == (A > 3).tolist()
 
 
-def test_several_outputs_are_a_tuple_and_arrays_may_stand_beside_tensors(torch):
+def test_several_outputs_are_a_tuple_and_arrays_may_be_among_tensors(torch):
     both = jit(lambda a, b: (doubled(a), doubled(b)))
     first, second = both(torch.from_numpy(A.copy()), A + 1)
     assert first.tolist() == (A * 2).tolist()
@@ -94,7 +94,7 @@ def test_several_outputs_are_a_tuple_and_arrays_may_stand_beside_tensors(torch):
 
 
 @every("name", ["float32", "bfloat16"])
-def test_what_a_kernel_writes_to_a_tensor_is_in_it(torch, name):
+def test_a_torch_tensor_has_the_writes_of_the_kernel(torch, name):
     @jit
     def kernel(a):
         nl.store(a, nl.multiply(nl.load(a), 3.0))

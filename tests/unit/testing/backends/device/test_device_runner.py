@@ -240,7 +240,7 @@ class Looked(PlainBackend):
 
 
 @every("beside", [True, False])
-def test_hazards_are_those_of_a_simulators_run_of_the_case(beside):
+def test_hazards_come_from_a_simulators_run_of_the_case(beside):
     """The device's own run shows no findings; a simulator's run does, requested or as a helper."""
     looked = Looked("embedded")
     if beside:
