@@ -151,15 +151,19 @@ def write_session_report(
 
 def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
     """Add the backends and versions to the JUnit report, if there is one."""
-    from difftest.support.versions import versions
-    from difftest.testing.session.pytest_internals import add_suite_properties
+    from difftest.testing.session.pytest_internals import junit_report
 
-    texts = {
-        f"difftest_backend_{backend.name}": backend.description for backend in backends
-    }
+    report = junit_report(config)
+    if report is None:
+        return
+    from difftest.support.versions import versions
+
+    for backend in backends:
+        report.add_global_property(
+            f"difftest_backend_{backend.name}", backend.description
+        )
     for name, version in versions().items():
-        texts[f"difftest_version_{name}"] = version
-    add_suite_properties(config, texts)
+        report.add_global_property(f"difftest_version_{name}", version)
 
 
 def worker_state(session: Session) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 import json
 import xml.etree.ElementTree as ElementTree
+from importlib import metadata
 
 import pytest
 from hypothesis.internal import observability
@@ -61,6 +62,17 @@ def test_a_failure_has_its_case_its_text_and_its_place(project, report):
     case = json.dumps(test["case"])
     again = project.run("--simulate=embedded", "test_add.py::test_add", "--case", case)
     again.assert_outcomes(failed=1)
+
+
+def test_without_a_report_no_versions_are_read(project, monkeypatch):
+    """To read them takes a twentieth of the start: the standard library parses an e-mail."""
+    read = []
+    monkeypatch.setattr(metadata, "version", lambda name: read.append(name) or "1")
+    project.add_test()
+    assert project.run("--simulate=embedded").ret == 0
+    assert "numpy" not in read
+    assert project.run("--simulate=embedded", "--junit-xml=junit.xml").ret == 0
+    assert "numpy" in read
 
 
 def test_an_error_before_the_test_is_in_it(project, report):

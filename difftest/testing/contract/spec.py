@@ -294,6 +294,12 @@ class KernelSpec:
         """The inputs without data of their own."""
         return [name for name in self.inputs if self.input(name).data is None]
 
+    @property
+    def own_dtypes(self) -> dict[str, tuple[str, ...]]:
+        """The inputs that have dtypes of their own, with these."""
+        own = {name: self.input(name).dtypes for name in self.inputs}
+        return {name: dtypes for name, dtypes in own.items() if dtypes}
+
     def inputs_of(self, case: Case) -> tuple[Array, ...]:
         """Return new input arrays of a case."""
         return tuple(self.inputs_by_name(case).values())

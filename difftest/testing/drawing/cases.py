@@ -28,7 +28,7 @@ from difftest.testing.drawing.data import (
     draw_uniform,
     far_ranges,
 )
-from difftest.testing.drawing.dry_run import branch_conditions
+from difftest.testing.drawing.dry_run import search_kernels
 from difftest.testing.drawing.examples import examples, examples_or_none
 from difftest.testing.drawing.plan import DrawingPlan, PlannedCase
 from difftest.testing.drawing.provider import draw_index
@@ -62,7 +62,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: ReferenceProperties) -> SearchStrategy[Case]:
     """Return a strategy of cases, for a reference with these properties."""
-    plan = DrawingPlan(spec, branch_conditions(spec))
+    plan = DrawingPlan(spec, search_kernels(spec).conditions)
     return _cases(spec, replace(nature, floats=float_constants(spec)), plan)
 
 
@@ -133,9 +133,7 @@ def _cases(
     dtype = draw_one(spec.dtypes)
     if planned is not None:
         planned.stop()
-    dtypes = {
-        name: draw_one(own) for name in spec.inputs if (own := spec.input(name).dtypes)
-    }
+    dtypes = {name: draw_one(own) for name, own in spec.own_dtypes.items()}
     random = draw_index(_RANDOM) > 0
     data: dict[str, Recipe] = {}
     for name in spec.inputs:

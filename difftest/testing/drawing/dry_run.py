@@ -59,11 +59,6 @@ class KernelSearch(NamedTuple):
         return [condition for condition in self.conditions if condition[:2] in met]
 
 
-def branch_conditions(spec: KernelSpec) -> list[Condition]:
-    """Return the conditions of the kernels that change for few sizes."""
-    return search_kernels(spec).conditions
-
-
 @functools.lru_cache(maxsize=8)
 def search_kernels(spec: KernelSpec) -> KernelSearch:
     """Run the kernels of a spec without a machine; return the conditions on sizes that they met."""

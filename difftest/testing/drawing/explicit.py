@@ -59,11 +59,7 @@ def _read_case(document: object, spec: KernelSpec) -> Case:
     """Return the case in a document that was read from JSON."""
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         document = json.loads(minimal_case(spec, document).to_json())
-    own_dtypes = {}
-    for name in spec.inputs:
-        accepted = spec.input(name).dtypes
-        if accepted:
-            own_dtypes[name] = accepted
+    own_dtypes = spec.own_dtypes
     parts = _parts(document, spec, bool(own_dtypes))
     _check_keys("values", parts["values"], spec.domain)
     _check_keys("data", parts["data"], spec.inputs)
@@ -167,11 +163,7 @@ def minimal_case(
     ------
     NoDataError : an input has no data for these values: its strategy draws nothing.
     """
-    dtypes = {}
-    for name in spec.inputs:
-        accepted = spec.input(name).dtypes
-        if accepted:
-            dtypes[name] = accepted[0]
+    dtypes = {name: accepted[0] for name, accepted in spec.own_dtypes.items()}
     dtypes |= own.pop("dtypes", {})
     dtype = dtype or spec.dtypes[0]
     data = {}

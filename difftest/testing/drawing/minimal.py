@@ -321,7 +321,7 @@ class _Minimization:
             case = self.case
             self._take_first(
                 replace(case, dtypes={**case.dtypes, name: dtype})
-                for dtype in _before(own, self.spec.input(name).dtypes)
+                for dtype in _before(own, self.spec.own_dtypes[name])
             )
 
 

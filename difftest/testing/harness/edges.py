@@ -213,7 +213,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Yield calls with another dtype for one operand: of the spec's dtypes, or a foreign dtype."""
     foreign = _FOREIGN[not is_float_dtype(np.dtype(spec.dtypes[0]))]
-    free = [name for name in spec.inputs if not spec.input(name).dtypes]
+    free = [name for name in spec.inputs if name not in spec.own_dtypes]
     for name in free:
         for own in (*spec.dtypes[:2], foreign):
             for other in spec.dtypes[:2]:

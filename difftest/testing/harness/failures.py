@@ -555,7 +555,7 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
         again: Reproduction | None,
     ) -> None:
         # One command can run this call alone only if a case of the spec can express it.
-        fixed = {name for name in spec.inputs if spec.input(name).dtypes}
+        fixed = set(spec.own_dtypes)
         case = edge.case
         self.edge = edge
         has_own_dtypes = fixed == set(case.dtypes)

@@ -13,12 +13,12 @@ import pytest
 from _pytest import terminal
 from _pytest._code import code
 from _pytest._io import TerminalWriter
-from _pytest.junitxml import xml_key
+from _pytest.junitxml import LogXML, xml_key
 
 __all__ = [
     "ReportLines",
     "TerminalWriter",
-    "add_suite_properties",
+    "junit_report",
     "renew_fixture_requests",
     "set_failure_text",
     "untrimmed_messages",
@@ -89,10 +89,6 @@ def renew_fixture_requests(test: pytest.Function) -> None:
     test._initrequest()
 
 
-def add_suite_properties(config: pytest.Config, properties: dict[str, str]) -> None:
-    """Add properties to the JUnit report, if the session writes one."""
-    report = config.stash.get(xml_key, None)
-    if report is None:
-        return
-    for name, text in properties.items():
-        report.add_global_property(name, text)
+def junit_report(config: pytest.Config) -> LogXML | None:
+    """Return the JUnit report that the session writes; None without one."""
+    return config.stash.get(xml_key, None)

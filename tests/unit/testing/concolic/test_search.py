@@ -27,7 +27,7 @@ from difftest.testing.concolic.search import nearest_miss, targets_in_domain
 from difftest.testing.contract.recipes import Zeros
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.cases import cases
-from difftest.testing.drawing.dry_run import branch_conditions
+from difftest.testing.drawing.dry_run import search_kernels
 from difftest.testing.drawing.examples import examples
 from difftest.testing.drawing.provider import BACKEND
 from difftest.testing.drawing.sizes import multiples, sizes
@@ -269,6 +269,10 @@ def refusing(x, rows, columns):
 @contextlib.contextmanager
 def managed(columns):
     yield columns == 333
+
+
+def branch_conditions(spec):
+    return search_kernels(spec).conditions
 
 
 def spec_of(kernel, dtypes=("float32",), **more):
@@ -514,7 +518,7 @@ def test_the_authors_code_runs_as_a_copy_on_copies(capsys, recwarn):
     spec = spec_of(of_a_plan)
     ran = []
     sys.setprofile(lambda frame, event, _: event == "call" and ran.append(frame.f_code))
-    conditions = branch_conditions(spec)
+    conditions = search_kernels(spec).conditions
     sys.setprofile(None)
     assert {at["columns"] % TILE for *_, places in conditions for at in places} >= {
         29,
