@@ -40,12 +40,9 @@ class Memory:
         other.waiting = self.waiting.copy()
         return other
 
-    def size(self, allocation: Allocation) -> int:
-        """Return a tensor's bytes in each partition; each block of a tensor takes whole units."""
+    def _whole_units(self, allocation: Allocation, size: int) -> int:
+        """Return a tensor's ``size`` in each partition; each of its blocks takes whole units."""
         unit = self.unit
-        size = allocation.partition_bytes
-        if unit == 1:
-            return size
         axis = allocation.partition_axis
         blocks = prod(allocation.shape[:axis]) if axis else 1
         return -(-size // (blocks * unit)) * unit * blocks
@@ -62,7 +59,10 @@ class Memory:
 
     def enter(self, allocation: Allocation) -> int:
         """Queue a tensor in program order of first use, and return the bytes that it takes."""
-        size = self.sizes[allocation.id] = self.size(allocation)
+        size = allocation.partition_bytes
+        if self.unit > 1:
+            size = self._whole_units(allocation, size)
+        self.sizes[allocation.id] = size
         self.waiting.append(allocation)
         return size
 

@@ -159,12 +159,11 @@ def elements(region: Region) -> int:
 
 def free_elements(event: Event) -> int:
     """Return N of the event: elements per partition of its largest on-chip operand."""
-    on_chip = [
-        piece
-        for piece in event.writes + event.reads
-        if not piece.allocation.space.is_hbm
-    ]
-    return max(map(elements, on_chip), default=0)
+    most = 0
+    for region in event.writes + event.reads:
+        if not region.allocation.space.is_hbm:
+            most = max(most, elements(region))
+    return most
 
 
 def inner_stride(region: Region) -> int:

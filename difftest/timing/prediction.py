@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+from difftest.timing.collection import no_collection
 from difftest.timing.compiler import (
     FASTEST,
     LIKELY,
@@ -50,7 +49,6 @@ LEAST_PART = 500
 PARTS = 50
 """The part of a kernel that shows which question matters most: one of ``PARTS``, but not fewer
 instructions than ``LEAST_PART``."""
-_frozen = cache(gc.get_freeze_count)  # counts one by one: ten milliseconds in a session
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +92,7 @@ class Prediction:
     @cached_property
     def error_budget(self) -> ErrorBudget:
         """The evidence for the kernel's own part."""
-        with _no_collection():
+        with no_collection():
             return error_budget(self.schedule)
 
     @property
@@ -337,7 +335,7 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     dge = Toolchain.of(dge, trace.dialect)
-    with _no_collection():
+    with no_collection():
         program = lowered or lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(program, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
@@ -352,7 +350,7 @@ def predict(
             ends += [middle.end - quarter, middle.end + quarter]
 
     def recompiled(other: Compiler) -> float:
-        with _no_collection():
+        with no_collection():
             changed = recompile(program, trace, other)
             order = planned_order(changed, dge=dge)
             same = middle.stands_for(changed, order)
@@ -371,21 +369,3 @@ def predict(
 def _half(progress: Progress | None, number: int) -> Progress | None:
     """Return a callback for the first or the second half that reports progress of the whole."""
     return progress and (lambda done, total: progress(number * total + done, 2 * total))
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Run without garbage collection: nothing here is garbage, and a search doubles the time.
-
-    New objects then count as old, so that the next collection does not visit all of them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if not _frozen():  # otherwise the program keeps something frozen
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()

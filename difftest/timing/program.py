@@ -94,6 +94,10 @@ class LoweredInstruction:
     """The engine that waits for its operands: for a DMA the engine of its queue, else its own."""
 
     @property
+    def cost(self) -> InstructionCost:
+        return InstructionCost(self.times, self.matmul, self.transfer, self.modelled)
+
+    @property
     def is_store(self) -> bool:
         return self.transfer is not None and self.transfer.writes_hbm
 
@@ -262,9 +266,11 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
     repeated = RepeatedWork(trace, program.machine, compiler)
     decisions = Decisions(begins, repeated.events, repeated.twins)
     if decisions == program.decisions and not _differ(program, compiler, trace):
-        return replace(program, compiler=compiler)
+        other = replace(program, compiler=compiler)
+        other.dependence_graph = program.dependence_graph
+        return other
     lowered = {}
-    if not trace.middle_end:  # there an instruction may do the work of several events
+    if program.as_traced or not trace.middle_end:  # an instruction for each event
         steps = program.instructions
         lowered = {step.event.number: step for step in steps if not step.implied}
     builder = _ProgramBuilder(program.machine, compiler, trace, decisions, lowered)
@@ -362,7 +368,7 @@ class _ProgramBuilder:
             reads, writes = self._within_their_tiles(event)
             if self.optimizes:
                 if self.renames:
-                    event = replace(event, reads=reads, writes=writes)
+                    event = event.with_regions(writes, reads)
                 self.pending.append(event)
             else:
                 self._add(event, core, reads, writes)
@@ -454,14 +460,22 @@ class _ProgramBuilder:
         groups = optimized(self.pending, self.machine)
         if self.optimizes and not self.renames:
             self.as_traced = groups == [(event,) for event in self.pending]
+        # the costs of events that the middle end may leave as they are
+        known = {
+            id(event): self.lowered[event.number].cost
+            for event in self.pending
+            if event.number in self.lowered
+        }
         for group in groups:
             first = group[0]
             reads = tuple(region for event in group for region in event.reads)
             writes = tuple(region for event in group for region in event.writes)
             whole = first
             if len(group) > 1:
-                whole = replace(first, reads=reads, writes=writes)
-            costs = merged_cost([self.costing.of(event) for event in group])
+                whole = first.with_regions(writes, reads)
+            costs = merged_cost(
+                [known.get(id(event)) or self.costing.of(event) for event in group]
+            )
             self._add(whole, self._core(first), reads, writes, costs)
 
     def _add_implied(self, event: Event, core: int) -> LoweredInstruction:
@@ -488,14 +502,22 @@ class _ProgramBuilder:
         data, order = self.dependences.of(index, reads, writes)
         if self.barriers and core in self.barriers:
             order.add(self.barriers[core])
-        work_fields = work.times, product, moved, work.modelled
-        waits = tuple(sorted(data)), tuple(sorted(order))
-        uses = self._touch(index, writes + reads)
+        tensors, opened = self._touch(index, writes + reads)
         step = LoweredInstruction(
-            index, event, event.engine, *work_fields, *waits, *uses
+            index,
+            event,
+            event.engine,
+            work.times,
+            product,
+            moved,
+            work.modelled,
+            data=tuple(sorted(data)),
+            order=tuple(sorted(order)),
+            tensors=tensors,
+            opens=opened,
+            core=core,
+            trigger=event.engine if moved is None else _trigger(moved),
         )
-        step.core = core
-        step.trigger = event.engine if moved is None else _trigger(moved)
         if moved is not None and index:
             step.continues = _continues(self.instructions[-1], step)
         self.instructions.append(step)

@@ -282,7 +282,7 @@ class RepeatedWork:
 
     def _key(self, event: Event) -> Key | None:
         """Return a key that equal copies share; None if the event is not a copy to omit."""
-        engine = event.engine
+        engine = event.kind.engine
         rule = self._rules.get(engine, self._copies)
         if rule is RepeatRule.KEPT or not _fills_a_tile(event):
             return None
@@ -322,6 +322,8 @@ class RepeatedWork:
 
 _FORMS = {Engine.TENSOR: (Purpose.TRANSPOSE, Space.PSUM)}
 """Engine -> the purpose of its copies, and the memory of their results."""
+_COPY = Purpose.COPY, Space.SBUF
+"""The form of all other engines' copies."""
 
 
 def _fills_a_tile(event: Event) -> bool:
@@ -330,8 +332,9 @@ def _fills_a_tile(event: Event) -> bool:
         return False
     source, target = event.reads[0], event.writes[0]
     tile = target.allocation
-    form = _FORMS.get(event.engine, (Purpose.COPY, Space.SBUF))
-    if (event.purpose, tile.space, tile.writes) != (*form, 1):
+    kind = event.kind
+    purpose, space = _FORMS.get(kind.engine, _COPY)
+    if kind.purpose is not purpose or tile.space is not space or tile.writes != 1:
         return False
     whole = source.whole and target.whole and target.elements == prod(tile.shape)
     return whole and not (tile.areas or tile.viewed)

@@ -36,6 +36,7 @@ from difftest.timing.advice.tensor import (
     wide_operands,
 )
 from difftest.timing.advice.waits import device_loops, full_sbuf, reused_tensors, waits
+from difftest.timing.collection import no_collection
 from difftest.timing.schedule import Schedule, reschedule_without
 
 SMALL = 20_000
@@ -71,6 +72,11 @@ def advise(schedule: Schedule) -> list[Advice]:
     A new schedule without the cost of a finding gives its savings. A gain below 2 % of the kernel's
     own part, or below 1 us, is not a finding.
     """
+    with no_collection():
+        return _advice(schedule)
+
+
+def _advice(schedule: Schedule) -> list[Advice]:
     units = Units(schedule)
     least = max(LEAST, LEAST_SHARE * schedule.end / 1e3)
     found = (finding for detector in DETECTORS for finding in detector(schedule, units))

@@ -13,7 +13,6 @@ from difftest.timing.advice.savings import (
     advice_on,
     spans_by_line,
 )
-from difftest.timing.cost_table import free_elements
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span
 
@@ -97,7 +96,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if span.instruction.transfer is None
         and span.instruction.matmul is None
         and span.instruction.event.writes  # a load of a register writes no tensor
-        and 0 < free_elements(span.instruction.event) <= FEW
+        and 0 < units.elements(span) <= FEW
     ]
     for spans in spans_by_line(small).values():
         targets = {span.instruction.event.writes[0].allocation.id for span in spans}
@@ -129,7 +128,7 @@ def few_partitions(schedule: Schedule, units: Units) -> Iterator[Advice]:
         for span in schedule.spans
         if span.instruction.times
         and span.instruction.event.writes
-        and free_elements(span.instruction.event) > FEW
+        and units.elements(span) > FEW
         and _partitions(span) * NARROW <= all_partitions
     ]
     for spans in spans_by_line(narrow).values():

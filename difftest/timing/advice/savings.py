@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity, group_by
 from difftest.simulator.trace import Engine, Location
+from difftest.timing.cost_table import free_elements
 from difftest.timing.schedule import Schedule, Span
 
+_NAMES = {engine: engine.value for engine in Engine}
+"""The names of engines: an enumeration's ``value`` takes several times as long."""
 DMA_ENGINES = "dma engines"
 DMA_TRIGGER = "dma triggers"
 """Units other than the compute engines: the DMA engines, and the triggers of DMAs."""
@@ -100,6 +103,15 @@ class Units:
     def __init__(self, schedule: Schedule) -> None:
         self.busy = RemovedWork(schedule.spans).times
         self.critical = schedule.critical
+        self._elements: dict[int, int] = {}
+
+    def elements(self, span: Span) -> int:
+        """Return the elements per partition of an instruction's largest on-chip operand."""
+        index = span.instruction.index
+        count = self._elements.get(index)
+        if count is None:
+            count = self._elements[index] = free_elements(span.instruction.event)
+        return count
 
     def most(self, name: str) -> float:
         """Return the longest busy time of a unit of this name on any core; ns."""
@@ -128,22 +140,24 @@ class RemovedWork:
 
     def add(self, span: Span, share: float = 1.0) -> None:
         """Remove ``share`` of an instruction."""
-        name = span.engine.value
-        if span.instruction.transfer is not None:
-            self.take(
-                span, DMA_ENGINES, share * (span.transfer_end - span.transfer_start)
-            )
+        step = span.instruction
+        name = _NAMES[span.engine]
+        if step.transfer is not None:
+            time = share * (span.transfer_end - span.transfer_start)
+            self._count((step.core, DMA_ENGINES), time)
             name = DMA_TRIGGER if span.engine is Engine.DMA else f"{name} {DMA_TRIGGER}"
-        self.take(span, name, share * span.busy)
-        self.shares[span.instruction.index] = share
+        self._count((step.core, name), share * span.busy)
+        self.shares[step.index] = share
 
     def take(self, span: Span, name: str, time: float) -> None:
         """Remove ``time`` ns of the work of a unit on the instruction's core."""
-        unit = (span.instruction.core, name)
         index = span.instruction.index
         self.shares[index] = max(
             self.shares.get(index, 0.0), min(1.0, time / (span.busy or 1.0))
         )
+        self._count((span.instruction.core, name), time)
+
+    def _count(self, unit: Unit, time: float) -> None:
         self.times[unit] = self.times.get(unit, 0.0) + time
 
 

@@ -138,4 +138,4 @@ def test_the_operands_of_a_product_are_in_one_block():
 def test_each_block_in_psum_has_banks_of_its_own(shape, axis, banks):
     memory = Memory(TRN1.psum_partition_bytes, TRN1.psum_bank_bytes)
     tensor = Allocation(0, Space.PSUM, shape, np.dtype("float32"), axis, None)
-    assert memory.size(tensor) == banks * TRN1.psum_bank_bytes
+    assert memory.enter(tensor) == banks * TRN1.psum_bank_bytes

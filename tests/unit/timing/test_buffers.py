@@ -48,7 +48,7 @@ def test_psum_is_given_by_banks():
         build.matmul(total, tile, tile)
         build.store(build.add(tile, tile))
     buffers = of(build.program())
-    assert buffers[Space.PSUM].size(build.psum((128, 128))) == TRN2.psum_bank_bytes
+    assert buffers[Space.PSUM].enter(build.psum((128, 128))) == TRN2.psum_bank_bytes
 
 
 def test_small_tiles_share_banks_if_there_are_not_enough():
@@ -59,5 +59,5 @@ def test_small_tiles_share_banks_if_there_are_not_enough():
         build.matmul(total, tile, tile)
     for total in totals:
         build.store(build.add(tile, total))
-    assert of(build.program())[Space.PSUM].size(totals[0]) == 512
+    assert of(build.program())[Space.PSUM].enter(totals[0]) == 512
     assert len(schedule(build.program(), dge=False).spans) == 1 + 12 + 24

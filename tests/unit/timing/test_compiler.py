@@ -25,6 +25,7 @@ from difftest.timing.compiler import (
     answer_words,
 )
 from difftest.timing.dma import DmaEngines
+from difftest.timing.program import recompile
 from difftest.timing.schedule import Schedule, planned_order
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
@@ -403,3 +404,12 @@ def test_the_answers_name_the_sources_of_descriptors():
     assert said.startswith("the largest unknown is who makes the DMA descriptors: ")
     assert "us if made by the hardware during the run, " in said
     assert "us if made by software during the run" in said
+
+
+def test_compilers_of_equal_decisions_share_the_dependences():
+    arrays = [np.ones(shape, "float16") for shape in FEWER]
+    trace = launch(blocks.turned_in_each_block, arrays).trace
+    program = predict(trace, TRN2).program
+    other = recompile(program, trace, LIKELY._replace(expected=0.5))
+    assert other.compiler.expected == 0.5
+    assert other.dependence_graph is program.dependence_graph
