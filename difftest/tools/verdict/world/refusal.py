@@ -72,16 +72,21 @@ class RunState:
         self.rejections: list[NkiError] = []
 
     def begin_run(self, *, is_inverted: bool) -> None:
-        """Prepare a run: forget rejections, and let clocks show the time, or a later one.
+        """Prepare a run: forget rejections, and let its files load at the time of the clock.
 
-        An inverted run also has another order of sets, and other numbers of ``hash()`` and
-        ``id()``. A kernel that follows them issues other instructions there. The other run is
-        ordinary in all of these, so that two questions together show no verdict either.
+        An inverted run has another order of sets, and other numbers of ``hash()`` and ``id()``. A
+        kernel that follows them issues other instructions there. The other run is ordinary in all
+        of these, so that two questions together show no verdict either.
         """
         self.is_inverted = is_inverted
+        self.clock_shift = 0.0
         self.rejections.clear()
-        shift = random.SystemRandom().uniform(_LEAST_SECONDS, _MOST_SECONDS)
-        self.clock_shift = shift if is_inverted else 0.0
+
+    def begin_kernel(self) -> None:
+        """Let clocks of an inverted run show a later time than when its files were loaded."""
+        if self.is_inverted:
+            seconds = random.SystemRandom().uniform(_LEAST_SECONDS, _MOST_SECONDS)
+            self.clock_shift = seconds
 
 
 STATE = RunState()
