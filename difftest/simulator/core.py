@@ -121,7 +121,9 @@ class DeviceLoopBodies(Follower):
 
 
 SINGLE_TURN: ContextVar[bool] = ContextVar("difftest_single_turn", default=False)
-"""True if launches run loops on the device for one turn at most, as AWS's compiler traces them.
+"""True if launches run each loop on the device for one turn, as AWS's compiler traces it.
+
+A loop whose bounds leave no turn runs one, too: the compiler does not know registers.
 
 Tensors count as written then: the turns that are left out would write them.
 """
@@ -135,7 +137,7 @@ class Loops:
     turns : the current iterations, the outermost loop's first.
     count : how many loops the launch has begun.
     order : the execution order of programs or of iterations that claim to be independent.
-    is_single_turn : whether loops on the device run one turn at most.
+    is_single_turn : whether loops on the device run one turn, whatever their bounds.
     keeps_order : whether the kernel is inside ``nl.no_reorder``.
     tested : for each running ``while register:``, by frame and line: the loop, the iterations
         around it, and how many iterations it has begun.

@@ -278,7 +278,7 @@ class CandidateBackend:
     ) -> None:
         """Raise CheatError if turns of loops on the device ask for different instructions.
 
-        The kernel runs once more, with one turn at most for each loop, as AWS's compiler runs it.
+        The kernel runs once more, with one turn for each loop, as AWS's compiler runs it.
         """
         if tape.dialect == "classic" and (turn := unpredicted_turn(tape)):
             self.doubts.add(f"{_CLASSIC}: {turn}")
@@ -311,7 +311,7 @@ class CandidateBackend:
         Parameters
         ----------
         anew : whether the kernel's files are loaded again before.
-        single_turn : whether loops on the device have one turn at most.
+        single_turn : whether each loop on the device has one turn.
         """
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),

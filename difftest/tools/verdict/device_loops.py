@@ -7,16 +7,16 @@ find such kernels:
 
 - two runs on other data ask for the same, but for the values of registers;
 - each turn of a loop asks for what its first turn asks;
-- a run whose loops have one turn at most asks for the same.
+- a run whose loops have one turn each asks for the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
-from difftest.simulator.errors import Location
 from difftest.simulator.frontend.nki.virtual_registers import KEPT
 from difftest.simulator.tape import Tape, TapedCall
 from difftest.simulator.trace import Iteration, LoopKind
@@ -60,6 +60,7 @@ _NOTES = {
     "range": "the bounds of a loop",
     "while": "the condition of a loop",
     "stored": "a stored register",
+    "begin": "a loop",
     "turn": "a turn",
     "end": "the end of a loop",
     "left": "a loop that break or return may leave",
@@ -85,29 +86,57 @@ def difference_of_runs(tape: Tape, other: Tape) -> Difference | None:
     A device receives calls outside of loops, and calls of first turns. Calls in loops that only one
     run enters are left out.
     """
-    one = list(_received(calls_of(tape)))
-    two = list(_received(calls_of(other)))
-    both = {loop for around, _ in one for loop in around}
-    both &= {loop for around, _ in two for loop in around}
-    return _difference(
-        [call for around, call in one if around <= both],
-        [call for around, call in two if around <= both],
+    one, two = (
+        _received((device_turns(call.step), call) for call in calls_of(each))
+        for each in (tape, other)
     )
+    return _common_difference(one, two)
 
 
-def _received(
-    calls: Sequence[DeviceCall],
-) -> Iterator[tuple[set[tuple[Location | None, int]], DeviceCall]]:
-    """Yield the calls that a device receives, each with its loops.
+_LoopNumber: TypeAlias = tuple[int, ...]
 
-    A loop is identified by its line and by the number of calls outside of loops before it.
+
+class _Received(NamedTuple):
+    """The calls that a device receives.
+
+    Attributes
+    ----------
+    rows : the calls, each with the numbers of the loops around it.
+    loops : the numbers of all loops. A loop is numbered, within the loop around it, by the calls
+        before it: a call begins each loop, also one without a turn.
     """
-    outside = 0
-    for call in calls:
-        turns = device_turns(call.step)
-        outside += not turns
-        if not any(turn.number for turn in turns):
-            yield {(turn.loop.location, outside) for turn in turns}, call
+
+    rows: list[tuple[set[_LoopNumber], DeviceCall]]
+    loops: set[_LoopNumber]
+
+
+def _received(calls: Iterable[tuple[Sequence[Iteration], DeviceCall]]) -> _Received:
+    """Return the calls that a device receives, of calls with the iterations around them."""
+    received = _Received([], set())
+    before: Counter[_LoopNumber] = Counter()
+    for turns, call in calls:
+        if call.step.call == "note" and call.step.args[0] == "end":
+            continue  # the loop may have no turn in another run
+        if any(turn.number for turn in turns):
+            continue
+        around: list[_LoopNumber] = [()]
+        for _ in turns:
+            around.append((*around[-1], before[around[-1]]))
+        before[around[-1]] += 1
+        received.rows.append((set(around[1:]), call))
+        received.loops.update(around[1:])
+    return received
+
+
+def _common_difference(
+    one: _Received, two: _Received, made: Made | None = None
+) -> Difference | None:
+    """Return the first difference of calls, without loops that only one of two enters."""
+    both = one.loops & two.loops
+    first, second = (
+        [call for around, call in each.rows if around <= both] for each in (one, two)
+    )
+    return _difference(first, second, made)
 
 
 def _difference(
@@ -166,11 +195,11 @@ class _Turns(NamedTuple):
     Attributes
     ----------
     made : the numbers of the first tensor and register that the loop itself can have made.
-    rows : the calls of each turn; of inner loops, those of their first turns.
+    rows : the calls of each turn, each with the iterations of inner loops around it.
     """
 
     made: Made
-    rows: dict[Iteration, list[DeviceCall]]
+    rows: dict[Iteration, list[tuple[Sequence[Iteration], DeviceCall]]]
 
 
 def _turns_of(tape: Tape, kinds: Collection[LoopKind]) -> list[_Turns]:
@@ -181,19 +210,25 @@ def _turns_of(tape: Tape, kinds: Collection[LoopKind]) -> list[_Turns]:
         around = [turn for turn in call.step.loops if turn.loop.kind in kinds]
         for place, turn in enumerate(around):
             turns = loops.setdefault(turn.loop.id, _Turns(made, {}))
-            if not any(inner.number for inner in around[place + 1 :]):
-                turns.rows.setdefault(turn, []).append(call)
+            turns.rows.setdefault(turn, []).append((around[place + 1 :], call))
         made = made.after(call)
     return list(loops.values())
 
 
 def difference_of_turns(tape: Tape) -> TurnDifference | None:
-    """Return the first turn of a loop on the device that asks for other calls than its first."""
+    """Return the first turn of a loop on the device that asks for other calls than one before.
+
+    A turn is compared with the first turn, and with each turn that has entered further inner loops.
+    """
     for turns in _turns_of(tape, (LoopKind.DYNAMIC,)):
-        first, *others = turns.rows.items()
-        for turn, calls in others:
-            if found := _difference(first[1], calls, turns.made):
-                return TurnDifference(turn, found)
+        before: list[_Received] = []
+        for turn, calls in turns.rows.items():
+            now = _received(calls)
+            for one in before:
+                if found := _common_difference(one, now, turns.made):
+                    return TurnDifference(turn, found)
+            if not before or now.loops - set().union(*(one.loops for one in before)):
+                before.append(now)
     return None
 
 
@@ -209,13 +244,20 @@ def unpredicted_turn(tape: Tape) -> TurnDifference | None:
     """
     for turns in _turns_of(tape, _CLASSIC):
         numbered = [
-            (turn, list(renumbered(calls, turns.made)))
+            (turn, list(renumbered(_of_first_turns(calls), turns.made)))
             for turn, calls in turns.rows.items()
         ]
         for turn, calls in numbered[1:]:
             if found := _unpredicted(numbered[0], numbered[1], (turn, calls)):
                 return TurnDifference(turn, found)
     return None
+
+
+def _of_first_turns(
+    calls: Iterable[tuple[Sequence[Iteration], DeviceCall]],
+) -> list[DeviceCall]:
+    """Return the calls outside of inner loops, and those of their first turns."""
+    return [call for turns, call in calls if not any(turn.number for turn in turns)]
 
 
 _NumberedTurn: TypeAlias = tuple[Iteration, Sequence[DeviceCall]]

@@ -278,6 +278,7 @@ class WorkerService:
         )
         STATE.begin_run(is_inverted=fields["anew"])
         kernel = self.kernel() if fields["anew"] else self.lasting
+        STATE.begin_kernel()
         call = KernelCall(
             kernel=kernel,
             inputs=inputs,

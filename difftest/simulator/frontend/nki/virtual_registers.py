@@ -199,9 +199,9 @@ class VirtualRegister(DeviceValue):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
         value = self.device_value()
-        if _has_had_its_turn(caller):
-            value = 0
-        _note_turn(caller, value)
+        if is_running() and current().loops.is_single_turn:
+            value = int(not _has_had_its_turn(caller))
+        _note_turn(caller, self, value)
         return value != 0
 
     def set(self, value: int, where: str) -> None:
@@ -286,7 +286,7 @@ class NkiScalar(DeviceValue):
 # of a register, and the kernel's source shows whether it is the test of such a loop.
 
 
-def _note_turn(frame: FrameType, value: int) -> None:
+def _note_turn(frame: FrameType, register: DeviceValue, value: int) -> None:
     """Record in the launch that an iteration begins, or that the loop has ended (``value`` 0).
 
     The end of a loop that ``break`` or ``return`` leaves is invisible, so such a loop is not
@@ -300,6 +300,7 @@ def _note_turn(frame: FrameType, value: int) -> None:
     loops = current().loops
     at = (id(frame), frame.f_lineno)
     if at not in loops.tested:
+        note_origins("while", register)
         loop = Loop(loops.count, LoopKind.DYNAMIC, kernel_location())
         loops.tested[at] = loop, loops.turns, 0
         loops.count += 1
@@ -316,9 +317,7 @@ def _note_turn(frame: FrameType, value: int) -> None:
 
 
 def _has_had_its_turn(frame: FrameType) -> bool:
-    """Return whether ``while register:`` ends because loops run one turn at most."""
-    if not is_running() or not current().loops.is_single_turn:
-        return False
+    """Return whether ``while register:`` has begun a turn."""
     return (id(frame), frame.f_lineno) in current().loops.tested
 
 

@@ -27,6 +27,7 @@ from difftest.tools.verdict.world.refusal import (
     Absent,
     UnavailableError,
     exact_text,
+    is_of_others,
     is_special,
     need,
     refusal,
@@ -199,7 +200,15 @@ class Guarded(ast.NodeTransformer):
         if isinstance(node.ops[0], (ast.In, ast.NotIn)) and _is_constant_set(node):
             node.left = self.visit(node.left)
             return node
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            node.left = self._present(node.left)
+            node.comparators = list(map(self._present, node.comparators))
+        return node
+
+    def _present(self, node: ast.expr) -> ast.expr:
+        """Guard an operand of ``is``: an absent value is a new one each time."""
+        return node if isinstance(node, ast.Constant) else _call("present", node, node)
 
     def visit_Set(self, node: ast.Set) -> Any:
         """Let a set have the order of the run."""
@@ -740,7 +749,14 @@ def error_types(kinds: Any) -> Any:
     """Return the classes of an except clause; an absent one catches nothing."""
     if type(kinds) is tuple:
         return tuple(map(error_types, kinds))
-    return () if type(kinds) is Absent else kinds
+    return () if type(kinds) is Absent and is_of_others(kinds) else present(kinds)
+
+
+def present(value: Any) -> Any:
+    """Return a value that is not absent."""
+    if type(value) is Absent:
+        need(value)
+    return value
 
 
 def subject(value: Any) -> Any:
@@ -826,6 +842,7 @@ GUARDS: dict[str, Any] = {
         "marked": texts.marked,
         "options": options,
         "ordered": ordered,
+        "present": present,
         "named": named,
         "raised": raised,
         "error_types": error_types,

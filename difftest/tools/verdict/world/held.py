@@ -191,6 +191,8 @@ def list_function(function: Any) -> Any:
     return function
 
 
+for _kind in (RunSet, RunFrozenSet):
+    list_function(_kind.__iter__)
 list_function(RunSet.pop)
 
 

@@ -15,7 +15,13 @@ from difftest.tools.verdict.world.held import (
     TypeFunction,
     kind_of,
 )
-from difftest.tools.verdict.world.refusal import Absent, need, refusal, unavailable
+from difftest.tools.verdict.world.refusal import (
+    Absent,
+    is_of_others,
+    need,
+    refusal,
+    unavailable,
+)
 from difftest.tools.verdict.world.texts import Opaque, is_own_class, text_of
 
 
@@ -63,6 +69,8 @@ def type_of(value: Any, *more: Any) -> Any:
         return TYPE
     if kind in _FUNCTIONS:
         raise refusal("the type of a function", "use callable()", is_question=True)
+    if kind is Absent:
+        need(value)
     if kind in CLASSES or is_own_class(kind):
         return kind
     return kind_of(kind)
@@ -114,7 +122,7 @@ def plain_kinds(kinds: Any) -> Any:
     if type(kinds) is Kind:
         return kinds._type
     if type(kinds) is Absent:
-        return ()
+        return () if is_of_others(kinds) else need(kinds)
     if isinstance(kinds, type) and getattr(kinds, "_is_protocol", False):
         raise refusal("a question for a protocol", "ask for a class of your own")
     return kinds

@@ -248,9 +248,9 @@ READERS[NullLogger] = lambda value, name: _of_logger(value, name)
 SETTERS[NullLogger] = lambda value, name: types.SimpleNamespace()
 
 
-def _is_logged(*level: object) -> bool:
+def _is_logged(level: Any) -> bool:
     """Answer ``isEnabledFor`` in two ways: a kernel may not follow what is logged."""
-    return STATE.is_inverted
+    return bool(level >= logging.WARNING) is not STATE.is_inverted
 
 
 def _of_logger(logger: NullLogger, name: str) -> Any:

@@ -120,7 +120,10 @@ def printer(write: Callable[[str], object]) -> Callable[..., None]:
         for text in (sep, end):
             if text is not None and not isinstance(text, (str, texts.Opaque)):
                 raise TypeError("sep and end of print are texts")
-        shown = [str(texts.text_of(part)) for part in parts]
+        shown = [
+            repr(part) if type(part) is Absent else str(texts.text_of(part))
+            for part in parts
+        ]
         write((" " if sep is None else str(sep)).join(shown) + str(end or "\n"))
 
     return show

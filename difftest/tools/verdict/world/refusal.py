@@ -72,15 +72,21 @@ class RunState:
         self.rejections: list[NkiError] = []
 
     def begin_run(self, *, is_inverted: bool) -> None:
-        """Prepare a run: forget rejections, and let clocks show the time, or a later one.
+        """Prepare a run: forget rejections, and let its files load at the time of the clock.
 
-        A kernel that follows the time then issues other instructions in each run. So does a kernel
-        that follows the order of a set, ``hash()`` or ``id()``, if a run is inverted.
+        An inverted run has another order of sets, and other numbers of ``hash()`` and ``id()``. A
+        kernel that follows them issues other instructions there. The other run is ordinary in all
+        of these, so that two questions together show no verdict either.
         """
         self.is_inverted = is_inverted
+        self.clock_shift = 0.0
         self.rejections.clear()
-        shift = random.SystemRandom().uniform(_LEAST_SECONDS, _MOST_SECONDS)
-        self.clock_shift = 0.0 if is_inverted else shift
+
+    def begin_kernel(self) -> None:
+        """Let clocks of an inverted run show a later time than when its files were loaded."""
+        if self.is_inverted:
+            seconds = random.SystemRandom().uniform(_LEAST_SECONDS, _MOST_SECONDS)
+            self.clock_shift = seconds
 
 
 STATE = RunState()
@@ -129,6 +135,11 @@ def need(value: Absent, *_: object) -> NoReturn:
         STATE.asked.add(value._name)
         raise UnavailableError(value._name)
     raise refusal(f"{value._name} is not available here")
+
+
+def is_of_others(value: Absent) -> bool:
+    """Return whether an absent value is of a library that is not Python's own."""
+    return value._name.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _derive(self: Absent, *_: object) -> Absent:

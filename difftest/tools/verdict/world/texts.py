@@ -22,8 +22,8 @@ from difftest.tools.verdict.world.refusal import (
     INTERNAL,
     STATE,
     Absent,
+    need,
     refusal,
-    unavailable,
 )
 
 OPAQUE = "the text of an object of NKI, of a function or of an error"
@@ -122,7 +122,7 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> Any:
     if kind is Opaque:
         return value
     if kind is Absent:
-        return unavailable(repr(value))
+        need(value)
     is_own_message = isinstance(value, BaseException) and is_own_error(value)
     if is_own_message or is_transparent(value):
         return convert(value)

@@ -7,13 +7,14 @@ from hypothesis import settings
 
 from difftest.tools.verdict.fork_server import Limits, Sandbox
 from tests.every import every
+from tests.unit.tools.verdict.cheats.entered import OF_ENTERED
 from tests.unit.tools.verdict.cheats.known import KNOWN
 from tests.unit.tools.verdict.cheats.no_work import WITHOUT_WORK, in_place
 from tests.unit.tools.verdict.cheats.turns import IN_TURNS
 from tests.unit.tools.verdict.kernels import judged
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
-TABLE = WITHOUT_WORK | KNOWN | IN_TURNS
+TABLE = WITHOUT_WORK | KNOWN | IN_TURNS | OF_ENTERED
 
 
 ALWAYS = [name for name, one in TABLE.items() if one.spec is in_place]

@@ -34,7 +34,7 @@ NIGHTLY = settings.get_current_profile_name() == "nightly"
 ALWAYS = (
     "today: names of a counter",
     "today: an operator and a dtype as parameters",
-    *(name for name in TABLE if "updated" in name),
+    *(name for name in TABLE if "updated" in name or "turns" in name),
 )
 
 

@@ -9,7 +9,6 @@ The launch records each loop, so that the trace has its iterations.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -278,6 +277,7 @@ def fori_loop(lower, upper, body_fun, step=1):
 def while_loop(init, body_fun):
     """Set ``r = init``, then ``r = body_fun(r)`` while ``r`` is not 0."""
     register = _condition(init, "init")
+    note_origins("while", register)
 
     def values() -> Iterator[int]:
         while (value := register.device_value()) != 0:
@@ -338,8 +338,11 @@ def _on_device(
     if loops.keeps_order:
         raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
     if loops.is_single_turn:
-        values = itertools.islice(values, 1)
+        values = [next(iter(values), 0)]
+    current().note_on_tape("begin")
+    has_turned = False
     for value in iterate(LoopKind.DYNAMIC, values, body):
+        has_turned = True
         current().note_on_tape("turn")
         variable: NkiScalar | VirtualRegister
         if scalar:
@@ -347,7 +350,8 @@ def _on_device(
         else:
             variable = VirtualRegister(value, frozen=frozen)
         yield variable.of_turn(loops.turns[-1])
-    current().note_on_tape("end")
+    if has_turned:
+        current().note_on_tape("end")
 
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:

@@ -145,5 +145,29 @@ ASKED = {
     ),
 }
 """A kernel asks whether it is judged."""
+USES_OF_ABSENT = {
+    "compared by is": "os.cpu_count is os.cpu_count",
+    "asked for its type": "type(os.getpid) is type(os.path)",
+    "in an f-string": "f'{os.cpu_count} x'",
+    "by a percent sign": "'%s' % os.cpu_count",
+    "by a percent sign of a tuple": "'%s %d' % (os.cpu_count, 1)",
+    "in a format": "len('{}'.format(os.cpu_count))",
+    "as a class": "isinstance(1, numbers.Number)",
+}
+ASKED |= {
+    f"an absent value {name}": (
+        f"import numbers\nimport os\ntry:\n    X = {use}\nexcept TypeError:\n    X = 1\n---\n"
+        "raise ValueError(f'leak {X}')",
+        "X, which needs ",
+    )
+    for name, use in USES_OF_ABSENT.items()
+} | {
+    "an absent class of errors": (
+        "import builtins\nX = 0\ntry:\n    try:\n        raise ValueError\n"
+        "    except builtins.Exception:\n        X = 1\nexcept ValueError:\n    X = 2\n---\n"
+        "raise ValueError(f'leak {X}')",
+        "X, which needs builtins.Exception",
+    ),
+}
 CHANNELS = TEXTS | RAW | ASKED
 """All ways, by their names."""

@@ -73,11 +73,10 @@ OF_ORDER = {
     "the address of a function, inverted": "id(nl.add) // 16 % 2 == 0",
     "the hash of a text": "hash('x') % 2",
     "the hash of a text, inverted": "1 - hash('x') % 2",
-    "an object's own hash": "int(hash(OWN) // 16 % 2)",
     "the order of a set of texts": "int(list({'x', 'y'})[0] == 'x')",
     "the order of a set of texts, inverted": "int([*{'x', 'y'}][0] == 'y')",
     "the order of a union": "[*({'x': 1, 'y': 1}.keys() | {'x', 'y'})].index('x')",
-    "the order of keys in both": "int([*(KEYS & {'x', 'y'})][0] == 'y')",
+    "the order of keys that are left": "int([*(KEYS - {'z'})][0] == 'y')",
     "an item that a set gives": "int({'x', 'y'}.pop() == 'x')",
     "the first of a frozen set": "int(next(iter(frozenset('xy'))) == 'y')",
     "the order of an own set": "int(list(Own('xy'))[0] == 'y')",
@@ -85,6 +84,7 @@ OF_ORDER = {
     "the larger of equals": "'xy'.index(max({'x', 'y'}, key=len))",
     "what is logged": "int(logging.getLogger().isEnabledFor(10))",
     "a date of today": "int(time.time() > 1.9e9)",
+    "a sign of a verdict": "int(not (time.time() > 1.9e9 or id(OWN) > 2**56))",
 }
 """Expressions that are 0 or 1 by what Python leaves open."""
 OWN = (

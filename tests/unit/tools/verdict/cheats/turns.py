@@ -95,6 +95,9 @@ LEFT = {
     "        break",
     "zip": "for _, i in zip([1, 2, 3], nl.dynamic_range(0, 8)):\n    one()",
     "islice": "import itertools\nfor i in itertools.islice(nl.dynamic_range(0, 8), 3):\n    one()",
+    "islice, beside a loop without a turn,": "import itertools\n"
+    "for i in itertools.islice(nl.dynamic_range(0, 8), 3):\n    one()\n"
+    "nl.fori_loop(0, 0, lambda i: one())",
     "next": "turns = iter(nl.dynamic_range(0, 8))\nfor _ in range(3):\n    next(turns)\n    one()",
     "any": "left = [0, 0, 1]\nany(one() or left.pop(0) for i in nl.dynamic_range(0, 8))",
     "an error": "n = []\ndef body(i):\n    one()\n    n.append(1)\n    if len(n) == 3:\n"

@@ -5,7 +5,7 @@ import textwrap
 
 import numpy as np
 
-from difftest import sizes
+from difftest import Indices, Input, seeded, sizes
 from tests.unit.tools.verdict.cheats.turns import REGISTERS, ROWS
 from tests.unit.tools.verdict.honest.table import CLASSIC, FREE, Honest
 
@@ -572,6 +572,46 @@ LOOPS = {
         domain={"p": sizes(4, 4), "n": FREE},
         before=REGISTERS,
     ),
+}
+RAGGED = """x = load(a)
+def more(i):
+    nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=1.0)
+def count(i):
+    bits = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(
+        dst=bits, src=b.ap([[1, 1], [1, 1]], offset=0, scalar_offset=i, indirect_dim=0)
+    )
+    r = nisa.register_alloc(0)
+    nisa.register_load(r, bits)
+    return r
+nl.fori_loop(0, 4, lambda i: nl.fori_loop(0, count(i), more))
+return store(x)
+"""
+WHILE_COUNTED = """x = load(a)
+bits = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+r = nisa.register_alloc(0)
+for m in range(4):
+    nisa.dma_copy(dst=bits, src=b[m : m + 1, 0:1])
+    nisa.register_load(r, bits)
+    while r:
+        nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=1.0)
+        nisa.tensor_scalar(dst=bits, data=bits, op0=nl.subtract, operand0=1)
+        nisa.register_load(r, bits)
+return store(x)
+"""
+COUNTS = Input("4 1", dtype="int32", data=seeded(Indices, below=3))
+LOOPS |= {
+    name: of(
+        "",
+        body,
+        reference=lambda a, b: a.astype(np.float64) + b.sum(),
+        inputs={"a": "p n", "b": COUNTS},
+        domain={"p": sizes(1, 4), "n": FREE},
+    )
+    for name, body in {
+        "inner loops with other numbers of turns, and none": RAGGED,
+        "while loops with and without turns": WHILE_COUNTED,
+    }.items()
 }
 OLD = {
     "classic: classes matched": old(
