@@ -49,7 +49,7 @@ from difftest.tools.mutants.suite import (
 )
 
 FOLDER = Path(".difftest")
-FILE = "fates.jsonl"
+FILE = "mutants.jsonl"
 
 
 class ResultCache:
@@ -70,7 +70,7 @@ class ResultCache:
         folder.mkdir(exist_ok=True)
         if fresh:
             (folder / FILE).unlink(missing_ok=True)
-        self._journal = Journal(folder / FILE, "fate", "mutants")
+        self._journal = Journal(folder / FILE, "result", "mutants")
         self.close = self._journal.close
 
     def result(self, key: str, digest: str) -> MutantResult | None:
