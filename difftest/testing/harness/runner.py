@@ -214,10 +214,10 @@ class Runner:
         """Run a call, and count the branches that the kernel takes on the embedded simulator."""
         if self.branch_tracer is None or backend.name not in ("embedded", "plain"):
             return run_kernel(backend, call)
-        with self.branch_tracer.call(call.kernel) as seen:
+        with self.branch_tracer.call(call.kernel) as branches:
             outcome = run_kernel(backend, call)
         if isinstance(outcome, Completed):
-            self.branch_tracer.record(seen, spec.name, self.tally.coverage)
+            self.branch_tracer.record(branches, spec.name, self.tally.coverage)
             self.tally.coverage.unknown |= {self.branch_tracer.unknown} - {""}
         return outcome
 

@@ -100,7 +100,7 @@ def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
     )
     judged = []
     made.run(sample.collect, lambda mutant, result: judged.append(mutant))
-    made.ledger.close()
+    made.cache.close()
     return made, len(judged)
 
 
@@ -146,7 +146,7 @@ def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
         judge.judge(mutant, [(suite.name, "case 0")])
         assert (len(suite._references), len(done._references)) == (1, 0)
     made, _ = campaign_of(tmp_path)
-    baseline = Campaign(made.specs, made.settings, made.ledger)
+    baseline = Campaign(made.specs, made.settings, made.cache)
     baseline._baseline(set(baseline.suites))
     assert [len(suite._references) for suite in baseline.suites.values()] == [0]
 
@@ -277,4 +277,4 @@ def test_lines_that_no_drawn_case_runs_have_all_examples_of_each_test(tmp_path):
         made._covers |= {("two", "case 0"): lines} if drawn else {}
         tests = made._tests_of(made.mutants[0])
         assert sum(test.startswith("example") for _, test in tests) == count
-    made.ledger.close()
+    made.cache.close()
