@@ -297,7 +297,7 @@ class CaseHistory:
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
     visible: tuple[Case, int] | None = None
 
-    def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
+    def add_failure(self, case: Case, backend: str, verdict: Mismatch) -> None:
         """Record a case that failed on a backend."""
         self.failing.append(case)
         is_least = self.visible is None or verdict.elements < self.visible[1]
@@ -307,7 +307,7 @@ class CaseHistory:
         if largest is None or verdict.elements > largest[1].elements:
             self.largest[backend] = case, verdict
 
-    def looks(self, case: Case, backend: str, verdict: Mismatch) -> str:
+    def describe_pattern(self, case: Case, backend: str, verdict: Mismatch) -> str:
         """Return the pattern of a wrong output in one line; empty if there is none.
 
         If the case shows no pattern, the largest case that failed is described instead.
