@@ -165,6 +165,7 @@ def _begins_and_ends(
 def _too_much(
     machine: Machine, total: int, last: Allocation, live: list[Allocation]
 ) -> LimitError:
+    """Return the error of live tensors that do not fit PSUM."""
     partitions = machine.partitions
     filled = total // partitions
     sizes = {a.id: occupied_bytes(a, machine.start_partition_step) for a in live}

@@ -400,6 +400,7 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
 def _leaves(
     tile: Patterned, pattern: Pattern, reached: str, limit: str
 ) -> OutOfBoundsError:
+    """Return the error of a pattern that leaves its tensor."""
     pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
     by = f"by [step, count] {pairs} from offset {pattern.offset}"
     return left_tensor(

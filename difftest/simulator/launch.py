@@ -517,6 +517,7 @@ _cached_signature = functools.lru_cache(maxsize=8)(signature_shown)
 def _bind(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
+    """Bind arguments to the kernel's signature; raise if they do not fit."""
     signature = (
         _cached_signature if isinstance(function, FunctionType) else signature_shown
     )(function)

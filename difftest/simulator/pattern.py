@@ -185,6 +185,7 @@ def _in_order(shape: Shape, strides: Shape) -> bool:
 
 @lru_cache(maxsize=4096)
 def _repeats(shape: Shape, strides: Shape) -> bool:
+    """Return whether a pattern names an element twice."""
     axes = [
         (abs(stride), size)
         for size, stride in zip(shape, strides, strict=True)
@@ -221,6 +222,7 @@ def _runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=4096)
 def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    """Return the strides of a pattern in another shape; None if it has none."""
     runs = _runs(shape, strides)
     left, step = runs.pop(0) if runs else (1, 1)
     steps = []

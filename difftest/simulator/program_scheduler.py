@@ -226,6 +226,7 @@ class ProgramScheduler:
     def _run_one(
         self, me: int, program: Callable[[], Any], returned: list[Any]
     ) -> None:
+        """Run a program in its thread, when its turn comes."""
         try:
             with self._changed:
                 self._await_turn(me)
@@ -243,6 +244,7 @@ class ProgramScheduler:
                 self._hand_on(me)
 
     def _await_turn(self, me: int) -> None:
+        """Wait until a program may run; raise if the launch has failed."""
         while self._turn != me and self._failure is None:
             self._changed.wait()
         if self._failure is not None:
@@ -263,12 +265,14 @@ class ProgramScheduler:
         self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:
+        """End all programs with an error."""
         with self._changed:
             if self._failure is None:
                 self._failure = error
             self._changed.notify_all()
 
     def _deadlock(self) -> DeadlockError:
+        """Return the error of programs that wait for each other."""
         lines = []
         for number, name in enumerate(self.names):
             arrival = self._arrivals.get(number)

@@ -110,6 +110,7 @@ def report_undefined(error: NkiError) -> None:
 
 
 def _judge(error: NkiError, *strict: Strictness, detected: bool = False) -> None:
+    """Raise an error if the strictness is one of ``strict``, else warn of it once."""
     launch = _RUNNING.get()
     if (_CHOSEN.get() if launch is None else launch.strictness) in strict:
         raise error

@@ -94,6 +94,7 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def _write(value: Any) -> Any:
+    """Return a value in its JSON form."""
     kind: type = type(value)
     return _writer_of(kind)(value)
 
@@ -209,6 +210,7 @@ _STEPS[[*b"]}"]] = -1
 
 
 def _tape(data: dict[str, Any]) -> Tape:
+    """Return the tape of a document; raise if a member has another form."""
     hints = get_type_hints(Tape)
     tape = Tape(
         **{name: _need(_read(data[name]), hints[name]) for name in _HEAD + _BODY}
@@ -302,6 +304,7 @@ _GENERIC: dict[Any, Callable[..., Callable[[Any], bool]]] = {
 
 
 def _read(value: Any) -> Any:
+    """Return the value of a JSON form."""
     kind = type(value)
     if kind is list:
         return tuple([_read(item) for item in value])

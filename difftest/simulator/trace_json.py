@@ -324,6 +324,7 @@ def _number(document: _Document, value: Any) -> float:
 
 
 def _write_argument(document: _Document, value: Any) -> Any:
+    """Return the JSON form of an argument of an instruction."""
     if isinstance(value, Pattern):
         value = value._asdict()
     if isinstance(value, Mapping):
@@ -371,6 +372,7 @@ def _check_axis(axis: int, shape: tuple[int, ...]) -> None:
 
 
 def _check_allocation(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
+    """Raise unless the members of an allocation fit each other."""
     shape = fields["shape"]
     axis = fields["partition_axis"]
     number = fields["id"]
@@ -384,6 +386,7 @@ def _check_allocation(document: _Document, entry: Any, fields: dict[str, Any]) -
 
 
 def _check_region(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
+    """Raise unless a region is inside its tensor."""
     allocation = fields["allocation"]
     shape = fields["shape"]
     dtype = fields["view"]
@@ -398,6 +401,7 @@ def _check_region(document: _Document, entry: Any, fields: dict[str, Any]) -> No
 
 
 def _check_event(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
+    """Raise unless the members of an event fit each other and the grid."""
     places = fields["program"]
     grid = document.grid
     number = fields["number"]
@@ -460,6 +464,7 @@ def trace_from_json(text: str) -> Trace:
 
 
 def _trace(data: Any) -> Trace:
+    """Return the trace of a document; raise if a member has another form."""
     _check_version(data)
     if data["version"] < VERSION:
         data = {"middle_end": data.get("dialect") == "classic", **data}

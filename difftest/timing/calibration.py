@@ -217,6 +217,7 @@ def measurements() -> tuple[Measurement, ...]:
 
 
 def _measurement(row: dict[str, str]) -> Measurement:
+    """Return the measurement of a row."""
     inputs = json.loads(row.pop("inputs") or "[]")
     keywords = json.loads(row.pop("keywords") or "{}")
     return Measurement(

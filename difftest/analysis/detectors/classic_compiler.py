@@ -93,8 +93,10 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
             added[total.id] = event.stack
             for source in _sources(event, writers) if again else ():
                 if source.loops == event.loops:
-                    fate = f"is added up over iterations in {total}"
-                    yield _spoilt(event, source, fate, "reduce with nisa.tensor_reduce")
+                    happened = f"is added up over iterations in {total}"
+                    yield _repeated_reduction(
+                        event, source, happened, "reduce with nisa.tensor_reduce"
+                    )
         for region in event.writes:
             if region.role == "reduce_res":
                 writers[region.allocation.id] = event
@@ -127,15 +129,19 @@ def _registers(trace: Trace) -> Iterator[Finding]:
             and last is not None
             and affine_depth(last, event) is None
         ):
-            fate = f"continues in the registers of the {event.engine.value} engine over the "
+            happened = f"continues in the registers of the {event.engine.value} engine over the "
             remedy = "reset them in each iteration (reduce_cmd.reset_reduce)"
-            yield _spoilt(event, last, f"{fate}iterations of a loop", remedy)
+            yield _repeated_reduction(
+                event, last, f"{happened}iterations of a loop", remedy
+            )
         before[key] = event
 
 
-def _spoilt(event: Event, maker: Event, fate: str, remedy: str) -> Finding:
+def _repeated_reduction(
+    event: Event, maker: Event, happened: str, remedy: str
+) -> Finding:
     return REDUCTION.finding(
-        f"the reduction that {maker.opcode} makes in addition to its result {fate}",
+        f"the reduction that {maker.opcode} makes in addition to its result {happened}",
         "the classic compiler ran the instruction once more for its reduction, and gave wrong sums "
         "over several iterations (observed on trn2)",
         f"{remedy}, or keep each one's sum in a column of its own and add them up after the loop",

@@ -44,6 +44,7 @@ def _package(name: str, doc: str) -> ModuleType:
 
 
 def _nki(predictor: Predictor | None) -> ModuleType:
+    """Return the module ``neuronxcc.nki``."""
     module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
     names = frozenset({"FrameworkKernel"})
     module.__getattr__ = absent("nki", names, vars(module))  # type: ignore[method-assign]

@@ -65,6 +65,7 @@ class Rounding(NamedTuple):
 
 
 def _rounding(dtype: DType) -> Rounding:
+    """Return the unit and the range of a rounding into a dtype."""
     if dtype == TFLOAT32:
         unit = 2.0 ** -(_TFLOAT32_MANTISSA + 1)
         return Rounding(

@@ -456,6 +456,7 @@ def _misfit(
     args: Arguments,
     kwargs: Any,
 ) -> SignatureError:
+    """Return the error of arguments that do not fit the signature."""
     extra = next(
         (argument for argument in kwargs if argument not in signature.parameters), None
     )

@@ -325,6 +325,7 @@ def _mismatch(
     wrong: Array,
     how: str = "differ",
 ) -> OracleError:
+    """Return the error of elements that differ from the literal meaning."""
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return OracleError(
         f"{title} wrote other values to {role} than it means: {int(wrong.sum())} of {wrong.size} "

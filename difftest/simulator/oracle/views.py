@@ -95,6 +95,7 @@ def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
 
 
 def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
+    """Return the view of an indexed tile of the classic dialect."""
     items = key if isinstance(key, tuple) else (key,)
     if tile.ndim == 1 and not tile._in_hbm and _named_axes(items) == 2:
         source = source.viewed(lambda places: places.reshape(tile._tile_shape()))
@@ -275,6 +276,7 @@ def _along(places: Array, tile: Any, dim: Any, item: Any) -> Array:
 
 
 def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
+    """Return the view of ``select``: one index of an axis."""
     is_held = isinstance(index, (Tile, IndirectTile)) or hasattr(index, "device_value")
     if hasattr(index, "__index__") and not is_held:
         return source.viewed(lambda places: _along(places, tile, dim, index))
@@ -333,6 +335,7 @@ def _rearranged(
     dst_pattern: Any,
     fixed_sizes: Any = None,
 ) -> Array:
+    """Return the places of ``rearrange``: split axes, permute them, and merge them."""
     names: list[str] = []
     for group in _name_groups(src_pattern):
         if len(group) > 1:
@@ -491,6 +494,8 @@ def tracked(kind: Any) -> Any:
 
 
 def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
+    """Return a method of a tile that also makes the literal view of its result."""
+
     @functools.wraps(getattr(kind, name))
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = getattr(kind, name)(self, *args, **kwargs)

@@ -84,7 +84,7 @@ class Expected(NamedTuple):
         return round_once(self.low, self.dtype), round_once(self.high, self.dtype)
 
 
-def around(
+def expected_within(
     value: Float64,
     dtype: np.dtype[Any],
     error: Float64 | float,
@@ -113,7 +113,7 @@ def probabilistic_gamma(n: int, u: float, elements: int) -> float:
         return math.inf
 
 
-def tolerated(
+def expected_with_roundings(
     value: Float64,
     dtype: np.dtype[Any],
     magnitude: Float64,
@@ -146,7 +146,7 @@ def tolerated(
             f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into "
             f"{accumulation} may leave no digit right"
         )
-    return around(value, dtype, error, exact=n == 0, doubt=doubt)
+    return expected_within(value, dtype, error, exact=n == 0, doubt=doubt)
 
 
 Answer = Match | Mismatch | Inconclusive
@@ -181,9 +181,7 @@ def check_shapes(
     ``forms`` are the expected values and dtypes. The values themselves are not compared.
     """
     if len(outputs) != len(forms):
-        message = (
-            f"the kernel returned {counted(len(outputs))}, the reference {len(forms)}"
-        )
+        message = f"the kernel returned {arrays_text(len(outputs))}, the reference {len(forms)}"
         return Mismatch("outputs", None, message)
     masks = unwritten or (None,) * len(outputs)
     many = len(forms) > 1
@@ -196,7 +194,7 @@ def check_shapes(
     return first_mismatch(verdicts)
 
 
-def counted(arrays: int) -> str:
+def arrays_text(arrays: int) -> str:
     """Return a number of arrays in words."""
     if arrays == 1:
         return "1 array"

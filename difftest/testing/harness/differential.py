@@ -45,14 +45,14 @@ from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.harness.compare import (
     Answer,
     Expected,
-    around,
+    arrays_text,
     check_shapes,
     check_values,
-    counted,
     error_in_ulp,
+    expected_with_roundings,
+    expected_within,
     first_mismatch,
     merge_verdicts,
-    tolerated,
 )
 from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verdict
 
@@ -121,16 +121,16 @@ class ReferenceResult:
             return Mismatch(
                 "outputs",
                 None,
-                f"the kernel returned {counted(returned)}, the reference {theirs}",
+                f"the kernel returned {arrays_text(returned)}, the reference {theirs}",
             )
         names = ", ".join(declared)
         arrays = "no other array"
         if returned:
             verb = "is" if returned == 1 else "are"
-            arrays = f"{counted(returned)} that {verb} not under outputs="
+            arrays = f"{arrays_text(returned)} that {verb} not under outputs="
         message = (
             f"the kernel returned {arrays}, and outputs= names "
-            f"{names}: {counted(results)} to compare, and the reference returned {theirs}"
+            f"{names}: {arrays_text(results)} to compare, and the reference returned {theirs}"
         )
         rule = (
             f"A reference returns the arrays that the kernel returns, then {names}. An argument "
@@ -146,7 +146,7 @@ class ReferenceResult:
         roundings = spec.reduction_length(case.values), np.dtype(spec.accumulation)
         random = all(recipe.is_random for recipe in case.data.values())
         return tuple(
-            tolerated(*form, magnitude, roundings, random)
+            expected_with_roundings(*form, magnitude, roundings, random)
             for form, magnitude in zip(self.forms, _magnitudes(self), strict=True)
         )
 
@@ -460,12 +460,12 @@ def _compare_algorithm(
     tolerance = _limited_tolerance(
         _reference_tolerance(raw, value, output), value, reference, index
     )
-    expected = around(value, np.dtype(np.float64), tolerance, ALGORITHM)
+    expected = expected_within(value, np.dtype(np.float64), tolerance, ALGORITHM)
     verdict = check_values(index, expected, output.value)
     if isinstance(verdict, Mismatch):
         # The reference itself may have lost these digits.
         tolerance = tolerance + reference.noise[index]
-        expected = around(value, expected.dtype, tolerance, ALGORITHM)
+        expected = expected_within(value, expected.dtype, tolerance, ALGORITHM)
         verdict = check_values(index, expected, output.value)
     if not isinstance(verdict, Mismatch):
         return verdict
@@ -592,7 +592,7 @@ def _arithmetic(
     )
     flushed = (got == 0) & (sizes < FLUSHED) & (not exact)
     bound = np.fmax(_bound(output) - last, np.where(flushed, sizes, 0.0))
-    expected = around(output.value, dtype, bound, ARITHMETIC, exact=exact)
+    expected = expected_within(output.value, dtype, bound, ARITHMETIC, exact=exact)
     return _unless_excused(check_values(index, expected, got), index, dtype, output)
 
 
@@ -675,12 +675,16 @@ def _compare_whole(
     value = raw.astype(np.float64)
     error = _reference_tolerance(raw, value, output) + _bound(output)
     exact = not is_float_dtype(dtype) and _is_exact(output)
-    verdict = check_values(index, around(value, dtype, error, exact=exact), got)
+    verdict = check_values(
+        index, expected_within(value, dtype, error, exact=exact), got
+    )
     if isinstance(verdict, Match) and not is_float_dtype(dtype):
         return _count_sure_integers(verdict, output)
     if isinstance(verdict, Mismatch) and is_float_dtype(dtype):
         error = error + reference.noise[index]
-        verdict = check_values(index, around(value, dtype, error, exact=exact), got)
+        verdict = check_values(
+            index, expected_within(value, dtype, error, exact=exact), got
+        )
     return _unless_excused(verdict, index, dtype, output)
 
 

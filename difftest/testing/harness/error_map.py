@@ -92,17 +92,17 @@ def _error_map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
+def _codes(output: WrongOutput, *, unwritten: bool) -> Codes:
     """Return the code of each element: a place in ``_CODES``."""
     if unwritten:
-        return np.where(seen.wrong, _CODES.index(UNWRITTEN), 0).astype(np.uint8)
+        return np.where(output.wrong, _CODES.index(UNWRITTEN), 0).astype(np.uint8)
     with np.errstate(all="ignore"):
-        error = np.abs(seen.got.astype(np.float64) - seen.value)
-        finite = np.isfinite(seen.value)
-        scale = float(np.abs(seen.value[finite]).max(initial=0.0)) or 1.0
+        error = np.abs(output.got.astype(np.float64) - output.value)
+        finite = np.isfinite(output.value)
+        scale = float(np.abs(output.value[finite]).max(initial=0.0)) or 1.0
         level = np.clip(np.floor(np.log10(error / scale)) + len(LEVELS), 1, len(LEVELS))
     level = np.where(np.isfinite(error), level, _CODES.index(NOT_FINITE))
-    return np.where(seen.wrong, level, 0).astype(np.uint8)
+    return np.where(output.wrong, level, 0).astype(np.uint8)
 
 
 def _lines(codes: Codes, block: tuple[int, int]) -> Iterator[str]:

@@ -124,49 +124,49 @@ def _may_be_a_size(spec: KernelSpec, case: Case, name: str) -> bool:
 
 
 def _patterns(
-    mismatch: Mismatch, seen: WrongOutput, inputs: Mapping[str, Array], again: Again
+    mismatch: Mismatch, output: WrongOutput, inputs: Mapping[str, Array], again: Again
 ) -> Iterator[str]:
     """Yield the mistakes that explain all wrong elements, the most certain first."""
     if mismatch.kind == "unwritten":
         yield "never written"
-    values = seen.got.astype(np.float64)
-    wrong = values[seen.wrong]
+    values = output.got.astype(np.float64)
+    wrong = values[output.wrong]
     is_zero = wrong.size > 1 and not wrong.any()
-    if is_zero and seen.value[seen.wrong].any():
+    if is_zero and output.value[output.wrong].any():
         yield "all zero: each wrong element is 0"
     if not np.isfinite(wrong).all():
         return
     if mismatch.question != "algorithm":  # the exact run does not round
-        yield from _rounding_patterns(seen, values)
+        yield from _rounding_patterns(output, values)
     if np.unique(wrong).size < _TELLING:
         return
-    yield from _explaining(_rearranged(seen), seen, values, 0.0)
+    yield from _explaining(_rearranged(output), output, values, 0.0)
     # A computed guess rounds once more than the kernel does.
-    unit = ulp(np.where(np.isfinite(values), values, 1.0), seen.got.dtype)
-    computed = chain(_scaled(seen, values), _missing_parts(seen, inputs, again))
-    yield from _explaining(computed, seen, values, unit)
+    unit = ulp(np.where(np.isfinite(values), values, 1.0), output.got.dtype)
+    computed = chain(_scaled(output, values), _missing_parts(output, inputs, again))
+    yield from _explaining(computed, output, values, unit)
 
 
 def _explaining(
     guesses: Iterable[Guess],
-    seen: WrongOutput,
+    output: WrongOutput,
     values: Float64,
     slack: Float64 | float,
 ) -> Iterator[str]:
     """Yield the mistakes that explain the kernel's values, and not the right ones."""
     for guess in guesses:
-        if not guess.explains(values, slack) or guess.explains(seen.value, slack):
+        if not guess.explains(values, slack) or guess.explains(output.value, slack):
             continue
         if np.unique(values[guess.at]).size >= _TELLING:
             yield guess.text
 
 
-def _rounding_patterns(seen: WrongOutput, values: Float64) -> Iterator[str]:
+def _rounding_patterns(output: WrongOutput, values: Float64) -> Iterator[str]:
     """Yield a text if errors are as small as roundings, or values fit a narrower dtype."""
-    at = seen.wrong
-    expected = seen.value[at]
+    at = output.wrong
+    expected = output.value[at]
     got = values[at]
-    dtype = seen.got.dtype
+    dtype = output.got.dtype
     if not is_float_dtype(dtype) or not np.isfinite(expected).all():
         return
     error = np.abs(got - expected)
@@ -176,18 +176,18 @@ def _rounding_patterns(seen: WrongOutput, values: Float64) -> Iterator[str]:
             held = (got.astype(narrow).astype(np.float64) == got).all()
             if held and (error <= eps * np.abs(expected)).all():
                 yield f"rounding only: each wrong element is a {narrow} number"
-    allowed = (seen.high - seen.low)[at] / 2
+    allowed = (output.high - output.low)[at] / 2
     unit = np.maximum(allowed, ulp(expected, dtype))
     if (error <= _ROUNDINGS * unit).all():
         most = float((error / unit).max())
         yield f"rounding only: at most {most:.3g} times the allowed error or a unit of {dtype}"
 
 
-def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
+def _rearranged(output: WrongOutput) -> Iterator[Guess]:
     """Yield the right values in other places."""
-    low = seen.low
-    high = seen.high
-    every = np.ones_like(seen.wrong)
+    low = output.low
+    high = output.high
+    every = np.ones_like(output.wrong)
     for axis, other in combinations(range(low.ndim), 2):
         yield Guess(
             f"transposed: axes {axis} and {other} are swapped",
@@ -199,7 +199,7 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
         text = f"reversed along axis {axis}"
         yield Guess(text, np.flip(low, axis), np.flip(high, axis), every)
         for step, sign in ((1, "-"), (-1, "+")):
-            inner = seen.wrong.copy()
+            inner = output.wrong.copy()
             inner[(slice(None),) * axis + (min(step, 0),)] = False
             text = f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
             yield Guess(
@@ -207,29 +207,29 @@ def _rearranged(seen: WrongOutput) -> Iterator[Guess]:
             )
 
 
-def _scaled(seen: WrongOutput, values: Float64) -> Iterator[Guess]:
+def _scaled(output: WrongOutput, values: Float64) -> Iterator[Guess]:
     """Yield the right values times the median factor of the wrong ones."""
-    at = seen.wrong & (seen.value != 0)
-    factor = float(np.median(values[at] / seen.value[at])) if at.any() else 0.0
+    at = output.wrong & (output.value != 0)
+    factor = float(np.median(values[at] / output.value[at])) if at.any() else 0.0
     if factor:
-        low = seen.low * factor
-        high = seen.high * factor
+        low = output.low * factor
+        high = output.high * factor
         digits = 4 if abs(factor - 1) > 1e-3 else 9
         text = (
             f"scaled: each wrong element is {factor:.{digits}g} times the right value"
         )
-        yield Guess(text, np.minimum(low, high), np.maximum(low, high), seen.wrong)
+        yield Guess(text, np.minimum(low, high), np.maximum(low, high), output.wrong)
 
 
 def _missing_parts(
-    seen: WrongOutput, inputs: Mapping[str, Array], again: Again
+    output: WrongOutput, inputs: Mapping[str, Array], again: Again
 ) -> Iterator[Guess]:
     """Yield the reference's values without a part of an input."""
-    half = (seen.high - seen.low) / 2
+    half = (output.high - output.low) / 2
     for name, array, text in _reduced_inputs(inputs):
         without = again({**inputs, name: array})
         if without is not None and without.shape == half.shape:
-            yield Guess(text, without - half, without + half, seen.wrong)
+            yield Guess(text, without - half, without + half, output.wrong)
 
 
 def _reduced_inputs(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
@@ -297,7 +297,7 @@ class CaseHistory:
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
     visible: tuple[Case, int] | None = None
 
-    def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
+    def add_failure(self, case: Case, backend: str, verdict: Mismatch) -> None:
         """Record a case that failed on a backend."""
         self.failing.append(case)
         is_least = self.visible is None or verdict.elements < self.visible[1]
@@ -307,7 +307,7 @@ class CaseHistory:
         if largest is None or verdict.elements > largest[1].elements:
             self.largest[backend] = case, verdict
 
-    def looks(self, case: Case, backend: str, verdict: Mismatch) -> str:
+    def describe_pattern(self, case: Case, backend: str, verdict: Mismatch) -> str:
         """Return the pattern of a wrong output in one line; empty if there is none.
 
         If the case shows no pattern, the largest case that failed is described instead.
@@ -425,10 +425,10 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
 
 def of_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
     """Return the text if a bound of one rounding decides, without an exact run; else empty."""
-    seen = verdict.evidence
-    if verdict.kind != "value" or seen is None or spec.reduction is not None:
+    output = verdict.evidence
+    if verdict.kind != "value" or output is None or spec.reduction is not None:
         return ""
-    if not is_float_dtype(seen.got.dtype):
+    if not is_float_dtype(output.got.dtype):
         return ""
     why = "on ranks a test has no exact run" if spec.ranks else "without an exact run"
     return (

@@ -494,7 +494,7 @@ class DifferentialFailure(CaseFailure):
         looks = {}
         for backend, verdict in self.wrong.items():
             if isinstance(verdict, Mismatch):
-                text = self.history.looks(self.case, backend, verdict)
+                text = self.history.describe_pattern(self.case, backend, verdict)
                 if text:
                     looks[backend] = text
         return looks

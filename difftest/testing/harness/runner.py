@@ -214,10 +214,10 @@ class Runner:
         """Run a call, and count the branches that the kernel takes on the embedded simulator."""
         if self.branch_tracer is None or backend.name not in ("embedded", "plain"):
             return run_kernel(backend, call)
-        with self.branch_tracer.call(call.kernel) as seen:
+        with self.branch_tracer.call(call.kernel) as branches:
             outcome = run_kernel(backend, call)
         if isinstance(outcome, Completed):
-            self.branch_tracer.record(seen, spec.name, self.tally.coverage)
+            self.branch_tracer.record(branches, spec.name, self.tally.coverage)
             self.tally.coverage.unknown |= {self.branch_tracer.unknown} - {""}
         return outcome
 
@@ -310,7 +310,7 @@ class Runner:
             beside = None if outcome is ran else outcome
             verdict = _explained(trial, verdict, backend, outcome, beside)
             verdict = _with_notes(trial, verdict, (data, note))
-            self._history(spec).failed(case, backend.name, verdict)
+            self._history(spec).add_failure(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
 
@@ -444,13 +444,13 @@ class Runner:
 
         ``spec`` is that of drawn cases; None for a test of explicit cases, which may be few.
         """
-        text = self.tally.nothing
+        text = self.tally.nothing_compared
         if spec is not None and not spec.allow_inconclusive:
-            text = text or self.tally.weak or self.narrow(spec)
+            text = text or self.tally.proves_too_little or self.narrow_domain(spec)
         if text:
             raise NothingComparedError(text)
 
-    def narrow(self, spec: KernelSpec) -> str:
+    def narrow_domain(self, spec: KernelSpec) -> str:
         """Return why a test whose domain needs one tile alone proves too little; else empty.
 
         A test proves too little if the kernel has loops over sizes, and none of them had a second

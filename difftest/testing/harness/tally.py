@@ -91,7 +91,7 @@ class Tally:
         return [f"domain inferred: {text}" for text in sorted(self.inferred)]
 
     @property
-    def nothing(self) -> str:
+    def nothing_compared(self) -> str:
         """The reason why a test fails that compared no element and no rejection; else empty.
 
         Each kernel must be checked on each backend that runs it.
@@ -108,7 +108,7 @@ class Tally:
         return "\n  ".join([text, *sorted(self.reasons)])
 
     @property
-    def weak(self) -> str:
+    def proves_too_little(self) -> str:
         """The reason why a test fails whose compared cases are half inconclusive; else empty."""
         for (kernel, backend), row in self.rows.items():
             compared = row.cases - row.both_rejected

@@ -147,13 +147,13 @@ class BranchTracer:
         self._ran: dict[int, tuple[Callable[..., Any], set[int]]] = {}
         """By ``id``: kernels that ran to their end, and the ids of their code objects. The key is
         an ``id`` because some kernels have no hash."""
-        self._seen: BranchTrace | None = None
+        self._trace: BranchTrace | None = None
         self._tool: int | None = None
 
     @contextlib.contextmanager
     def call(self, kernel: Callable[..., Any]) -> Iterator[BranchTrace]:
         """Trace the calls within the block."""
-        self._seen = seen = BranchTrace(kernel)
+        self._trace = trace = BranchTrace(kernel)
         home = str(getattr(kernel, "__module__", ""))
         # the kernel's own package counts, installed or not
         root = home.partition(".")[0]
@@ -165,21 +165,21 @@ class BranchTracer:
         if self._monitor is not None and self._tool is None:
             self._install()
         try:
-            with contextlib.nullcontext() if self._monitor else self._tracing(seen):
-                yield seen
+            with contextlib.nullcontext() if self._monitor else self._tracing(trace):
+                yield trace
         finally:
-            self._seen = None
+            self._trace = None
 
-    def record(self, seen: BranchTrace, kernel: str, coverage: Coverage) -> None:
+    def record(self, trace: BranchTrace, kernel: str, coverage: Coverage) -> None:
         """Add the trace of a case, and stop tracing functions whose outcomes are all covered."""
-        coverage.add_function(kernel, seen.branches)
-        coverage.done |= seen.done
-        self._ran.setdefault(id(seen.kernel), (seen.kernel, set()))[1].update(
-            seen.codes
+        coverage.add_function(kernel, trace.branches)
+        coverage.done |= trace.done
+        self._ran.setdefault(id(trace.kernel), (trace.kernel, set()))[1].update(
+            trace.codes
         )
         for code, left in self._left.values():
             if left:
-                left -= seen.done
+                left -= trace.done
                 if not left and self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
 
@@ -205,7 +205,7 @@ class BranchTracer:
             branches_of(code)
         )
 
-    def _start(self, frame: FrameType, seen: BranchTrace) -> None:
+    def _start(self, frame: FrameType, trace: BranchTrace) -> None:
         """Note that a function begins, and trace its lines."""
         code = frame.f_code
         file = frame.f_code.co_filename
@@ -221,7 +221,7 @@ class BranchTracer:
                 self._monitor.set_local_events(
                     self._tool, code, events.LINE | events.PY_RETURN
                 )
-        seen.start(frame)
+        trace.start(frame)
 
     def _install(self) -> None:
         """Register with ``sys.monitoring``, if a tool id is free."""
@@ -242,21 +242,21 @@ class BranchTracer:
     def _on_start(self, code: CodeType, offset: int) -> Any:
         if not self._is_own(frame := frame_at(1)):
             return self._monitor.DISABLE
-        if self._seen is not None:
-            self._start(frame, self._seen)
+        if self._trace is not None:
+            self._start(frame, self._trace)
         return None
 
     def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
-        if self._seen is not None:
-            self._seen.line(frame_at(1), 0 if returned else line)
+        if self._trace is not None:
+            self._trace.line(frame_at(1), 0 if returned else line)
 
     @contextlib.contextmanager
-    def _tracing(self, seen: BranchTrace) -> Iterator[None]:
+    def _tracing(self, trace: BranchTrace) -> Iterator[None]:
         """Trace by ``sys.settrace`` within the block.
 
         A kernel whose outcomes are all covered runs untraced: a trace slows down every call.
         """
-        if self._is_covered(seen.kernel):
+        if self._is_covered(trace.kernel):
             yield
             return
         if sys.gettrace() is not None:
@@ -265,7 +265,7 @@ class BranchTracer:
             )
             yield
             return
-        trace_lines = _line_tracer(seen)
+        trace_lines = _line_tracer(trace)
 
         def start(frame: FrameType, event: str, _: object) -> Any:
             if not self._is_own(frame):
@@ -274,7 +274,7 @@ class BranchTracer:
                 return None
             is_resumed = frame.f_lineno != frame.f_code.co_firstlineno
             if not is_resumed:  # else it is a generator
-                self._start(frame, seen)
+                self._start(frame, trace)
             return trace_lines
 
         start.of_kernels = True  # type: ignore[attr-defined] # the simulator pauses such traces
@@ -289,14 +289,14 @@ class BranchTracer:
         return not any(self._left[code][1] for code in codes)
 
 
-def _line_tracer(seen: BranchTrace) -> Callable[[FrameType, str, object], Any]:
+def _line_tracer(trace: BranchTrace) -> Callable[[FrameType, str, object], Any]:
     """Return the function for ``sys.settrace`` that notes the lines and returns of a frame."""
 
     def trace_lines(frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
-            seen.line(frame, frame.f_lineno)
+            trace.line(frame, frame.f_lineno)
         elif event == "return" and not _is_yield(frame):
-            seen.line(frame, 0)
+            trace.line(frame, 0)
         return trace_lines
 
     return trace_lines

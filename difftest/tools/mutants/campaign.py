@@ -49,7 +49,7 @@ from difftest.tools.mutants.suite import (
 )
 
 FOLDER = Path(".difftest")
-FILE = "fates.jsonl"
+FILE = "mutants.jsonl"
 
 
 class ResultCache:
@@ -70,7 +70,7 @@ class ResultCache:
         folder.mkdir(exist_ok=True)
         if fresh:
             (folder / FILE).unlink(missing_ok=True)
-        self._journal = Journal(folder / FILE, "fate", "mutants")
+        self._journal = Journal(folder / FILE, "result", "mutants")
         self.close = self._journal.close
 
     def result(self, key: str, digest: str) -> MutantResult | None:
@@ -259,7 +259,7 @@ class Campaign:
 
     specs: Specs
     settings: CampaignLimits
-    ledger: ResultCache
+    cache: ResultCache
     results: dict[Mutant, MutantResult] = field(default_factory=dict)
     kept: int = 0
     _covers: dict[Test, set[tuple[str, int]]] = field(default_factory=dict)
@@ -298,7 +298,7 @@ class Campaign:
         """
         left: list[Mutant] = []
         for mutant in self.mutants:
-            record = self.ledger.result(mutant.key, self._digest(mutant))
+            record = self.cache.result(mutant.key, self._digest(mutant))
             if record is None:
                 left.append(mutant)
             else:
@@ -312,7 +312,7 @@ class Campaign:
             for mutant, judged in self._results(self._tasks(left), collect):
                 result = self._with_coverage(mutant, judged)
                 self.results[mutant] = result
-                self.ledger.add(mutant.key, self._digest(mutant), result)
+                self.cache.add(mutant.key, self._digest(mutant), result)
                 seen(mutant, result)
 
     def _digest(self, mutant: Mutant) -> str:
@@ -342,7 +342,7 @@ class Campaign:
             if time.monotonic() > end:
                 return
             tests = self._tests_of(mutant)
-            killer = self.ledger.killer(mutant.key)
+            killer = self.cache.killer(mutant.key)
             if killer in tests:
                 tests.remove(killer)
                 tests.insert(0, killer)

@@ -94,10 +94,10 @@ def mutate(
     settings = CampaignLimits(
         options["cases"], options["workers"], options["budget"], memory
     )
-    ledger = ResultCache(FOLDER, fresh=options["fresh"])
+    cache = ResultCache(FOLDER, fresh=options["fresh"])
     try:
         campaign = campaign_on(
-            tests, settings, ledger, click.echo, every=options["verbose"]
+            tests, settings, cache, click.echo, every=options["verbose"]
         )
     except BaselineError as error:
         raise click.ClickException(str(error)) from None
@@ -120,7 +120,7 @@ def mutate(
 def campaign_on(
     tests: Sequence[str],
     amount: CampaignLimits,
-    ledger: ResultCache,
+    cache: ResultCache,
     tell: Callable[[str], None],
     *,
     every: bool = False,
@@ -129,7 +129,7 @@ def campaign_on(
     shown = sys.stdout  # pytest replaces sys.stdout while it collects
 
     def run(specs: Specs) -> Campaign:
-        campaign = Campaign(specs, amount, ledger)
+        campaign = Campaign(specs, amount, cache)
         if not campaign.mutants:
             raise click.ClickException(
                 "no bug can be planted: the kernels run no code of your files, or no mutation "
@@ -149,7 +149,7 @@ def campaign_on(
     try:
         return with_specs(tests, run)
     finally:
-        ledger.close()
+        cache.close()
 
 
 def ending(campaign: Campaign) -> str:
@@ -192,9 +192,9 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
         )
         return
     amount = CampaignLimits(cases, PROCESSES)
-    ledger = ResultCache(root / FOLDER)
+    cache = ResultCache(root / FOLDER)
     try:
-        campaign = campaign_on(tuple(tests), amount, ledger, terminal.write_line)
+        campaign = campaign_on(tuple(tests), amount, cache, terminal.write_line)
     except (BaselineError, click.ClickException) as error:
         terminal.write_line(str(error))
     else:

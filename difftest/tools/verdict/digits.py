@@ -23,7 +23,7 @@ from difftest.simulator.dtypes import NKI_NAMES
 from difftest.support.rounding import Array, Float64, is_float_dtype, ulp, unit_roundoff
 from difftest.testing.backends.base import Backend, Completed, KernelCall
 from difftest.testing.contract.reference import as_float64
-from difftest.testing.harness.compare import around, check_values
+from difftest.testing.harness.compare import check_values, expected_within
 from difftest.testing.harness.differential import (
     ARITHMETIC,
     FLOAT32_UNIT,
@@ -118,7 +118,7 @@ def lost_digits(
     value = np.where(mask, value, got)
     of_typical = allowance.typical * np.maximum(size, allowance.typical_size)
     for allowed in (largest, of_typical):
-        expected = around(value, dtype, allowed + last, ARITHMETIC)
+        expected = expected_within(value, dtype, allowed + last, ARITHMETIC)
         wrong = check_values(index, expected, got)
         if isinstance(wrong, Mismatch):
             return wrong

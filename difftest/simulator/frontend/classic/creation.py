@@ -88,6 +88,8 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
 
 
 def _filled(name: str, value: int) -> Any:
+    """Add a function that creates a tensor of one value."""
+
     def function(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "") -> Any:
         return full(shape, value, dtype, buffer=buffer, name=name)
 
@@ -95,6 +97,8 @@ def _filled(name: str, value: int) -> Any:
 
 
 def _alike(name: str, make: Any, doc: str) -> None:
+    """Add a function that creates a tensor like another one."""
+
     def function(
         a: Any, dtype: Any = None, *, buffer: Any = None, name: str = ""
     ) -> Any:

@@ -82,6 +82,7 @@ class IndexExpression(Index):
         )
 
     def _combine(self, other: Operand, sign: int) -> IndexExpression:
+        """Return the sum or the difference of this expression and another operand."""
         if not isinstance(other, IndexExpression):
             return IndexExpression(
                 self.shape, self.start + sign * int(other), self.steps

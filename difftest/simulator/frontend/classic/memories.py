@@ -162,6 +162,7 @@ class Placed(Buffer):
     def _address(
         self, index: Shape, partitions: int, size: int, machine: Machine
     ) -> Place:
+        """Return the place of a block, from the kernel's function."""
         place = as_integers(_call_place(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
         if len(place) != (3 if in_psum else 2):
@@ -255,6 +256,7 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
 
 
 def _checked_shape(shape: object, where: str) -> tuple[Shape, int]:
+    """Return a shape as integers and its partition axis; raise for other shapes."""
     dims: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
     marked = [axis for axis, size in enumerate(dims) if isinstance(size, ParDim)]
     sizes = []

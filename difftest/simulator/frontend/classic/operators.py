@@ -310,6 +310,7 @@ Compute = Callable[[Any, Any, Any], Any]
 def _of_tile(
     name: str, doc: str, compute: Compute, *, keeps_dtype: bool = False
 ) -> None:
+    """Add a function of one on-chip tile."""
     where = f"nl.{name}"
 
     def function(x: Any, *, dtype: object = None, mask: object = None) -> Any:
@@ -338,6 +339,8 @@ def _of_indices(name: str, x: Any, y: Any) -> Any:
 
 
 def _operator(name: str) -> None:
+    """Add a function of two operands, which may be index expressions."""
+
     def function(x: Any, y: Any, dtype: object = None, mask: object = None) -> Any:
         is_index = isinstance(x, Index) or isinstance(y, Index)
         if is_index and name in _OF_INDICES and dtype is None and mask is None:

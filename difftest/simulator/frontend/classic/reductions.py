@@ -54,6 +54,8 @@ def reduce(
 
 
 def _reduction(name: str, operator: str) -> None:
+    """Add a reduction along axes."""
+
     def function(
         x: Any,
         axis: Any,

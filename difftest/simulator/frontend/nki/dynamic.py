@@ -200,6 +200,7 @@ class DynamicView(Moving, Views, IndirectTile):
         return (places,), np.broadcast_to(kept.reshape(further.shape), self.shape)
 
     def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
+        """Return the error of an offset that leaves the tensor."""
         row = 0 if self._whole else at[0]
         offset = int(self._offsets()[row])
         fitting = self._fitting()

@@ -258,6 +258,7 @@ class NkiScalar(DeviceValue):
         self.dtype = dtype
 
     def _with(self, name: str, operate: Any, other: Any) -> Any:
+        """Return the result of an operation with a number, which wraps around in the dtype."""
         if isinstance(other, NkiScalar):
             if other.dtype != self.dtype:
                 got = f"{self.dtype} and {other.dtype}"

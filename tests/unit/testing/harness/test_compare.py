@@ -3,7 +3,7 @@ import numpy as np
 
 from difftest.simulator.exact.run import ExactOutput
 from difftest.support.rounding import unit_roundoff
-from difftest.testing.harness.compare import compare, tolerated
+from difftest.testing.harness.compare import compare, expected_with_roundings
 from difftest.testing.harness.differential import _arithmetic
 from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch
 from tests.every import every
@@ -13,7 +13,7 @@ FLOAT32 = np.dtype("float32")
 
 def expected(value, dtype="float32", reduction=1, accumulation="float32"):
     value = np.asarray(value, np.float64)
-    return tolerated(
+    return expected_with_roundings(
         value, np.dtype(dtype), np.abs(value), (reduction, np.dtype(accumulation))
     )
 

@@ -553,14 +553,14 @@ def test_nan_against_nan_decides_no_case():
     for arguments in ({}, {"exact": False}, {"reduction": 2}):
         verdict, runner = checked(tripled, reference, **arguments)
         assert isinstance(verdict, Inconclusive)
-        assert "NaN against NaN proves nothing" in runner.tally.nothing
+        assert "NaN against NaN proves nothing" in runner.tally.nothing_compared
     half = wide(lambda x: np.where(x > 0, np.nan, x))
     kept = made_of(lambda x: nl.where(nl.greater(x, 0), float("nan"), x))
     verdict, runner = checked(kept, half)
     assert verdict.elements + verdict.nonfinite == 64 * 96
     assert 0 < verdict.nonfinite < 64 * 96
     assert runner.tally.rows["kernel", "embedded"].nonfinite == verdict.nonfinite
-    assert not runner.tally.nothing
+    assert not runner.tally.nothing_compared
 
 
 def test_no_digit_left_tells_nothing():

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 
-from difftest.testing.harness.compare import compare, tolerated
+from difftest.testing.harness.compare import compare, expected_with_roundings
 from difftest.testing.harness.error_map import (
     COLUMNS,
     KINDS,
@@ -21,7 +21,7 @@ F32 = np.dtype("float32")
 
 def mismatch(value, got, **more):
     value = np.asarray(value, np.float64)
-    bound = tolerated(value, F32, np.abs(value), (0, F32))
+    bound = expected_with_roundings(value, F32, np.abs(value), (0, F32))
     return compare([bound], [np.asarray(got, F32)], **more)
 
 

@@ -7,7 +7,11 @@ import numpy as np
 
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.recipes import Random, Zeros
-from difftest.testing.harness.compare import around, compare, tolerated
+from difftest.testing.harness.compare import (
+    compare,
+    expected_with_roundings,
+    expected_within,
+)
 from difftest.testing.harness.explanation import (
     CaseHistory,
     describe_mismatch,
@@ -28,7 +32,7 @@ ROW = RNG.standard_normal(6).astype(F32)
 def said(got, reference, **inputs):
     """Return the lines on outputs that differ from the reference of these inputs."""
     value = reference(**inputs).astype(np.float64)
-    bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
+    bound = expected_with_roundings(value, got.dtype, np.abs(value), (4, F32))
     return describe_mismatch(*spec_and_case(reference, inputs), compare([bound], [got]))
 
 
@@ -161,7 +165,7 @@ def test_an_exact_run_that_differs_has_not_rounded():
         ("arithmetic", "rounding only: at most 1 times"),
         ("algorithm", ""),
     ):
-        verdict = compare([around(value, F32, 0.0, question)], [off])
+        verdict = compare([expected_within(value, F32, 0.0, question)], [off])
         (content, *_) = *describe_mismatch(*spec_and_case(same, {"x": A}), verdict), ""
         assert content.startswith(text)
         assert bool(content) == bool(text)
@@ -222,11 +226,11 @@ def test_the_report_describes_the_largest_failing_case():
     for one in (small, large):
         a, b = spec.inputs_of(one)
         value = (a + b).astype(np.float64)
-        bound = tolerated(value, F32, np.abs(value), (1, F32))
+        bound = expected_with_roundings(value, F32, np.abs(value), (1, F32))
         verdicts.append(compare([bound], [np.float32(a + (b == 0))]))
     history = CaseHistory(spec)
     for one, verdict in zip((large, small), reversed(verdicts), strict=True):
-        history.failed(one, "embedded", verdict)
+        history.add_failure(one, "embedded", verdict)
     failure = DifferentialFailure(spec, small, {"embedded": verdicts[0]}, None)
     assert "looks like" not in str(failure)
     failure = DifferentialFailure(spec, small, {"embedded": verdicts[0]}, None)

@@ -63,7 +63,7 @@ def ran(kernel, most, count=20, others=()):
 
 def test_a_loop_over_sizes_that_never_runs_twice_is_a_reason():
     runner, spec = ran(tiled, 100)
-    text = runner.narrow(spec)
+    text = runner.narrow_domain(spec)
     assert text.startswith("the test of tiled proves too little: no case runs a loop")
     line = tiled.__code__.co_firstlineno + 4
     assert f"test_narrow.py:{line}: never a second iteration" in text
@@ -73,13 +73,13 @@ def test_a_loop_over_sizes_that_never_runs_twice_is_a_reason():
 def test_a_domain_that_needs_a_second_tile_proves_enough():
     """The loop over heads is none over sizes."""
     runner, spec = ran(tiled, 300)
-    assert runner.narrow(spec) == ""
+    assert runner.narrow_domain(spec) == ""
 
 
 def test_unknown_loops_give_no_report():
     runner, spec = ran(tiled, 100)
     runner.tally.coverage.unknown.add("another tool traces")
-    assert runner.narrow(spec) == ""
+    assert runner.narrow_domain(spec) == ""
 
 
 def test_a_conditional_expression_that_no_case_decides_is_reported():

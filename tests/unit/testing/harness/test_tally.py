@@ -39,17 +39,19 @@ def test_counts_by_kernel_and_backend():
 
 def test_finite_elements_and_demanded_rejections_alone_check_something():
     tally = Tally()
-    assert tally.nothing
+    assert tally.nothing_compared
     tally.count("add", "plain", BothRejected(ERROR, ERROR))
     tally.count("add", "plain", Inconclusive("vague"))
-    assert tally.nothing.endswith("to a comparison, of add on plain\n  add: vague")
+    assert tally.nothing_compared.endswith(
+        "to a comparison, of add on plain\n  add: vague"
+    )
     tally.rows["add", "plain"].rejections += 1
-    assert not tally.nothing
+    assert not tally.nothing_compared
     # one backend does not speak for another
     tally.count("add", "other", Inconclusive("vague"))
-    assert "of add on other" in tally.nothing
+    assert "of add on other" in tally.nothing_compared
     tally.count("add", "other", Match(elements=1, exact=False, nonfinite=7))
-    assert not tally.nothing
+    assert not tally.nothing_compared
 
 
 def test_json_comes_back():

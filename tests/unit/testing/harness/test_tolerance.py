@@ -5,8 +5,8 @@ import pytest
 
 from difftest.testing.harness.compare import (
     FAILURE_PROBABILITY,
+    expected_with_roundings,
     probabilistic_gamma,
-    tolerated,
     worst_case_gamma,
 )
 from tests.every import every
@@ -21,13 +21,13 @@ def tolerance(reduction, accumulation=FLOAT32, random=True):
 
 
 def interval(tolerance, value, magnitude, dtype):
-    return tolerated(value, dtype, magnitude, *tolerance).interval()
+    return expected_with_roundings(value, dtype, magnitude, *tolerance).interval()
 
 
 def gamma(tolerance, elements):
     """Elements as large as 1/2, where an underflow does not show."""
     values = np.full(elements, 0.5)
-    expected = tolerated(values, FLOAT32, 2 * values, *tolerance)
+    expected = expected_with_roundings(values, FLOAT32, 2 * values, *tolerance)
     return float(np.max(expected.high - expected.value))
 
 

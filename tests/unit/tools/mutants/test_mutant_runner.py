@@ -100,7 +100,7 @@ def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
     )
     judged = []
     made.run(sample.collect, lambda mutant, result: judged.append(mutant))
-    made.ledger.close()
+    made.cache.close()
     return made, len(judged)
 
 
@@ -146,7 +146,7 @@ def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
         judge.judge(mutant, [(suite.name, "case 0")])
         assert (len(suite._references), len(done._references)) == (1, 0)
     made, _ = campaign_of(tmp_path)
-    baseline = Campaign(made.specs, made.settings, made.ledger)
+    baseline = Campaign(made.specs, made.settings, made.cache)
     baseline._baseline(set(baseline.suites))
     assert [len(suite._references) for suite in baseline.suites.values()] == [0]
 
@@ -159,9 +159,9 @@ def test_an_example_that_fails_anyway_finds_nothing():
         for one in mutants_of(suite.functions)
         if one.operator == "another operation"
     )
-    fate = MutantRunner({"wrong": suite}).judge(other, [("wrong", "example 0")])
-    assert fate.status == judging.SURVIVED
-    assert fate.why.startswith("wrong, example 0, fails without a planted bug: ")
+    result = MutantRunner({"wrong": suite}).judge(other, [("wrong", "example 0")])
+    assert result.status == judging.SURVIVED
+    assert result.why.startswith("wrong, example 0, fails without a planted bug: ")
 
 
 def test_a_weak_spec_lets_mutants_live(tmp_path):
@@ -190,7 +190,7 @@ def test_another_rounding_is_distinguished_from_an_error_within_the_bound():
     (function, *_) = suite.functions
     file = function.__code__.co_filename
     source = read_source(file)
-    fates = {}
+    results = {}
     for old, new in (
         # and the first once more: wrong
         (
@@ -204,8 +204,8 @@ def test_another_rounding_is_distinguished_from_an_error_within_the_bound():
         change = source.edit(start, start + len(old), new)
         mutant = Mutant(file, qualified_name(function), "by hand", change)
         tests = [("loose", one) for one in suite.tests]
-        fates[new] = MutantRunner({"loose": suite}).judge(mutant, tests)
-    wrong, farther, turned = fates.values()
+        results[new] = MutantRunner({"loose": suite}).judge(mutant, tests)
+    wrong, farther, turned = results.values()
     assert wrong.death.by == "comparison: value"
     assert (farther.status, turned.status) == (judging.SURVIVED, judging.ROUNDED)
     assert turned.why.startswith("as near to the reference in all ")
@@ -277,4 +277,4 @@ def test_lines_that_no_drawn_case_runs_have_all_examples_of_each_test(tmp_path):
         made._covers |= {("two", "case 0"): lines} if drawn else {}
         tests = made._tests_of(made.mutants[0])
         assert sum(test.startswith("example") for _, test in tests) == count
-    made.ledger.close()
+    made.cache.close()

@@ -207,6 +207,7 @@ def dma_compute(
 
 
 def _factors(scales):
+    """Return the scales as floats; raise if they are no list of numbers."""
     if isinstance(scales, (list, tuple)) and all(map(is_number, scales)):
         return tuple(map(float, scales))
     more = {

@@ -369,6 +369,7 @@ def _bound(value: Any, where: str) -> int:
 
 
 def _condition(value: Any, what: str) -> VirtualRegister:
+    """Return the register of a while loop; raise for other values."""
     if not isinstance(value, VirtualRegister):
         raise wrong_kind(
             value,
