@@ -123,11 +123,17 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
 }
 _RUNS = "two runs on arrays of the same shapes issue different instructions"
 _FOLLOWS = (
-    "no register of the device decides between them: its Python follows the data, earlier calls, "
-    "random numbers, addresses, hashes or the order of a set"
+    "no register of the device decides: its Python follows the data or earlier calls"
 )
 _FOLLOWS_REGISTERS = (
     "its instructions follow what registers hold, which Python does not know"
+)
+_NOT_COMPARED = (
+    "registers follow the data: whether it computes by instructions alone is open"
+)
+_LEFT_OPEN = (
+    "its instructions follow the order of a set, hash(), id(), a clock or the log's level. Another "
+    "process may issue others. Sort the set"
 )
 _TRACED_ONCE = "AWS's compiler traces the body of a loop on the device once"
 _LEFT = "the kernel's Python leaves a loop on the device before its last turn"
@@ -163,7 +169,7 @@ class CandidateBackend:
     ----------
     doubts : reasons why the evidence of calls is weaker than it may look.
     last : the disclosure and the tape of the last call.
-    is_settled : whether the instructions were compared for other values of registers.
+    unsettled : why the last call leaves open what the kernel computes; empty if it does not.
     """
 
     name = "embedded"
@@ -178,6 +184,7 @@ class CandidateBackend:
         """Tapes and their bytes, by the shapes of their calls."""
         self._blind: list[Tape] = []
         self.doubts: set[str] = set()
+        self.unsettled = ""
         self._bytes = 0
         """The bytes of the last answer of the worker."""
         self._known = 0
@@ -188,7 +195,7 @@ class CandidateBackend:
         arrays = [(array.shape, dtype_name(array.dtype)) for array in call.arrays]
         # Calls with equal shapes execute equal instructions, unless the kernel follows the data.
         shape = repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))
-        self.is_settled = True
+        self.unsettled = ""
         self._blind = []
         if shape in self._tapes:
             tape = self._tapes[shape][0]
@@ -246,15 +253,38 @@ class CandidateBackend:
         for share in _shares(call.inputs, shown):
             first = dummy_inputs(call.inputs, shown, share)
             second = dummy_inputs(call.inputs, shown, share)
-            text = self.ask(call, first, anew=True)
+            text = self.ask(call, first, anew=True, is_inverted=True)
             again = self.ask(call, second, anew=False)
             if isinstance(text, str) and isinstance(again, str):
                 is_case = all(map(np.array_equal, first, call.inputs))
                 is_blind = shown is Disclosure.NOTHING and not is_case
-                tape = self._compared(text, again, is_blind=is_blind)
+                tape = self._tape_of_runs(call, first, (text, again), is_blind)
                 self._check_turns(call, first, tape)
                 return tape
         return next(failed for failed in (text, again) if not isinstance(failed, str))
+
+    def _tape_of_runs(
+        self,
+        call: KernelCall,
+        inputs: tuple[Array, ...],
+        texts: tuple[str, str],
+        is_blind: bool,
+    ) -> Tape:
+        """Return the tape of two runs; raise CheatError if a third one differs from the second.
+
+        The first run is inverted in what Python leaves open, such as the order of a set. If only
+        that decides between the two, the kernel is unusual and no cheat.
+        """
+        first, second = texts
+        try:
+            return self._compared(first, second, is_blind=is_blind)
+        except CheatError:
+            ordinary = self.ask(call, inputs, anew=True, is_inverted=False)
+            if not isinstance(ordinary, str):
+                raise
+        tape = self._compared(ordinary, second, is_blind=is_blind)
+        self.unsettled = _LEFT_OPEN
+        return tape
 
     def _compared(self, text: str, again: str, *, is_blind: bool) -> Tape:
         """Return the tape of two runs; raise CheatError if their instructions differ.
@@ -270,7 +300,8 @@ class CandidateBackend:
             self._blind = [tape, other]
         for blind in self._blind:
             _check_equal(tape, blind)
-        self.is_settled = bool(self._blind)
+        if not self._blind:
+            self.unsettled = _NOT_COMPARED
         return tape
 
     def _check_turns(
@@ -291,9 +322,12 @@ class CandidateBackend:
         if turn := difference_of_turns(tape):
             what = "turns of a loop issue different instructions"
             raise CheatError(f"{what}: {turn}; {_TRACED_ONCE}")
-        text = self.ask(call, inputs, anew=True, single_turn=True)
+        is_inverted = self.unsettled != _LEFT_OPEN
+        text = self.ask(
+            call, inputs, anew=True, is_inverted=is_inverted, single_turn=True
+        )
         if not isinstance(text, str):
-            self.is_settled = False
+            self.unsettled = _NOT_COMPARED
         elif difference := difference_of_runs(tape, read_tape(text)):
             what = "a run with one turn for each loop issues different instructions"
             raise CheatError(f"{what}: {difference}; {_TRACED_ONCE}")
@@ -304,6 +338,7 @@ class CandidateBackend:
         inputs: tuple[Array, ...],
         *,
         anew: bool,
+        is_inverted: bool = False,
         single_turn: bool = False,
     ) -> str | Outcome:
         """Return the text of the tape of a run in the worker, or how the run failed.
@@ -311,6 +346,7 @@ class CandidateBackend:
         Parameters
         ----------
         anew : whether the kernel's files are loaded again before.
+        is_inverted : whether the run is inverted in what Python leaves open.
         single_turn : whether each loop on the device has one turn.
         """
         header = {
@@ -322,6 +358,7 @@ class CandidateBackend:
             "machine": call.machine,
             "names": list(call.names),
             "anew": anew,
+            "is_inverted": is_inverted,
             "single_turn": single_turn,
         }
         blobs = [array.tobytes() for array in inputs]

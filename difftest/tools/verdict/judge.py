@@ -51,9 +51,6 @@ from difftest.tools.verdict.judgement import (
 from difftest.tools.verdict.outcome import Outcome, Stage
 from difftest.tools.verdict.wire import WorkerEnd
 
-_UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
-
-
 NEAR = 4
 """The sizes at each end of a domain that count as near to it."""
 NEAR_SHARE = 0.1
@@ -77,6 +74,7 @@ class Judge:
     _largest: tuple[int, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _compared: int = field(default=0, init=False)
+    _unsettled: str = field(default="", init=False)
     _sizes: set[tuple[int, ...]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -195,8 +193,9 @@ class Judge:
         try:
             verdicts = self._runner.check(self.spec, case)
             traces = self._runner.traces
-            if not self._backend.is_settled:
-                self.judgement.evidence.doubts.add(_UNSETTLED)
+            if self._backend.unsettled:
+                self._unsettled = self._backend.unsettled
+                self.judgement.evidence.doubts.add(self._unsettled)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure = case, failure
             if (
@@ -280,11 +279,11 @@ class Judge:
         judgement.stage = Stage.COMPARE
         if not judgement.need_decision(self._runner.tally.reasons):
             return
-        is_unsettled = _UNSETTLED in judgement.evidence.doubts
-        if is_unsettled or 2 * self._compared < judgement.evidence.cases:
-            few = f"only {self._compared} of {judgement.evidence.cases} cases were compared"
+        checked = judgement.evidence.cases
+        if self._unsettled or 2 * self._compared < checked:
+            few = f"only {self._compared} of {checked} cases were compared"
             judgement.outcome = Outcome.INCONCLUSIVE
-            judgement.reason = _UNSETTLED if is_unsettled else few
+            judgement.reason = self._unsettled or few
             return
         judgement.stage = Stage.HAZARDS
         hazards = [

@@ -276,7 +276,7 @@ class WorkerService:
         inputs = tuple(
             array_of(form, blob) for form, blob in zip(forms, blobs, strict=True)
         )
-        STATE.begin_run(is_inverted=fields["anew"])
+        STATE.begin_run(is_inverted=fields["is_inverted"])
         kernel = self.kernel() if fields["anew"] else self.lasting
         STATE.begin_kernel()
         call = KernelCall(

@@ -22,6 +22,22 @@ def test_a_right_kernel_agrees(worker, tmp_path):
     assert judgement.time["predicted_us"] > 0
 
 
+@every(
+    "names, outcome",
+    [("{'a', 'b'}", Outcome.INCONCLUSIVE), ("sorted({'a', 'b'})", Outcome.AGREES)],
+)
+def test_a_kernel_that_follows_the_order_of_a_set_is_unusual_and_no_cheat(
+    worker, tmp_path, names, outcome
+):
+    body = (
+        f"first, second = {names}\ntensors = {{'a': a, 'b': b}}\n"
+        "return store(total(tensors[first], tensors[second]))"
+    )
+    judgement = judged(worker, tmp_path, source(body), 3)
+    assert judgement.outcome is outcome, judgement.report
+    assert ("Sort the set" in judgement.reason) == (outcome is Outcome.INCONCLUSIVE)
+
+
 def test_zeros_alone_decide_nothing(worker, tmp_path):
     def spec(kernel):
         return dataclasses.replace(spec_of(kernel), reference=lambda a, b: 0.0 * a)
