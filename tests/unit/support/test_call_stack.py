@@ -1,7 +1,6 @@
 """A call with room maps no memory for the frames of calls within it."""
 
 import resource
-import sys
 
 import pytest
 
@@ -33,11 +32,6 @@ def depths_with_faults():
 
 def test_no_depth_of_calls_maps_memory():
     assert call_with_room(depths_with_faults) == []
-
-
-def test_without_room_some_depth_does():
-    has_chunks = sys.version_info >= (3, 11)
-    assert bool(depths_with_faults()) == has_chunks
 
 
 def test_arguments_result_and_error_are_the_functions():
