@@ -14,6 +14,7 @@ import linecache
 import re
 import tokenize
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
@@ -183,6 +184,8 @@ class Detector(Hazard):
         return f"{PAGES}/{name}.md#{self.id}"
 
 
+COMMENTS_SUPPRESS = ContextVar("difftest_comments_suppress", default=True)
+"""Whether comments suppress findings. They do not in the code of a candidate that is judged."""
 _COMMENT = re.compile(r"#\s*difftest:\s*(?:allow|ignore)\[([^\]]*)\]")
 
 
@@ -201,7 +204,7 @@ class Suppression(NamedTuple):
 
 def is_suppressed(id: str, *places: Location) -> bool:
     """Return whether a comment suppresses an id at one of these lines or at their callers."""
-    return any(
+    return COMMENTS_SUPPRESS.get() and any(
         comment.applies_to(id, line.line)
         for place in places
         for line in (place, *place.calls)

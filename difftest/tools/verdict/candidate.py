@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from difftest.simulator.errors import frame_at
+from difftest.analysis.finding import COMMENTS_SUPPRESS
+from difftest.simulator.errors import frame_at, set_to
 from difftest.support.internal_errors import drain_internal_errors, internal_error_scope
 from difftest.support.source_lines import lines_shown
 from difftest.support.time_limit import TimeLimitError, time_limit
@@ -229,10 +230,10 @@ def quoted(files: CandidateFiles) -> Iterator[None]:
     """
     shown = {}
     for source in files.sources.values():
-        text = decoded_text(source.text).replace("difftest:", "difftest;")
         # splitlines() also splits elsewhere
-        shown[source.file] = [f"{line}\n" for line in text.split("\n")]
-    with lines_shown(shown):
+        lines = decoded_text(source.text).split("\n")
+        shown[source.file] = [f"{line}\n" for line in lines]
+    with lines_shown(shown), set_to(COMMENTS_SUPPRESS, False):
         yield
 
 
