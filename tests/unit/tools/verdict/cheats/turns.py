@@ -266,6 +266,18 @@ IN_TURNS = {
         f"turns: {name}": of_rows(rows, "turns of a loop issue different")
         for name, rows in CHOSEN.items()
     },
+    **{
+        f"turns: a mark of a loop without a turn, by {name}": cheat(
+            f"marks = []\nr = nisa.register_alloc(0)\n{loop}\n"
+            "return store(total(a, b, nl.subtract if marks else nl.add))",
+            because="a run with one turn for each loop",
+        )
+        for name, loop in {
+            "a function": "nl.fori_loop(0, 0, lambda i: marks.append(1))",
+            "a range": "for _ in nl.dynamic_range(0, r):\n    marks.append(1)",
+            "a while statement": "while r:\n    marks.append(1)",
+        }.items()
+    },
     "turns: the tile of the first turn": cheat(
         FIRST_TILE,
         because="turns of a loop issue different",
