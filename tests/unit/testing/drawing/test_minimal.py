@@ -79,6 +79,73 @@ def test_no_coordinate_of_a_final_case_can_be_smaller():
         assert case.data == {"a": Zeros()}
 
 
+ODD = st.integers(1, 200).filter(lambda n: n % 2 == 1)
+TILES = [(128, 1), (64, 2), (32, 4), (16, 8)]
+DOMAINS = {
+    "a chain of names": (
+        {
+            "n": sizes(1, 400),
+            "pos": lambda n: sizes(0, n),
+            "width": lambda n, pos: sizes(0, n - pos),
+        },
+        lambda n, pos, width: n > 50 and pos % 3 == 2 and width >= 5,
+        (51, 2, 5),
+    ),
+    "multiples of another": (
+        {"k": [2, 4, 8], "n": lambda k: multiples(k, at_most=512)},
+        lambda k, n: k == 4 and n // k % 3 == 2 and n > 30,
+        (4, 32),
+    ),
+    "tuples": (
+        {"n": sizes(1, 600), "tile": TILES},
+        lambda n, tile: tile == (32, 4) and n % 5 == 1 and n > 6,
+        (11, (32, 4)),
+    ),
+    "a filter": ({"n": ODD}, lambda n: n % 7 == 0 and n > 30, (35,)),
+    "floats and booleans": (
+        {"n": sizes(1, 300), "scale": [0.5, 1.0, 2.0], "flag": st.booleans()},
+        lambda n, scale, flag: flag and scale > 1 and n % 4 == 3 and n > 20,
+        (23, 2.0, True),
+    ),
+    "nothing for some": (
+        {
+            "n": sizes(1, 40),
+            "m": lambda n: st.integers(5, n) if n >= 5 else st.nothing(),
+        },
+        lambda n, m: n > 20 and m % 3 == 0 and m > 6,
+        (21, 9),
+    ),
+    "negative": (
+        {"off": st.integers(-50, 50), "n": sizes(1, 200)},
+        lambda off, n: off < -20 and off % 3 == 0,
+        (-21, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_final_cases_of_many_domains_are_minimal(name):
+    domain, is_wrong, least = DOMAINS[name]
+
+    def kernel(a, **values):
+        result = a.copy()
+        if is_wrong(**values):
+            result[-1] = 7
+        return result
+
+    spec = add_spec(
+        kernel,
+        reference=lambda a: a.astype(np.float64),
+        domain=domain,
+        inputs={"a": "n"},
+        parameters=list(domain),
+    )
+    failure = failing(spec)
+    assert tuple(failure.case.values.values()) == least
+    assert failure.case.data == {"a": Zeros()}
+    assert all(f" {own}" in failure.minimal for own in domain)
+
+
 def test_the_report_says_which_coordinates_are_minimal():
     failure = failing(plane_spec(CONDITIONS[0]))
     proof = "no case with smaller rows, columns or pool fails"
