@@ -272,8 +272,8 @@ class CandidateBackend:
     ) -> Tape:
         """Return the tape of two runs; raise CheatError if a third one differs from the second.
 
-        The first run is inverted in what Python leaves open, such as the order of a set. If only
-        that decides between the two, the kernel is unusual and no cheat.
+        The first run is inverted: sets have another order, and ``hash()``, ``id()`` and clocks give
+        other numbers. If only that makes the two runs differ, the kernel does not cheat.
         """
         first, second = texts
         try:
@@ -346,7 +346,7 @@ class CandidateBackend:
         Parameters
         ----------
         anew : whether the kernel's files are loaded again before.
-        is_inverted : whether the run is inverted in what Python leaves open.
+        is_inverted : whether sets, ``hash()``, ``id()`` and clocks are inverted.
         single_turn : whether each loop on the device has one turn.
         """
         header = {

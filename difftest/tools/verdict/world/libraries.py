@@ -266,7 +266,7 @@ _LOGGING_STATE = (
     *("disabled", "filters", "getEffectiveLevel", "handlers", "hasHandlers"),
     *("level", "manager", "name", "parent", "propagate", "root"),
 )
-"""What a logger knows of the program around it."""
+"""The attributes of a logger that show the state of the program around it."""
 
 
 def _clock(read: Callable[[], Any]) -> Any:

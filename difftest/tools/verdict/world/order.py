@@ -1,4 +1,4 @@
-"""What Python leaves open, and what a candidate therefore may not follow: order and addresses.
+"""Orders and addresses that Python does not specify, and that a candidate may not follow.
 
 The order of a set of texts or objects, ``hash()`` and ``id()`` differ between processes. Here they
 differ between the two runs that a verdict compares: the order is reversed, and each bit of a number

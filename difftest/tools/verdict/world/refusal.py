@@ -1,4 +1,4 @@
-"""What a candidate may not do: the error, the values of absent modules, and their messages."""
+"""The error for actions that a candidate may not take, absent values, and their messages."""
 
 from __future__ import annotations
 
