@@ -287,6 +287,26 @@ def test_another_compilers_time_matches_its_own_prediction(trace, dge):
         assert quick == whole_way
 
 
+def test_an_instruction_that_only_the_other_compiler_changes_has_its_own_cost():
+    """The repeated copy keeps the slowest compiler from reading PSUM in the activation."""
+    build = Builder()
+    tile = build.load((128, 512))
+    total = build.psum((128, 512))
+    copy = build.tensor((128, 512))
+    powers = build.tensor((128, 512))
+    build.emit("tensor_copy", Engine.VECTOR, [whole(total)], [whole(tile)])
+    build.emit("tensor_copy", Engine.VECTOR, [whole(copy)], [whole(total)])
+    build.emit("activation", Engine.SCALAR, [whole(powers)], [whole(copy)], op="exp")
+    build.emit("tensor_copy", Engine.VECTOR, [whole(total)], [whole(tile)])
+    build.store(powers)
+    build.trace.dialect = "classic"
+    build.trace.middle_end = True
+    slowest = predict(build.trace, TRN2, compiler=SLOWEST)
+    likely = predict(build.trace, TRN2)
+    assert len(likely.program.instructions) < len(slowest.program.instructions)
+    assert slowest.recompiled(LIKELY) == likely.middle
+
+
 @pytest.mark.parametrize(
     "kernel", [blocks.turned_in_each_block, convolutions.copied_operands]
 )
