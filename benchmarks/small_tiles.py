@@ -31,6 +31,17 @@ def scalings(x):
     return out
 
 
+@classic.jit
+def sums(x):
+    """Add the elements of each row by nl.sum."""
+    out = cl.ndarray(x.shape, dtype=x.dtype, buffer=cl.shared_hbm)
+    tile = cl.load(x)
+    for _ in range(COUNT):
+        total = cl.sum(tile, axis=1, keepdims=True)
+    cl.store(out, total)
+    return out
+
+
 @nki.jit
 def todays_additions(x):
     """Add a tile to itself by nl.add, in the current dialect."""

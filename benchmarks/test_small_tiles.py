@@ -13,7 +13,7 @@ import pytest
 from difftest.simulator import launch
 
 PAIRS = 9
-KERNELS = ("additions", "scalings", "todays_additions", "instructions")
+KERNELS = ("additions", "scalings", "sums", "todays_additions", "instructions")
 
 
 def seconds(kernel, tile):

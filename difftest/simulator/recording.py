@@ -6,6 +6,7 @@ dominates the time of a launch of many small instructions.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
@@ -157,9 +158,8 @@ class EventRecorder(Follower):
         kind, writes, reads, roles, numbers, parts, moved = touched
         # looked up each time: a stored core would keep its launch alive
         core: Any = RUNNING.get()
-        tiles = [*writes, *reads]
-        split = len(writes)
-        regions = list(map(region_of, tiles, roles))
+        written = tuple(map(region_of, writes, roles))
+        read = tuple(map(region_of, reads, roles[len(writes) :]))
         observer = core.followers.observer
         seen = () if observer is None else tuple(observer.anomalies)
         if seen:
@@ -167,26 +167,27 @@ class EventRecorder(Follower):
         if moved is not None:
             self.moved[number] = moved._storage.allocation
         if parts:
-            mark_in_part(regions, tiles, parts)
+            written = marked_in_part(written, writes, parts)
+            read = marked_in_part(read, reads, parts)
         stack = core.lines.stack()
         turns = core.loops.turns
         program = core.seat.program
-        written = tuple(regions[:split])
-        read = tuple(regions[split:])
         event = Event(number, kind, written, read, stack, turns, program, seen, numbers)
         core.trace.events.append(event)
 
 
-def mark_in_part(
-    regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]
-) -> None:
-    """Mark the regions of ``tiles`` that are accessed in part, with the accessed elements."""
-    for number, tile in enumerate(tiles):
-        for touched, chosen in parts:
-            if tile is touched:
-                places = _places(tile, chosen)
-                regions[number] = regions[number]._replace(whole=False, places=places)
-                break
+def marked_in_part(
+    regions: tuple[Region, ...], tiles: Sequence[Tile], parts: Sequence[Part]
+) -> tuple[Region, ...]:
+    """Return the regions of ``tiles``; those accessed in part have their accessed elements."""
+    return tuple(map(functools.partial(_marked_in_part, parts), regions, tiles))
+
+
+def _marked_in_part(parts: Sequence[Part], region: Region, tile: Tile) -> Region:
+    for touched, chosen in parts:
+        if tile is touched:
+            return region._replace(whole=False, places=_places(tile, chosen))
+    return region
 
 
 def _places(tile: Tile, chosen: Array | None) -> Places | None:

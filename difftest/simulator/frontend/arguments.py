@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, EnumMeta, IntEnum
@@ -361,11 +362,16 @@ def reads_out(values: dict[str, Any], where: str) -> None:
 
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     """Return ``axis``, one or several, as ascending axes counted from the front."""
-    ndim = len(data._tile_shape())
-    axes = as_integers(axis, f"{where}'s axis")
-    return tuple(
-        sorted(number + ndim if -ndim <= number < 0 else number for number in axes)
-    )
+    return _ascending(as_integers(axis, f"{where}'s axis"), len(data._tile_shape()))
+
+
+@functools.lru_cache(maxsize=256)
+def _ascending(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return axes of ``ndim`` in order; equal ones are the same tuple, which the gate finds fast.
+
+    See :attr:`difftest.simulator.instructions.record.CallCache.is_ambiguous`.
+    """
+    return tuple(sorted([a + ndim if -ndim <= a < 0 else a for a in axes]))
 
 
 def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Sequence
@@ -202,19 +201,24 @@ def operand_dtype(operand: Descriptor | type) -> DType:
     return _counts_as(operand)
 
 
-def quotient_dtype(*operands: object) -> DType:
+def quotient_dtype(left: object, right: object) -> DType:
     """Return the dtype of ``nl.divide``'s result: :func:`promote`'s, but float32 for integers.
 
     The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
     fraction. Its sentence on ``dtype`` is common to all functions, nl.equal included.
     """
-    promoted = promote(*operands)
+    promoted = promote(left, right)
     if is_float(promoted):
         return promoted
     return FLOAT32
 
 
-def promote(*operands: object) -> DType:
-    """Return the dtype of an arithmetic result over tiles and scalars."""
-    dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
-    return functools.reduce(promote_dtypes, dtypes)
+def promote(left: object, right: object) -> DType:
+    """Return the dtype of an arithmetic result of tiles and scalars."""
+    return promote_dtypes(_own_dtype(left), _own_dtype(right))
+
+
+def _own_dtype(operand: object) -> DType:
+    if isinstance(operand, Tile):
+        return operand.dtype
+    return scalar_dtype(operand)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, FLOAT32, Array
+from difftest.simulator.dtypes import BOOL, FLOAT32, Array, DType, as_dtype
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.arguments import LARGEST_ANGLE, engine, not_taken
 from difftest.simulator.frontend.classic.calls import (
@@ -30,6 +30,7 @@ from difftest.simulator.frontend.classic.calls import (
 from difftest.simulator.index import Index, Shape
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as vector
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.checks import is_number, wrong_buffer
 from difftest.simulator.instructions.copy import tensor_copy
@@ -61,11 +62,15 @@ def binary(name: str, x: Any, y: Any, dtype: object = None, mask: object = None)
     right = tile_or_number(y, "y", where)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
         raise not_taken(where, "at least one tile", "no tile", f"{x!r} and {y!r}")
-    if dtype is None and op.comparison:
-        dtype = BOOL
-    elif dtype is None:
-        dtype = (quotient_dtype if name == "divide" else promote)(left, right)
-    return _issue(op, left, right, None, dtype, mask)
+    if dtype is not None:
+        result = as_dtype(dtype)
+    elif op.comparison:
+        result = BOOL
+    elif name == "divide":
+        result = quotient_dtype(left, right)
+    else:
+        result = promote(left, right)
+    return _issue(op, left, right, None, result, mask)
 
 
 def update(name: str, target: Tile, other: Any, *, mask: object = None) -> Tile:
@@ -195,21 +200,31 @@ def _issue(
     left: Tile | Number,
     right: Tile | Number,
     dst: Tile | None,
-    dtype: object,
+    dtype: DType | None,
     mask: Any,
     chosen: Mask | None = None,
 ) -> Any:
     """Issue tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
-    if isinstance(left, Tile) and isinstance(right, Tile):
+    record = vector.tensor_tensor
+    operands: tuple[Any, ...] = (left, right)
+    options: tuple[Any, ...] = (op,)
+    if not isinstance(left, Tile):
+        record = vector.tensor_scalar
+        operands = (right, left, None)
+        options = (op, True, None, False)
+    elif not isinstance(right, Tile):
+        record = vector.tensor_scalar
+        operands = (left, right, None)
+        options = (op, False, None, False)
+    else:
         if (left.shape, left._partition_axis) != (right.shape, right._partition_axis):
             left, right = one_rank(*_spread_partitions(left, right))
         if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right, mask)
         operands = (left, right)
-        return issue(vector.tensor_tensor, operands, (op,), dst, dtype, mask, chosen)
-    data, number = (left, right) if isinstance(left, Tile) else (right, left)
-    options = (op, data is right, None, False)
-    return issue(vector.tensor_scalar, (data, number, None), options, dst, dtype, mask)
+    if mask is None and chosen is None:
+        return gate.issue(record, operands, options, dst, dtype)
+    return issue(record, operands, options, dst, dtype, mask, chosen)
 
 
 def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
