@@ -8,12 +8,13 @@ with JAX arrays.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -42,7 +43,7 @@ class SharedArgumentWarning(UserWarning):
 
 
 class Arguments:
-    """The kernel's arguments: arrays become HBM tensors, and mutable ones are copied back."""
+    """The kernel's arguments: arrays become HBM tensors, and written ones are copied back."""
 
     def __init__(
         self,
@@ -65,6 +66,9 @@ class Arguments:
         self.by_reference = by_reference
         self.mutable: list[tuple[Array, Any]] = []
         """For each array that the kernel may write to: the caller's array, and the tensor."""
+        self._uncopied: list[tuple[Array, Any]] = []
+        """Those of them whose tensor is the caller's array. Arrays with gaps are copied. Files are
+        left out, because a process may be killed while a kernel runs."""
         self.given: list[tuple[Array, Any]] = []
         """The caller's arrays, and the kernel's tensors for them."""
 
@@ -116,8 +120,30 @@ class Arguments:
         tensor = self.tensor(data.reshape(array.shape), name, mutable)
         if mutable:
             self.mutable.append((array, tensor))
+        if mutable and data is array:  # np.memmap is a class of its own
+            self._uncopied.append((array, tensor))
         self.given.append((array, tensor))
         return tensor
+
+    def write_in_place(self) -> None:
+        """Let the kernel write to the caller's arrays, except to those that share memory.
+
+        A launch then takes time for the parts that the kernel writes, not for whole arrays.
+        """
+        arrays = [array for array, _ in self.given]
+        for array, tensor in self._uncopied:
+            sharing = [other for other in arrays if np.may_share_memory(array, other)]
+            tensor._storage.in_place = len(sharing) == 1
+
+    @contextlib.contextmanager
+    def restored_on_error(self) -> Iterator[None]:
+        """Give the caller's arrays their old values if the block ends with an error."""
+        try:
+            yield
+        except BaseException:
+            for _, tensor in self.mutable:
+                tensor._storage.restore()
+            raise
 
     @property
     def written(self) -> list[Tile]:
@@ -142,7 +168,7 @@ class Arguments:
         written = [
             (array, tensor._storage.data)
             for array, tensor in self.mutable
-            if tensor._storage.allocation.writes
+            if tensor._storage.allocation.writes and not tensor._storage.in_place
         ]
         pairs = itertools.combinations([array for array, _ in written], 2)
         if any(itertools.starmap(np.may_share_memory, pairs)):

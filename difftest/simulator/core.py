@@ -27,6 +27,7 @@ from difftest.simulator.errors import (
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import (
+    ArgumentStorage,
     PlacedMemory,
     PlacedStorage,
     Shape,
@@ -78,19 +79,19 @@ class SubnormalArguments:
 
     Attributes
     ----------
-    arrays : the arguments, and the kernel's constants, that were not searched yet.
+    tensors : the arguments, and the kernel's constants, that were not searched yet.
     found : whether one of the searched arrays has such numbers.
     """
 
     def __init__(self) -> None:
-        self.arrays: list[Array] = []
+        self.tensors: list[ArgumentStorage] = []
         self.found = False
 
     def look(self) -> None:
-        """Look at a sample of each array."""
-        while self.arrays:
-            array = self.arrays.pop()
-            self.found = self.found or has_subnormals(array)
+        """Look at a sample of each array as the caller gave it."""
+        while self.tensors:
+            tensor = self.tensors.pop()
+            self.found = self.found or has_subnormals(tensor.given())
 
 
 class DeviceLoopBodies(Follower):
@@ -546,22 +547,15 @@ class Core:
         *,
         name: str,
         mutable: bool,
-        written: bool = True,
         space: Space = Space.SHARED_HBM,
-    ) -> Storage:
-        """Return an array as an HBM tensor that copies it before the first write.
-
-        The array is read-only for the tensor, so that no other write can reach it.
-        """
+    ) -> ArgumentStorage:
+        """Return a contiguous array as an HBM tensor."""
         allocation = Allocation(
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
-        self.subnormals.arrays.append(array)
-        data = array.view()
-        data.flags.writeable = False
-        storage = Storage(allocation, data, written=written, mutable=mutable)
-        storage.lent = True
+        storage = ArgumentStorage(allocation, array, mutable=mutable)
+        self.subnormals.tensors.append(storage)
         return storage
 
     def count(self, touched: InstructionAccesses) -> None:

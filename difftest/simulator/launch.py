@@ -122,7 +122,7 @@ class LaunchResult(NamedTuple):
 
 
 class FinishedLaunch(NamedTuple):
-    """A kernel that has run, before the caller's arrays change."""
+    """A kernel that has run, before its results are in the caller's arrays."""
 
     core: Core
     arguments: Arguments
@@ -227,7 +227,8 @@ def launch_call(
     """Launch a called kernel; change no array unless outputs can have the arguments' kind."""
     with strictness_scope(None):
         (finished,) = _run_observed([Launch(kernel, args, kwargs, record=record)])
-        check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+        with finished.arguments.restored_on_error():
+            check_outputs([args, kwargs], [array for array, _ in finished.outputs])
         return finished.result()
 
 
@@ -279,9 +280,14 @@ class Launch(NamedTuple):
     """The execution order of programs and of iterations that claim to be independent."""
     drawn: Mapping[Any, Any] = MappingProxyType({})
     """The random numbers of a launch, to repeat it in another order."""
+    once: bool = False
+    """True if no other run needs the arguments as they are before this run."""
 
     def finished(self) -> FinishedLaunch:
-        """Run the kernel to its end, before the caller's arrays change."""
+        """Run the kernel to its end.
+
+        The caller's arrays change only in :meth:`FinishedLaunch.result`, or ``once`` in the run.
+        """
         if is_running():
             raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
         keep_freed_memory()
@@ -297,9 +303,12 @@ class Launch(NamedTuple):
                 from difftest.simulator.tape import recorder
 
                 core.tape = recorder(core, target, arguments)
-            leaves = _outputs(core, kernel_call)
-            finished = FinishedLaunch(core, arguments, as_arrays(leaves), leaves)
-            _note_interface(finished)
+            elif self.once and not core.followers.shadow and not core.followers.oracle:
+                arguments.write_in_place()
+            with arguments.restored_on_error():
+                leaves = _outputs(core, kernel_call)
+                finished = FinishedLaunch(core, arguments, as_arrays(leaves), leaves)
+                _note_interface(finished)
             if core.tape is not None:
                 core.tape.end(finished.leaves)
             if core.followers.oracle is not None:
@@ -594,7 +603,7 @@ def _run_observed(
     """Run launches, and call the listener for each, if there is one."""
     listener = current_listener()
     if listener is None:
-        return _run(runs, ranks=ranks)
+        return _run(runs, ranks=ranks, once=not ranks)
     with hazards_reported():
         return _run_recorded(listener, runs, ranks=ranks)
 
@@ -638,7 +647,7 @@ def _run_recorded(
 def _run(
     runs: Sequence[Launch], *, ranks: bool, **changes: Any
 ) -> list[FinishedLaunch]:
-    """Run a launch, or the ranks, to their ends, before the caller's arrays change."""
+    """Run a launch, or the ranks, to their ends: see :meth:`Launch.finished`."""
     if not ranks:
         return [runs[0]._replace(**changes).finished()]
     scheduler = ProgramScheduler(

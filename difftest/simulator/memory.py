@@ -105,7 +105,7 @@ class TensorData:
     Attributes
     ----------
     data : the array that holds the elements.
-    lent : whether it is the caller's array; :meth:`own_data` precedes the first write.
+    lent : whether it is the caller's array; :meth:`prepare_write` precedes each write.
     blank : whether unwritten elements have arbitrary values; :meth:`Storage.poison` precedes a
         read.
     """
@@ -116,10 +116,8 @@ class TensorData:
     lent: bool
     blank: bool
 
-    def own_data(self) -> None:
-        """Replace the caller's array by a copy of it, which a kernel may write to."""
-        self.data = self.data.copy()
-        self.lent = False
+    def prepare_write(self, pattern: Pattern, dtype: DType) -> None:
+        """Make the elements of a pattern writable, if the array is the caller's."""
 
 
 class Storage(TensorData):
@@ -414,6 +412,61 @@ class Storage(TensorData):
 
 POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
 """An int32 that :func:`poison_array` fills."""
+
+
+class ArgumentStorage(Storage):
+    """A tensor that is the caller's array.
+
+    The kernel writes to a copy of the array. With ``in_place`` it writes to the array, and the old
+    values of each part that it writes are kept for :meth:`restore`.
+    """
+
+    __slots__ = ("_old_bytes", "_old_parts", "array", "in_place")
+
+    def __init__(self, allocation: Allocation, array: Array, *, mutable: bool) -> None:
+        # read-only, so that no write can reach the array without prepare_write
+        data = array.view()
+        data.flags.writeable = False
+        super().__init__(allocation, data, written=True, mutable=mutable)
+        self.array = array
+        self.lent = True
+        self.in_place = False
+        self._old_parts: dict[tuple[Pattern, DType], Array] = {}
+        """The old values of parts, in the order of their first writes."""
+        self._old_bytes = 0
+
+    def prepare_write(self, pattern: Pattern, dtype: DType) -> None:
+        if not self.in_place:
+            self.data = self.data.copy()
+            self.lent = False
+            return
+        self.data = self.array
+        whole = self.whole, self.dtype
+        if whole in self._old_parts or (pattern, dtype) in self._old_parts:
+            return
+        part = pattern_view(self.array, pattern, dtype)
+        self._old_bytes += part.nbytes
+        if self._old_bytes > self.array.nbytes:  # parts overlap
+            self._old_parts = {whole: self.given()}
+        else:
+            self._old_parts[pattern, dtype] = part.copy()
+
+    def given(self) -> Array:
+        """Return the array as the caller gave it; a copy, if the kernel has written to it."""
+        if not self._old_parts:
+            return self.array
+        before = self.array.copy()
+        self._restore(before)
+        return before
+
+    def restore(self) -> None:
+        """Give the caller's array its old values."""
+        self._restore(self.array)
+
+    def _restore(self, array: Array) -> None:
+        # A part may hold what was written to another one before.
+        for (pattern, dtype), old in reversed(self._old_parts.items()):
+            pattern_view(array, pattern, dtype)[...] = old
 
 
 def poison_array(shape: Shape, dtype: DType) -> Array:

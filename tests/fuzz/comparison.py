@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 import warnings
@@ -19,6 +20,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.dtypes import from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
+from difftest.simulator.launch import Launch
 from tests.fuzz.program import DRAWN, Output, Program
 
 MODES = {
@@ -107,7 +109,25 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
     first = outcomes[0]
     for other in outcomes[1:]:
         _compare(program, first, other)
+    if first.result is not None and program.mutated:
+        _compare_restored(program)
     return outcomes
+
+
+def _compare_restored(program: Program) -> None:
+    """Raise unless the arguments get their old values back if the launch fails at its end."""
+    arrays = tuple(each.array() for each in program.inputs)
+    with program.compiled() as kernel, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = Launch(
+            kernel, arrays, grid=program.grid, machine=program.machine_record, once=True
+        )
+        arguments = run.finished().arguments
+    with contextlib.suppress(KeyboardInterrupt), arguments.restored_on_error():
+        raise KeyboardInterrupt
+    for each, array in zip(program.inputs, arrays, strict=True):
+        if array.tobytes() != each.array().tobytes():
+            raise Disagreement(program, "an argument was not restored", each.name)
 
 
 def _compare_exact(program: Program, outcome: Outcome) -> None:

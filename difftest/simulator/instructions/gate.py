@@ -438,7 +438,7 @@ def new_tile(core: Core, call: CheckedCall) -> Any:
 def check_destination(dst: Tile) -> None:
     """Raise unless ``dst`` is writable: inside its tensor, and not a parameter.
 
-    A kernel that writes to an argument gets its own copy of the argument here.
+    The old values of an argument are kept here, or the kernel gets its own copy of it.
     """
     if dst._axes is not None:
         dst._check_bounds()
@@ -446,7 +446,7 @@ def check_destination(dst: Tile) -> None:
     if not storage.mutable:
         raise immutable(dst)
     if storage.lent:
-        storage.own_data()
+        storage.prepare_write(dst._pattern, dst.dtype)
 
 
 def write(

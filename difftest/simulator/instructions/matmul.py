@@ -331,7 +331,7 @@ def product_of(left: Array, right: Array, out: Array | None = None) -> Any:
     of two, which change no digit of other numbers.
     """
     core = RUNNING.get(None)
-    if core is not None and core.subnormals.arrays:
+    if core is not None and core.subnormals.tensors:
         core.subnormals.look()
     if core is not None and core.subnormals.found:
         peaks = [float(np.abs(side).max(initial=0.0)) for side in (left, right)]

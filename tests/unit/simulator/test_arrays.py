@@ -73,7 +73,7 @@ def test_an_argument_that_is_written_in_part_keeps_its_other_elements():
     assert_array_equal(x, expected)
 
 
-def test_an_argument_that_is_not_written_is_not_copied():
+def test_an_argument_that_is_written_or_read_is_the_callers_array():
     tensors = []
 
     def kernel(x: nt.mutable_tensor, y: nt.mutable_tensor):
@@ -83,7 +83,7 @@ def test_an_argument_that_is_not_written_is_not_copied():
     x, y = np.zeros((2, 4), np.float32), np.ones((2, 4), np.float32)
     launch(kernel, (x, y))
     written, read = (tensor._storage.data for tensor in tensors)
-    assert not np.shares_memory(written, x)
+    assert np.shares_memory(written, x)
     assert np.shares_memory(read, y)
     assert not read.flags.writeable
     assert y.flags.writeable
@@ -110,6 +110,91 @@ def test_a_kernel_that_fails_after_a_write_leaves_the_callers_array():
     with pytest.raises(RuntimeError):
         launch(kernel, (x,))
     assert not x.any()
+
+
+def first_failing(x: nt.mutable_tensor, writes: int):
+    """Add 1 to the first rows, to rows from the second on, and so on; then fail."""
+    for first in range(writes):
+        rows = x[first : first + 2, :]
+        nl.store(rows, nl.load(rows) + 1)
+    raise RuntimeError
+
+
+@every("writes", [1, 2, 7, 40])
+def test_parts_that_overlap_get_their_first_values_back(writes):
+    """More than two rows in each of four parts take more memory than the array."""
+    x = np.arange(8 * (writes + 1), dtype=np.float32).reshape(-1, 8)
+    before = x.copy()
+    with pytest.raises(RuntimeError):
+        launch(first_failing, (x, writes))
+    assert_array_equal(x, before)
+
+
+@every("rows", [(1, 3), (3, 1)])
+def test_a_larger_and_a_smaller_part_at_one_place_get_their_values_back(rows):
+    def kernel(x: nt.mutable_tensor):
+        for count in rows:
+            nl.store(x[:count, :], nl.load(x[:count, :]) + 1)
+        raise RuntimeError
+
+    x = np.zeros((4, 8), np.float32)
+    with pytest.raises(RuntimeError):
+        launch(kernel, (x,))
+    assert not x.any()
+
+
+@every("again", [1, 100])
+def test_the_old_values_take_no_more_memory_than_the_array(again):
+    sizes = []
+
+    def kernel(x: nt.mutable_tensor):
+        for _ in range(again):
+            for first in range(3):
+                nl.store(x[first : first + 2, :], nl.load(x[first : first + 2, :]) + 1)
+        parts = x._storage._old_parts
+        sizes.append((len(parts), sum(old.nbytes for old in parts.values())))
+
+    x = np.zeros((4, 8), np.float32)
+    launch(kernel, (x,))
+    assert_array_equal(x[:, 0], again * np.array([1, 2, 2, 1]))
+    assert sizes == [(1, x.nbytes)]
+
+
+def with_gaps():
+    return np.zeros((4, 16), np.float32)[:, ::2]
+
+
+def of_a_file(folder):
+    return np.memmap(folder / "x", np.float32, "w+", shape=(4, 8))
+
+
+@every("kind", ["gaps", "a file", "two arguments"])
+def test_arrays_that_a_kernel_does_not_write_in_place(kind, tmp_path):
+    def kernel(x: nt.mutable_tensor, y):
+        nl.store(x, nl.load(x) + 1)
+        during.append(x_given.copy())
+
+    during = []
+    x_given = {"gaps": with_gaps(), "a file": of_a_file(tmp_path)}.get(
+        kind, np.zeros((4, 8), np.float32)
+    )
+    other = x_given if kind == "two arguments" else np.zeros((4, 8), np.float32)
+    launch(kernel, (x_given, other))
+    assert not during[0].any()
+    assert_array_equal(x_given, np.ones((4, 8)))
+
+
+@every("how", [{"exact": True}, {"plain": True}])
+def test_a_run_beside_the_kernel_reads_the_arguments_as_they_were(how):
+    def kernel(x: nt.mutable_tensor):
+        nl.store(x, nl.load(x) + 1)
+        during.append(x_given.copy())
+
+    during = []
+    x_given = np.zeros((4, 8), np.float32)
+    launch(kernel, (x_given,), **how)
+    assert not during[0].any()
+    assert_array_equal(x_given, np.ones((4, 8)))
 
 
 def test_a_product_scales_subnormal_arguments_that_the_kernel_wrote_before():
