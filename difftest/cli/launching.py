@@ -25,6 +25,7 @@ from difftest.simulator import (
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.entry.nki_kernel import as_nki_kernel
+from difftest.simulator.frontend.launchable import MOST_PROGRAMS
 from difftest.simulator.trace import Trace
 from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
@@ -34,7 +35,6 @@ from difftest.testing.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.testing.contract.limits import CaseLimitError, too_large, within_limits
 from difftest.testing.contract.reference import raising_line
 from difftest.testing.host.loading import (
-    MOST_PROGRAMS,
     load_kernel,
     parse_bounds,
     parse_grid,
@@ -181,7 +181,7 @@ def use_case(
     # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
-    from difftest.testing.harness.runner import call_of_case
+    from difftest.testing.harness.kernel_calls import call_of_case
     from difftest.testing.host.collection import with_spec
 
     notes: list[str] = []
