@@ -72,20 +72,18 @@ def own(run: KernelRun) -> None:
     The kernel runs on random inputs, or on a case of its test. The time is this computer's and says
     nothing about a device. `difftest profile` predicts the time on a device.
     """
-    click.echo(
-        f"{run.title}: {run.use(lambda kernel, call: _timed(run, kernel, call))}"
-    )
+    text = run.use(lambda kernel, call: _timed(run, kernel, call))
+    click.echo(f"{run.title}: {text}")
 
 
 def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> str:
     """Return the cost of a launch without a trace; if the kernel rejects it, end the command."""
-    trace, target = launch_traced(
-        kernel, call, machine_by_name(run.machine), run.level
-    )[:2]
+    launched = launch_traced(kernel, call, machine_by_name(run.machine), run.level)
     once = partial(
         launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level
     )
-    return _simulated(partial(once, machine=target, record=False), len(trace))
+    untraced = partial(once, machine=launched.machine, record=False)
+    return _simulated(untraced, len(launched.trace))
 
 
 def _simulated(function: Form, instructions: int) -> str:
@@ -121,21 +119,25 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         case = Case({"n": n, "m": m or n}, "float32", data)
         shape = spec.shape(next(iter(spec.inputs)), case.values)
         click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
-        runner = Runner((EmbeddedSimulator(),))
-        try:
-            for verdict in runner.check(spec, case).values():
-                if isinstance(verdict, Inconclusive):
-                    raise click.ClickException(
-                        f"{spec.name} is not judged: {verdict.reason}"
-                    )
-        except DifferentialFailure as error:
-            locate_writers(error, runner.backends)
-            raise click.ClickException(str(error)) from None
-        except SpecError as error:
-            raise click.ClickException(str(error)) from None
+        _check_case(spec, case)
         click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
         once = partial(launch, spec.kernel, spec.inputs_of(case))
         click.echo(_simulated(partial(once, record=False), len(once().trace)))
+
+
+def _check_case(spec: KernelSpec, case: Case) -> None:
+    """Compare a kernel with its reference; end the command unless they agree."""
+    runner = Runner((EmbeddedSimulator(),))
+    try:
+        verdicts = runner.check(spec, case)
+    except DifferentialFailure as error:
+        locate_writers(error, runner.backends)
+        raise click.ClickException(str(error)) from None
+    except SpecError as error:
+        raise click.ClickException(str(error)) from None
+    for verdict in verdicts.values():
+        if isinstance(verdict, Inconclusive):
+            raise click.ClickException(f"{spec.name} is not judged: {verdict.reason}")
 
 
 def _kernel_spec(name: str) -> KernelSpec:
@@ -219,7 +221,10 @@ def comparison_table(title: str, measured: dict[str, Reading]) -> Table:
 def peak_of(call: Callable[[], object]) -> int:
     """Return the most bytes that a call holds at once, beyond the bytes held before it."""
     traced = tracemalloc.is_tracing()  # tracemalloc counts NumPy's arrays, too
-    (tracemalloc.reset_peak if traced else tracemalloc.start)()
+    if traced:
+        tracemalloc.reset_peak()
+    else:
+        tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         call()

@@ -14,11 +14,11 @@ from difftest.cli.launching import (
     KernelResult,
     KernelRun,
     TracedLaunch,
+    ranks_option,
     run_options,
 )
 from difftest.simulator.launch_listeners import listening
 from difftest.support.output import write_file
-from difftest.testing.host.loading import MOST_PROGRAMS
 from difftest.testing.host.options import OutputFile
 
 FORMAT = 3
@@ -27,12 +27,7 @@ FORMAT = 3
 
 @click.command()
 @run_options
-@click.option(
-    "--ranks",
-    type=click.IntRange(1, MOST_PROGRAMS),
-    default=1,
-    help="Number of ranks, for collectives.",
-)
+@ranks_option
 @click.option("--strict", is_flag=True, help="Fail for warnings too.")
 @click.option(
     "--memory", is_flag=True, help="Also show memories that are at most half full."
@@ -123,4 +118,6 @@ def _result_text(result: KernelResult) -> str:
     shown = f"{name}{list(result.shape)} {result.dtype}"
     if not result.is_updated:
         return f"returned: {shown}"
-    return f"updated in place{' and returned' * result.is_returned}: {shown}"
+    if result.is_returned:
+        return f"updated in place and returned: {shown}"
+    return f"updated in place: {shown}"

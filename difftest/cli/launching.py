@@ -25,6 +25,7 @@ from difftest.simulator import (
 from difftest.simulator.dtypes import FLOAT8_E8M0FNU, as_nki_dtype, packed
 from difftest.simulator.entry.install import embedded
 from difftest.simulator.entry.nki_kernel import as_nki_kernel
+from difftest.simulator.frontend.launchable import MOST_PROGRAMS
 from difftest.simulator.trace import Trace
 from difftest.support.annotations import signature_shown
 from difftest.support.signature import signature_of
@@ -180,7 +181,7 @@ def use_case(
     # These import pytest and Hypothesis, which only tests need.
     from difftest.testing.contract.spec_arguments import SpecError
     from difftest.testing.drawing.explicit import CaseError, case_from_json
-    from difftest.testing.harness.runner import call_of_case
+    from difftest.testing.harness.kernel_calls import call_of_case
     from difftest.testing.host.collection import with_spec
 
     notes: list[str] = []
@@ -319,12 +320,23 @@ def _results(
     for output, origin in zip(result.outputs, result.origins, strict=True):
         found = [name for name, array in named.items() if array is origin]
         argument = found[0] if found else None
-        dtype = output.dtype.name
-        yield KernelResult(output.shape, dtype, argument, True, argument in updated)
+        yield KernelResult(
+            output.shape,
+            output.dtype.name,
+            argument,
+            is_returned=True,
+            is_updated=argument in updated,
+        )
     for name in updated:
         array = named[name]
         if not is_among(array, result.returned):
-            yield KernelResult(array.shape, array.dtype.name, name, False, True)
+            yield KernelResult(
+                array.shape,
+                array.dtype.name,
+                name,
+                is_returned=False,
+                is_updated=True,
+            )
 
 
 def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
@@ -433,7 +445,7 @@ class KernelRun:
         """
         if ranks > 1 and self.is_test:
             raise click.UsageError(
-                "a --case has one rank; give the shapes of MODULE:KERNEL"
+                "a kernel test has one rank; give the shapes of MODULE:KERNEL"
             )
         machine = machine_by_name(self.machine)
         return self.use(
@@ -442,8 +454,8 @@ class KernelRun:
             )
         )
 
-    def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
-        """Call ``use`` with the kernel and its arguments, and return the result."""
+    def use(self, action: Callable[[Any, KernelArguments], Result]) -> Result:
+        """Call ``action`` with the kernel and its arguments, and return the result."""
         if bool(self.shapes) == self.is_test:
             raise click.UsageError(
                 "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
@@ -453,16 +465,16 @@ class KernelRun:
             if grid or self.bounds:
                 option = "--grid" if grid else "--bound"
                 raise click.UsageError(
-                    f"{option} does not go with --case: the test's spec decides it"
+                    f"{option} does not go with a kernel test: the test's spec decides it"
                 )
-            return use_case(self.kernel, self.case, use)
+            return use_case(self.kernel, self.case, action)
         arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
         bounds = parse_bounds(self.bounds)
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
             kernel = load_kernel(self.kernel)
             check_words(kernel, arguments.keywords)
-            return use(kernel, with_bounds(kernel, arguments, bounds))
+            return action(kernel, with_bounds(kernel, arguments, bounds))
 
 
 def check_words(kernel: Any, keywords: Mapping[str, Any]) -> None:
@@ -511,6 +523,12 @@ argument_options = (
     ),
 )
 """Options for the arguments of a kernel."""
+ranks_option = click.option(
+    "--ranks",
+    type=click.IntRange(1, MOST_PROGRAMS),
+    default=1,
+    help="Number of ranks, for collectives.",
+)
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from difftest.cli.launching import KernelRun, argument_options
+from difftest.cli.launching import KernelRun, argument_options, ranks_option
 from difftest.support.internal_errors import drain_internal_errors
 from difftest.support.output import (
     STANDARD,
@@ -82,12 +82,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="KERNEL",
     help="Run this kernel with --shape or --case, and check its trace.",
 )
-@click.option(
-    "--ranks",
-    type=click.IntRange(1),
-    default=1,
-    help="Number of ranks, for collectives.",
-)
+@ranks_option
 @_with_options
 @with_progress
 @click.pass_context
@@ -142,6 +137,7 @@ def _diagnostics_of_run(
 ) -> list[Diagnostic]:
     """Run the kernel of the command line, and return the diagnostics of its trace."""
     level = None if request.sdk is None else request.sdk.level
+    # The options that are left are those of the kernel and its arguments.
     run = KernelRun(machine=request.target, level=level, **options)
     return request.of_trace(run.launch(ranks).trace)
 
@@ -200,8 +196,9 @@ def _fix(
         count += 1
         if file != STANDARD:
             write_file(file, fixed, newline="")
-    text = request.fixed_text(STANDARD, unsafe)
-    if STANDARD in files:
-        write_file(STANDARD, text)
     click.echo(f"{count_of(count, 'file')} fixed", err=True)
+    if STANDARD not in files:
+        return request
+    text = request.fixed_text(STANDARD, unsafe)
+    write_file(STANDARD, text)
     return replace(request, stdin=text)

@@ -61,12 +61,13 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """List the commands with their first sentences without importing them."""
-        room = formatter.width - 6 - max(map(len, self.modules))
+        longest = max(map(len, self.modules))
+        room = formatter.width - 6 - longest
         for title, names in self.sections.items():
             with formatter.section(title):
                 for name in names.split():
                     text = _summary(self.modules[name], name, room)
-                    formatter.write(f"  {name:{formatter.width - 6 - room}}  {text}\n")
+                    formatter.write(f"  {name:{longest}}  {text}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.call_on_close(print_internal_errors)

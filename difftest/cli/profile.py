@@ -112,7 +112,7 @@ def _predict(
             )
         except UnknownCostError as error:
             raise click.ClickException(str(error)) from None
-        bar.update(task, description="asking for other compilers", total=None)
+        bar.update(task, description="predicting for other compilers", total=None)
         _ = prediction.compiled  # compute it here: the interval needs it
     return launched, prediction
 

@@ -30,7 +30,7 @@ from difftest.tools.api.documented import (
 from difftest.tools.api.markdown import every_instruction, role_text
 from difftest.tools.lint.stubs import stub_files
 
-CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
+_ALIASES = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
 
 
 def _limit(size: str) -> str:
@@ -40,10 +40,10 @@ def _limit(size: str) -> str:
     return f"limit `{size}`: {', '.join(values)}"
 
 
-SIZES = {
+_LIMITS = {
     size: _limit(size) for size in asdict(TRN2) if size not in ("name", "nc_version")
 }
-"""A line for each limit of the machines; an instruction's record names the limits it uses."""
+"""A line for each limit of the machines, by its name in the records of instructions."""
 _IN_FLOAT32 = "; a tile of float32 where its operator is arithmetic"
 
 
@@ -58,18 +58,26 @@ def signatures() -> dict[str, list[str]]:
         for entry in documented_names(CLASSIC) + documented_names(TODAY)
     }
     pages = {}
+    for name, function in _stub_functions():
+        parameters = ast.unparse(function.args).replace(": Any", "")
+        summary = (ast.get_docstring(function) or "").replace("``", "`")
+        lines = [f"{name}({parameters})", summary]
+        if page := documented.get(name):
+            lines += [*_known(page), *_levels(name), f"- more: {page.url}"]
+        pages[name] = lines
+    return pages
+
+
+def _stub_functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions in the stubs of both dialects, with their names (``nki.isa.iota``)."""
     for file, text in stub_files().items():
         path, suffix, _ = file.replace("-stubs", "").partition(".pyi")
-        path = path.removesuffix("/__init__")
-        for node in ast.parse(text).body if suffix else ():
+        if not suffix:
+            continue
+        module = path.removesuffix("/__init__").replace("/", ".")
+        for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef):
-                name = f"{path.replace('/', '.')}.{node.name}"
-                says = (ast.get_docstring(node) or "").replace("``", "`")
-                lines = [f"{name}({ast.unparse(node.args).replace(': Any', '')})", says]
-                if page := documented.get(name):
-                    lines += [*_known(page), *_levels(name), f"- more: {page.url}"]
-                pages[name] = lines
-    return pages
+                yield f"{module}.{node.name}", node
 
 
 def _known(page: DocumentedName) -> list[str]:
@@ -92,7 +100,7 @@ def _operands(record: Instruction, dialect: str) -> Iterator[str]:
         yield f"  - {role_text(role)}{limit}"
     for role in record.destinations:
         yield f"  - to {role_text(role)}"
-    for name, text in SIZES.items():
+    for name, text in _LIMITS.items():
         if name in record.limits:
             yield f"  - {text}"
 
@@ -100,12 +108,13 @@ def _operands(record: Instruction, dialect: str) -> Iterator[str]:
 def _levels(name: str) -> Iterator[str]:
     """Yield the levels of NKI that have a function of the current dialect, or its arguments."""
     module, _, function = name.rpartition(".")
-    called = f"{CALLED.get(module)}.{function}"
+    called = f"{_ALIASES.get(module)}.{function}"
     for use, (since, ended, instead) in LIFETIMES.items():
         if use == called or use.startswith((f"{called}(", f"{called} ")):
-            when = f"since NKI {since} (SDK 2.{RELEASES[since]})"
             if ended:
                 when = f"until NKI {ended}"
+            else:
+                when = f"since NKI {since} (SDK 2.{RELEASES[since]})"
             yield f"- `{use}`: {when}; else {instead}"
 
 

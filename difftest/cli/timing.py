@@ -159,8 +159,8 @@ def _compare(
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
             arguments = KernelArguments(arrays, dict(first.keywords))
-            trace, machine = launch_traced(kernel, arguments, MACHINES["trn2"])[:2]
-        prediction = predict(trace, machine, dge=first.toolchain)
+            launched = launch_traced(kernel, arguments, MACHINES["trn2"])
+        prediction = predict(launched.trace, launched.machine, dge=first.toolchain)
         times[first.run] = prediction.estimates
         name = TRACES.get((first.counterpart, first.keywords))
         if name and first.toolchain is Toolchain.CLASSIC_PROFILE:

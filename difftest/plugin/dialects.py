@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ import pytest
 
 from difftest.support.wording import count_of
 from difftest.testing.session.collection import explicit_checks, holds_kernel_tests
-from difftest.testing.session.options import SESSION
+from difftest.testing.session.options import SESSION, Session
 
 if TYPE_CHECKING:
     from difftest.testing.backends.base import Backend
@@ -38,7 +38,7 @@ class LeftOut(NamedTuple):
     dialect : package that the kernel imports.
     kernel : module and name of the kernel.
     test : node id of the test, without parameters.
-    is_alone : whether the backend runs no other kernel of the test either.
+    is_whole_test : whether the backend runs no other kernel of the test either.
     reason : text of the backend's error for the kernel.
     """
 
@@ -46,7 +46,7 @@ class LeftOut(NamedTuple):
     dialect: str
     kernel: str
     test: str
-    is_alone: bool
+    is_whole_test: bool
     reason: str
 
 
@@ -118,9 +118,8 @@ def with_explicit_checks(
                 collector=collector, name=name, obj=check
             )
             for item in added:
-                item.obj = (
-                    check  # pytest finds the test instead, which has the same name
-                )
+                # pytest looks the name up and finds the test itself.
+                item.obj = check
             items += added
     for item in items:
         item.stash[SPEC] = test.spec
@@ -132,30 +131,32 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     session = config.stash[SESSION]
     if session.runner is None:
         return
-    backends = session.runner.backends
-    names = {backend.name for backend in backends}
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
         spec = item.stash.get(SPEC, None)
-        if spec is None:
+        if spec is None or _has_backend(session, session.runner.backends, item, spec):
             kept.append(item)
-            continue
-        node = item.nodeid.partition("[")[0]
-        idle = set()
-        for backend in backends:
-            for row in _left_out(spec, backend, node):
-                session.left_out.add(row)
-                if row.is_alone:
-                    idle.add(row.backend)
-        session.served.update(names - idle)
-        if idle == names:
-            left.append(item)
         else:
-            kept.append(item)
+            left.append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def _has_backend(
+    session: Session, backends: Iterable[Backend], item: pytest.Item, spec: KernelSpec
+) -> bool:
+    """Return whether a backend runs a kernel of a test; record the kernels that each leaves out."""
+    node = item.nodeid.partition("[")[0]
+    serving = set()
+    for backend in backends:
+        rows = list(_left_out(spec, backend, node))
+        session.left_out.update(rows)
+        if not any(row.is_whole_test for row in rows):
+            serving.add(backend.name)
+    session.served.update(serving)
+    return bool(serving)
 
 
 def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut]:
@@ -165,15 +166,22 @@ def _left_out(spec: KernelSpec, backend: Backend, test: str) -> Iterator[LeftOut
 
     kernels = (spec.kernel, *spec.others)
     refusals = [refusal_of(backend, kernel) for kernel in kernels]
-    is_alone = all(refusal is not None for refusal in refusals)
+    is_whole_test = all(refusal is not None for refusal in refusals)
     for kernel, refusal in zip(kernels, refusals, strict=True):
         if refusal is not None:
             dialect = PACKAGES[str(dialect_of(kernel))]
             name = f"{module_name(kernel)}.{function_name(kernel)}"
-            yield LeftOut(backend.name, dialect, name, test, is_alone, str(refusal))
+            yield LeftOut(
+                backend=backend.name,
+                dialect=dialect,
+                kernel=name,
+                test=test,
+                is_whole_test=is_whole_test,
+                reason=str(refusal),
+            )
 
 
-def unanswered(config: pytest.Config) -> str:
+def idle_backends_error(config: pytest.Config) -> str:
     """Return the usage error of backends that cannot run any kernel, or empty text."""
     session = config.stash[SESSION]
     reasons = {
@@ -216,7 +224,7 @@ def groups_of(rows: Collection[LeftOut]) -> list[MissingDialect]:
             backend,
             dialect,
             kernels=sorted({row.kernel for row in group}),
-            tests=sorted({row.test for row in group if row.is_alone}),
+            tests=sorted({row.test for row in group if row.is_whole_test}),
             reason=reason,
         )
         for (backend, dialect, reason), group in groups.items()

@@ -248,7 +248,7 @@ def pytest_one_report_a_bug(
         return (yield)
     stats = terminalreporter.stats
     if stats.get("warnings"):
-        from difftest.plugin.failure_output import unique_warnings
+        from difftest.plugin.repeated_warnings import unique_warnings
 
         stats["warnings"] = unique_warnings(stats["warnings"])
     if not stats.get("failed"):

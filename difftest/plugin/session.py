@@ -51,9 +51,9 @@ def foreign_options(config: pytest.Config) -> str:
 
 def usage_error(config: pytest.Config) -> str:
     """Return the usage error of the requested backends; empty if there is none."""
-    from difftest.plugin.dialects import unanswered
+    from difftest.plugin.dialects import idle_backends_error
 
-    return foreign_options(config) or unanswered(config)
+    return foreign_options(config) or idle_backends_error(config)
 
 
 def make_importable(config: pytest.Config) -> None:
@@ -129,15 +129,12 @@ def write_session_report(
     from difftest.support.versions import versions
     from difftest.testing.report.document import session_document, write_report
 
-    backends = session.runner.backends if session.runner else ()
     groups = [group._asdict() for group in groups_of(session.left_out)]
-    left = session.uncollected, groups, code
-    launches = [] if session.launches is None else session.launches.as_mappings()
     is_written = False
     lines: list[str] = []
     with internal_error_scope(REPORT.name):
         document = session_document(
-            versions(), backends, reports, session.stopped, left, launches
+            session, reports, versions=versions(), left_out=groups, exit_code=code
         )
         try:
             write_report(Path(str(session.request.report)), document)
@@ -166,18 +163,25 @@ def name_backends(config: pytest.Config, backends: Iterable[Backend]) -> None:
         report.add_global_property(f"difftest_version_{name}", version)
 
 
-def worker_state(session: Session) -> tuple[Any, ...]:
-    """Return the state, other than reports, that a pytest-xdist worker sends to its controller."""
+def worker_state(session: Session) -> dict[str, Any]:
+    """Return the state, other than reports, that a pytest-xdist worker sends to its controller.
+
+    pytest-xdist sends lists, dictionaries, numbers and texts alone.
+    """
     from difftest.plugin.dialects import as_plain
 
     texts = [
         [pair for pair in properties if isinstance(pair[1], str)]
         for properties in session.stopped
     ]
-    left_out = as_plain(session.left_out)
-    launches = None if session.launches is None else session.launches.as_plain()
-    served = sorted(session.served)
-    return sorted(session.uncollected), texts, left_out, served, launches
+    launches = session.launches
+    return {
+        "uncollected": sorted(session.uncollected),
+        "stopped": texts,
+        "left_out": as_plain(session.left_out),
+        "served": sorted(session.served),
+        "launches": None if launches is None else launches.as_plain(),
+    }
 
 
 def read_workers(session: Session) -> None:
@@ -188,13 +192,13 @@ def read_workers(session: Session) -> None:
         output = getattr(worker, "workeroutput", {})
         if "difftest" not in output:
             continue
-        uncollected, stopped, left_out, served, launches = output["difftest"]
-        session.uncollected.update(uncollected)
-        session.stopped += stopped
-        session.left_out.update(LeftOut(*row) for row in left_out)
-        session.served.update(served)
-        if session.launches is not None and launches is not None:
-            session.launches.merge(launches)
+        state = output["difftest"]
+        session.uncollected.update(state["uncollected"])
+        session.stopped += state["stopped"]
+        session.left_out.update(LeftOut(*row) for row in state["left_out"])
+        session.served.update(state["served"])
+        if session.launches is not None and state["launches"] is not None:
+            session.launches.merge(state["launches"])
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

@@ -24,7 +24,11 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array, dtype_name
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
 from difftest.simulator.frontend.classic.memories import FORCES_AUTO_ALLOC, mark
-from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
+from difftest.simulator.frontend.launchable import (
+    MOST_PROGRAMS,
+    Launchable,
+    NkiLaunchable,
+)
 from difftest.simulator.frontend.nki.calls import issue, issue_new
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.masked import issue_masked
@@ -36,7 +40,6 @@ from difftest.simulator.trace import Iteration
 
 MOST = 2**31
 """The limit on the elements of a pattern or a tensor."""
-MOST_PROGRAMS = 2**12
 
 
 class ReplayError(NkiError):

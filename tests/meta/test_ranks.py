@@ -16,7 +16,7 @@ from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.drawing.sizes import sizes
 from difftest.testing.harness.edges import edge_cases
 from difftest.testing.harness.failures import DifferentialFailure
-from difftest.testing.harness.runner import call_of_case, make_call
+from difftest.testing.harness.kernel_calls import call_of_case, make_call
 from difftest.testing.harness.verdict import Match
 from difftest.tools.verdict.candidate import spec_for
 from tests.every import every

@@ -15,7 +15,7 @@ import pytest
 from difftest.testing.contract import limits
 from difftest.testing.contract.reference import ReferenceDefect, call_reference
 from difftest.testing.harness import tracer
-from difftest.testing.harness.runner import run_kernel
+from difftest.testing.harness.kernel_calls import run_kernel
 from difftest.testing.host import progress
 
 KERNELS = '''

@@ -37,6 +37,9 @@ DEFAULT_MACHINE = TRN2
 AWS's own simulator defaults to trn3.
 """
 
+MOST_PROGRAMS = 2**12
+"""The most programs of a grid, and the most ranks, of a tape or a command: each runs the kernel."""
+
 
 class Target(NamedTuple):
     """The machine passed to ``nki.jit``, as before NKI 0.3, and the kernel's line."""

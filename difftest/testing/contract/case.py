@@ -17,7 +17,7 @@ from difftest.testing.contract.recipes import Recipe
 
 _RARE = ("dtypes", "shapes")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_NAMES_APART: dict[int, tuple[Any, str]] = {}
+_DISTINCT_NAMES: dict[int, tuple[Any, str]] = {}
 """The distinct names of values that share a name with another value of their choice."""
 _NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 
@@ -69,7 +69,7 @@ def to_jsonable(value: Any) -> Any:
         return value.to_json() if isinstance(value, Recipe) else dict(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    kept, name = _NAMES_APART.get(id(value), (None, ""))
+    kept, name = _DISTINCT_NAMES.get(id(value), (None, ""))
     return name if kept is value else _own_name(value)
 
 
@@ -77,7 +77,7 @@ def _own_name(value: Any) -> str:
     return str(getattr(value, "__name__", None) or _ADDRESS.sub("", str(value)))
 
 
-def tell_apart(choices: Iterable[Any]) -> None:
+def distinguish_names(choices: Iterable[Any]) -> None:
     """Give distinct names to the values of one choice that share a name, such as lambdas."""
     functions = [
         value for value in choices if callable(value) and not hasattr(value, "tolist")
@@ -85,10 +85,10 @@ def tell_apart(choices: Iterable[Any]) -> None:
     names = [_own_name(value) for value in functions]
     for value, own, name in zip(functions, names, distinct_names(names), strict=True):
         if name != own:
-            _NAMES_APART[id(value)] = value, name
+            _DISTINCT_NAMES[id(value)] = value, name
 
 
-def meant(choices: Sequence[Any], text: Any) -> Any:
+def choice_named(choices: Sequence[Any], text: Any) -> Any:
     """Return the value that :func:`to_jsonable` encoded as a text, or the text itself."""
     if isinstance(choices, range):  # of integers alone, and maybe many
         return text

@@ -1,9 +1,10 @@
-"""Limits of one call of a kernel or a reference, and the restoration of global state after it.
+"""Limits of one call of a kernel or a reference.
 
-Options limit time and memory. NumPy's settings and the random states are restored, and a warning
-names those that changed. A call that forks is an error: its child ends here, because it would run
-the other tests once more. ``os._exit`` raises SystemExit, because it would end the run without a
-failure. Arrays that do not fit in this computer's memory are rejected before they are made.
+Options limit time and memory. Global state that a call changes is restored after it
+(:mod:`difftest.testing.contract.restored_state`). A call that forks is an error: its child ends
+here, because it would run the other tests once more. ``os._exit`` raises SystemExit, because it
+would end the run without a failure. Arrays that do not fit in this computer's memory are rejected
+before they are made.
 """
 
 from __future__ import annotations
@@ -12,24 +13,19 @@ import bdb
 import contextlib
 import ctypes
 import errno
-import functools
 import math
 import os
-import random
 import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-
-from difftest.support.signature import function_name
 from difftest.support.tracebacks import format_error
+from difftest.testing.contract.restored_state import read_state, restore_state
 
 USED = Path("/proc/self/statm")
 """The file with the number of this process's pages. Without it, memory cannot be limited."""
@@ -132,7 +128,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     process = os.getpid()
     forks = len(_FORKS)
     expired = None if LIMITS.seconds is None else threading.Event()
-    before = _settings()
+    before = read_state()
     outer = (os._exit, sys.stdout, LIMITS.case)
     try:
         try:
@@ -143,7 +139,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
                 result = function()
         finally:
             os._exit, sys.stdout, LIMITS.case = outer
-            _restore_settings(before, case)
+            restore_state(before, case)
     except BaseException as error:
         _check(process, forks, expired, error)
         raise
@@ -204,95 +200,6 @@ def _limit(after: contextlib.ExitStack, expired: threading.Event | None) -> None
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
-
-
-_OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]
-_OF_NUMPY: Any = np.random.get_state.__self__  # type: ignore[attr-defined]
-_HEAD = object.__basicsize__
-"""The number of bytes before an object's own data; they hold a reference count that changes."""
-
-
-@functools.lru_cache(maxsize=8)
-def _bytes_at(owner: Any) -> ctypes.Array[ctypes.c_char]:
-    return (ctypes.c_char * (type(owner).__basicsize__ - _HEAD)).from_address(
-        id(owner) + _HEAD
-    )
-
-
-def _memory(owner: Any) -> object:
-    """Return a quick mark of a random state: its raw memory. To read the 624 numbers is slower."""
-    return _bytes_at(owner).raw, {**getattr(owner, "__dict__", {})}
-
-
-class _Setting(NamedTuple):
-    """Global state that a call may change: how to read and restore it.
-
-    Attributes
-    ----------
-    mark : return a value that differs after a change; it is quick.
-    value : return the value.
-    restore : set the value.
-    """
-
-    mark: Callable[[], object]
-    value: Callable[[], Any]
-    restore: Callable[[Any], object]
-
-
-_SETTINGS = {
-    "NumPy's error settings": _Setting(
-        np.geterr, np.geterr, lambda errors: np.seterr(**errors)
-    ),
-    "NumPy's print options": _Setting(
-        np.get_printoptions,
-        np.get_printoptions,
-        lambda shown: np.set_printoptions(**shown),
-    ),
-    "NumPy's random state": _Setting(
-        lambda: (_memory(_OF_NUMPY), _memory(np.random.get_bit_generator())),
-        functools.partial(np.random.get_state, legacy=False),
-        np.random.set_state,
-    ),
-    "Python's random state": _Setting(
-        lambda: _memory(_OF_PYTHON), random.getstate, random.setstate
-    ),
-}
-"""The global state that is restored after a call, by its name in the warning."""
-_LAST: dict[str, tuple[object, Any]] = {}
-"""The last mark and value of each state. The value is read again only if the mark differs."""
-
-
-def _settings() -> dict[str, tuple[object, Any]]:
-    """Return the mark and the value of each state."""
-    for name, setting in _SETTINGS.items():
-        mark = setting.mark()
-        if name not in _LAST or _LAST[name][0] != mark:
-            _LAST[name] = mark, setting.value()
-    return {**_LAST}
-
-
-def _restore_settings(before: dict[str, tuple[object, Any]], case: Any) -> None:
-    """Restore the state that a call has changed, and warn of the change."""
-    changed = [
-        name for name, setting in _SETTINGS.items() if setting.mark() != before[name][0]
-    ]
-    for name in changed:
-        _, value = before[name]
-        _SETTINGS[name].restore(value)
-    if changed:
-        # Without a line: the lines of the harness do not help the author.
-        text = (
-            f"{_caller(case)} changed {' and '.join(changed)}, put back after the call"
-        )
-        warnings.warn_explicit(text, UserWarning, "difftest", 0)
-
-
-def _caller(case: Any) -> str:
-    """Return the name of a call in warnings."""
-    if case is None:
-        return "a reference"
-    kernel = getattr(case, "kernel", case)
-    return kernel if isinstance(kernel, str) else function_name(kernel)
 
 
 def exit_of(process: int) -> Any:

@@ -58,9 +58,10 @@ class Recipe:
         for field in fields(self):
             name = f"{self.kind}.{field.name}"
             value = getattr(self, field.name)
-            for fits, accepted in filter(
-                None, map(_FIELDS.get, (str(field.type), field.name))
-            ):
+            for key in (str(field.type), field.name):
+                if key not in _FIELDS:
+                    continue
+                fits, accepted = _FIELDS[key]
                 if not fits(value):
                     raise RecipeError(
                         f"{name}: received {value!r:.80}; accepted: {accepted}"
@@ -207,18 +208,14 @@ class Outliers(Seeded, Recipe):
     ) -> Float64:
         drawn = generator.standard_normal(shape)
         places = np.flatnonzero(generator.random(drawn.size) < 1 / 8)
-        # at least one of each kind
-        if drawn.size > 1 and places.size in (
-            0,
-            drawn.size,
-        ):
+        has_both_kinds = 0 < places.size < drawn.size
+        if drawn.size > 1 and not has_both_kinds:
             places = np.arange(1)
-        scales = (
-            generator.uniform(0.5, 1.0, places.size) if is_float_dtype(dtype) else 1.0
-        )
-        np.put(
-            drawn, places, generator.choice(np.array(self.values), places.size) * scales
-        )
+        scales: Any = 1.0
+        if is_float_dtype(dtype):
+            scales = generator.uniform(0.5, 1.0, places.size)
+        outliers = generator.choice(np.array(self.values), places.size)
+        np.put(drawn, places, outliers * scales)
         return drawn
 
 

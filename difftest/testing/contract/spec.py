@@ -24,7 +24,7 @@ from difftest.support.signature import (
     function_name,
     signature_of,
 )
-from difftest.testing.contract.case import Case, tell_apart, value_texts
+from difftest.testing.contract.case import Case, distinguish_names, value_texts
 from difftest.testing.contract.limits import too_large
 from difftest.testing.contract.recipes import Recipe
 from difftest.testing.contract.spec_arguments import (
@@ -121,9 +121,10 @@ class Rejection:
         parts = value_texts(self.values)
         parts += [f"{name}={list(shape)}" for name, shape in self.shapes.items()]
         parts += [f"{name}={dtype}" for name, dtype in self.dtypes.items()]
-        return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(
-            " ", ""
-        )
+        if self.dtype:
+            parts.append(self.dtype)
+        text = "-".join(parts).replace(" ", "")
+        return f"rejects-{text}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -222,7 +223,7 @@ class KernelSpec:
         _check_numbers(self)
         for source in self.domain.values():
             if is_choice(source) and not isinstance(source, range):
-                tell_apart(source)
+                distinguish_names(source)
         for kernel in self.others:
             replace(self, kernel=kernel, others=())  # raises if the kernel does not fit
 
@@ -261,19 +262,18 @@ class KernelSpec:
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """Return the shape of an input or output, for a value of each name of the domain."""
-        return tuple(
-            int(dim)
-            if dim.isdecimal()
-            else validate_size(f"{argument}: dimension {dim}", values[dim])
-            for dim in self.dimensions(argument)
-        )
+        shape = []
+        for dim in self.dimensions(argument):
+            size: Any = dim
+            if not dim.isdecimal():
+                size = validate_size(f"{argument}: dimension {dim}", values[dim])
+            shape.append(int(size))
+        return tuple(shape)
 
     def dimensions(self, argument: str) -> list[str]:
         """Return the dimensions of an input or output."""
-        entry = (
-            self.inputs[argument] if argument in self.inputs else self.outputs[argument]
-        )
-        return _dimensions_of(entry)
+        group = self.inputs if argument in self.inputs else self.outputs
+        return _dimensions_of(group[argument])
 
     @cached_property
     def arrays(self) -> tuple[str, ...]:
@@ -309,9 +309,8 @@ class KernelSpec:
         forms = {
             n: (self.shape_of(case, n), np.dtype(case.dtype_of(n))) for n in self.inputs
         }
-        if problem := too_large(
-            (shape, dtype.itemsize) for shape, dtype in forms.values()
-        ):
+        problem = too_large((shape, dtype.itemsize) for shape, dtype in forms.values())
+        if problem:
             raise SpecError(f"inputs of {case.label()}: {problem}")
         return {name: case.data[name].build(*form) for name, form in forms.items()}
 
@@ -359,10 +358,12 @@ class KernelSpec:
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """Return the number n of roundings of an element (see ``compare``)."""
-        what = "a number of roundings (an integer, at least 0), a name of the domain, or a function"
-        accepted = f"{what} of names of the domain that returns one"
-        number = (
-            1 if self.reduction is None else resolve_argument(self.reduction, values)
+        number = 1
+        if self.reduction is not None:
+            number = resolve_argument(self.reduction, values)
+        accepted = (
+            "a number of roundings (an integer, at least 0), a name of the domain, or a function "
+            "of names of the domain that returns one"
         )
         return validate_size("reduction", number, accepted)
 
@@ -385,11 +386,9 @@ class KernelSpec:
 
     def ranks_of(self, values: Mapping[str, Value]) -> int:
         """Return the number of ranks; 0 without ranks."""
-        return (
-            0
-            if self.ranks is None
-            else validate_grid("ranks", (values[self.ranks],))[0]
-        )
+        if self.ranks is None:
+            return 0
+        return validate_grid("ranks", (values[self.ranks],))[0]
 
     @property
     def by_rank(self) -> tuple[str, ...]:

@@ -51,8 +51,11 @@ _FACTORS = ((-1.0, 1.0), (0.8, 1.2), (-1.2, -0.8))
 """Ranges of numbers of which the products of many stay finite."""
 
 
-class _Asked(NamedTuple):
-    """The dtype of data, the properties of the reference, and whether NaN and infinities count."""
+class _DataRequest(NamedTuple):
+    """A request for data of a dtype, for a reference with these properties.
+
+    ``nonfinite`` says whether NaN and infinities are drawn too.
+    """
 
     dtype: np.dtype[Any]
     nature: ReferenceProperties
@@ -69,12 +72,12 @@ def draw_uniform(low: float, high: float) -> Recipe:
     return Uniform(draw_index(_SEEDS), low, high)
 
 
-def _draw_filled(asked: _Asked) -> Recipe:
-    if is_float_dtype(asked.dtype):
-        is_wild = asked.nonfinite or asked.nature.keeps_nonfinite
+def _draw_filled(request: _DataRequest) -> Recipe:
+    if is_float_dtype(request.dtype):
+        is_wild = request.nonfinite or request.nature.keeps_nonfinite
         values = _PLAIN_VALUES + (_NONFINITE if is_wild else ())
     else:
-        least = () if asked.dtype.kind in "ub" else (-1.0,)
+        least = () if request.dtype.kind in "ub" else (-1.0,)
         values = (1.0, 2.0, 0.0, *least)
     # Not zero throughout: there is a recipe of its own for that. Not NaN: that decides nothing.
     filled = draw_one([value for value in values if value and math.isfinite(value)])
@@ -86,64 +89,64 @@ def _draw_filled(asked: _Asked) -> Recipe:
     return Fill(filled, tuple(overrides))
 
 
-def _draw_factors(asked: _Asked) -> Recipe:
+def _draw_factors(request: _DataRequest) -> Recipe:
     return draw_uniform(*draw_one(_FACTORS))
 
 
-def _draw_small_integers(asked: _Asked) -> Recipe:
+def _draw_small_integers(request: _DataRequest) -> Recipe:
     return Integers(draw_index(_SEEDS), draw_one(_INTEGER_BOUNDS))
 
 
-def _draw_wide_integers(asked: _Asked) -> Recipe:
-    return Integers(draw_index(_SEEDS), _integer_ends(asked)[1])
+def _draw_wide_integers(request: _DataRequest) -> Recipe:
+    return Integers(draw_index(_SEEDS), _integer_ends(request)[1])
 
 
-def _draw_negative_integers(asked: _Asked) -> Recipe:
-    low, _ = _integer_ends(asked)
-    return draw_uniform(float(low), -1.0) if low else _draw_wide_integers(asked)
+def _draw_negative_integers(request: _DataRequest) -> Recipe:
+    low, _ = _integer_ends(request)
+    return draw_uniform(float(low), -1.0) if low else _draw_wide_integers(request)
 
 
-def _draw_integer_ends(asked: _Asked) -> Recipe:
-    low, high = _integer_ends(asked)
+def _draw_integer_ends(request: _DataRequest) -> Recipe:
+    low, high = _integer_ends(request)
     return Outliers(draw_index(_SEEDS), (float(low), float(high)))
 
 
-def _integer_ends(asked: _Asked) -> tuple[int, int]:
+def _integer_ends(request: _DataRequest) -> tuple[int, int]:
     """Return the ends of an integer dtype, without the bits that outputs need."""
-    info = np.iinfo(asked.dtype)
-    spared = asked.nature.spared
+    info = np.iinfo(request.dtype)
+    spared = request.nature.spared
     return int(info.min) >> spared, int(info.max) >> spared
 
 
-def _draw_random(asked: _Asked) -> Recipe:
+def _draw_random(request: _DataRequest) -> Recipe:
     # Products of a few values may not overflow: a quarter of the exponents' range.
-    most = int(float_info(asked.dtype).maxexp) // 4
+    most = int(float_info(request.dtype).maxexp) // 4
     return Random(draw_index(_SEEDS), min(draw_one(_SPREADS), most))
 
 
-def _draw_of_one_sign(asked: _Asked) -> Recipe:
-    return draw_uniform(*draw_one(_of_one_sign(asked.dtype, asked.nature.selects)))
+def _draw_of_one_sign(request: _DataRequest) -> Recipe:
+    return draw_uniform(*draw_one(_of_one_sign(request.dtype, request.nature.selects)))
 
 
-def _draw_outliers(asked: _Asked) -> Recipe:
-    return Outliers(draw_index(_SEEDS), draw_one(_outliers(asked)))
+def _draw_outliers(request: _DataRequest) -> Recipe:
+    return Outliers(draw_index(_SEEDS), draw_one(_outliers(request)))
 
 
-def _draw_compared(asked: _Asked) -> Recipe:
+def _draw_compared(request: _DataRequest) -> Recipe:
     """Draw numbers with which the kernels may compare values."""
-    floats = asked.nature.floats
+    floats = request.nature.floats
     if not floats:
-        return _draw_outliers(asked)
+        return _draw_outliers(request)
     return Fill(draw_one(floats), tuple(enumerate(floats)))
 
 
-Table: TypeAlias = tuple[tuple[Callable[[_Asked], Recipe], int], ...]
+Table: TypeAlias = tuple[tuple[Callable[[_DataRequest], Recipe], int], ...]
 """Kinds of recipes, and their weights."""
 
 PLAIN: Table = (
-    (lambda asked: Zeros(), 1),  # else only the first case has it
-    (lambda asked: Ones(), 9),
-    (lambda asked: Iota(), 15),
+    (lambda request: Zeros(), 1),  # else only the first case has it
+    (lambda request: Ones(), 9),
+    (lambda request: Iota(), 15),
     (_draw_filled, 25),
 )
 """Simple data, which a quarter of the cases may have; the other tables are random data."""
@@ -199,7 +202,7 @@ def _tables(dtype: np.dtype[Any], nature: ReferenceProperties) -> tuple[Table, T
 @lru_cache(maxsize=256)
 def _kinds(
     dtype: np.dtype[Any], nature: ReferenceProperties, random: bool
-) -> tuple[list[Callable[[_Asked], Recipe]], list[int]]:
+) -> tuple[list[Callable[[_DataRequest], Recipe]], list[int]]:
     """Return the kinds of recipes, and the sums of their weights."""
     plain, wild = _tables(dtype, nature)
     table = wild if random else plain + wild
@@ -217,14 +220,14 @@ def draw_recipe(
 
     NaN and infinities are drawn with ``nonfinite``, and if the reference's ``nature`` keeps them.
     """
-    asked = _Asked(np.dtype(dtype), nature, nonfinite)
-    kinds, sums = _kinds(asked.dtype, nature, random)
-    return kinds[bisect(sums, draw_index(sums[-1]))](asked)
+    request = _DataRequest(np.dtype(dtype), nature, nonfinite)
+    kinds, sums = _kinds(request.dtype, nature, random)
+    return kinds[bisect(sums, draw_index(sums[-1]))](request)
 
 
-def recipes(dtype: str, **asked: Any) -> SearchStrategy[Recipe]:
+def recipes(dtype: str, **properties: Any) -> SearchStrategy[Recipe]:
     """Return a strategy of recipes; see :func:`draw_recipe`."""
-    return st.builds(partial(draw_recipe, dtype, **asked))
+    return st.builds(partial(draw_recipe, dtype, **properties))
 
 
 @lru_cache
@@ -250,22 +253,22 @@ def far_ranges(
 
 
 @lru_cache
-def _outliers(asked: _Asked) -> list[tuple[float, ...]]:
+def _outliers(request: _DataRequest) -> list[tuple[float, ...]]:
     """Return tuples of outliers: zeros of both signs, subnormal, very large, very negative numbers.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
     the rarer: a softmax of them has no digit that is sure.
     """
-    info = float_info(asked.dtype)
-    selects = asked.nature.selects
+    info = float_info(request.dtype)
+    selects = request.nature.selects
     subnormal = float(info.smallest_normal) - float(info.smallest_subnormal)
     large = float(info.max) if selects else 2.0 ** (int(info.maxexp) // 4)
     small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
     ranges = [*small, *(() if selects else small), (-large,), (large, -large)]
     wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
-    if asked.nature.keeps_nonfinite:
+    if request.nature.keeps_nonfinite:
         return ranges + 2 * wild
-    return ranges + wild if asked.nonfinite else ranges
+    return ranges + wild if request.nonfinite else ranges
 
 
 def data_strategy(

@@ -28,13 +28,11 @@ def examples(
     """Return a number of examples of a strategy, equal at each call."""
     drawn: list[Example] = []
 
-    # Hypothesis reads this text each time: it is short
-    def collect(
-        example: Example,
-    ) -> None:
+    # Hypothesis reads the source of this function at each call, so it is short.
+    def collect(example: Example) -> None:
         drawn.append(example)
 
-    asked = settings(
+    configure = settings(
         max_examples=count,
         phases=[Phase.generate],
         database=None,
@@ -42,7 +40,7 @@ def examples(
         suppress_health_check=list(HealthCheck),
         backend=backend,
     )
-    asked(seed(0)(given(strategy)(collect)))()
+    configure(seed(0)(given(strategy)(collect)))()
     return drawn
 
 

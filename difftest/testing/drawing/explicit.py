@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from difftest.support.rounding import is_float_dtype
-from difftest.testing.contract.case import Case, meant
+from difftest.testing.contract.case import Case, choice_named
 from difftest.testing.contract.limits import too_large
 from difftest.testing.contract.recipes import (
     Integers,
@@ -125,7 +125,7 @@ def _case_of(parts: Mapping[str, Any], spec: KernelSpec) -> Case:
     values = {}
     for name, source in spec.domain.items():
         value = parts["values"][name]
-        values[name] = meant(source, value) if is_choice(source) else value
+        values[name] = choice_named(source, value) if is_choice(source) else value
     shapes = {
         name: validate_grid(f"shapes.{name}", shape)
         for name, shape in parts["shapes"].items()

@@ -22,7 +22,7 @@ ITERATIONS = ("it never ran", "never a second iteration", "never a third iterati
 BRANCHES = ("never true", "never false")
 EXPRESSION = "its condition never changes"
 """The text for a conditional expression whose condition had one value in all cases."""
-SAYINGS = {True: ITERATIONS, False: BRANCHES}
+OUTCOMES = {True: ITERATIONS, False: BRANCHES}
 """The texts for a missed outcome, by whether it is a loop: iterations, or the sides of a branch."""
 
 
@@ -70,12 +70,16 @@ def _is_constant(node: ast.If | ast.While | ast.For) -> bool:
     checks.
     """
     if isinstance(node, ast.For):
-        parts = node.iter.args if isinstance(node.iter, ast.Call) else [node.iter]
-        is_row = isinstance(node.iter, (ast.Tuple, ast.List))
-        return is_row or (
-            bool(parts) and all(isinstance(part, ast.Constant) for part in parts)
-        )
+        return _is_constant_iterable(node.iter)
     return isinstance(node.test, ast.Constant) or isinstance(node.body[-1], ast.Raise)
+
+
+def _is_constant_iterable(iterable: ast.expr) -> bool:
+    """Return whether a loop's iterable is a tuple, a list, or a call with constant arguments."""
+    if isinstance(iterable, (ast.Tuple, ast.List)):
+        return True
+    parts = iterable.args if isinstance(iterable, ast.Call) else [iterable]
+    return bool(parts) and all(isinstance(part, ast.Constant) for part in parts)
 
 
 @dataclass
@@ -85,7 +89,7 @@ class Coverage:
     Attributes
     ----------
     branches : (file, line, whether it loops, kernel that ran its function).
-    done : covered outcomes: (file, line, index into ``BRANCHES`` or ``ITERATIONS``).
+    covered : outcomes that a case took: (file, line, index into ``BRANCHES`` or ``ITERATIONS``).
     unknown : reasons why some cases were not traced.
     tried : the nearest values at a branch: (file, line, distance from the condition, text).
     expressions : lines with a conditional expression that few sizes decide otherwise: (file, line,
@@ -93,7 +97,7 @@ class Coverage:
     """
 
     branches: set[tuple[str, int, bool, str]] = field(default_factory=set)
-    done: set[tuple[str, int, int]] = field(default_factory=set)
+    covered: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
     tried: set[tuple[str, int, int, str]] = field(default_factory=set)
     expressions: set[tuple[str, int, str, str]] = field(default_factory=set)
@@ -106,12 +110,13 @@ class Coverage:
 
     def merge(self, other: Coverage, names: Mapping[str, str] | None = None) -> None:
         """Add the coverage of other cases, with other names for some kernels."""
-        forks = {
-            (*fork, (names or {}).get(kernel, kernel))
-            for *fork, kernel in other.branches
-        }
-        for name, facts in vars(self).items():
-            facts.update({**vars(other), "branches": forks}[name])
+        names = names or {}
+        for file, line, loops, kernel in other.branches:
+            self.branches.add((file, line, loops, names.get(kernel, kernel)))
+        self.covered |= other.covered
+        self.unknown |= other.unknown
+        self.tried |= other.tried
+        self.expressions |= other.expressions
 
     def to_list(self) -> list[Any]:
         """Return the coverage as lists for JSON; :func:`coverage_from_list` reads them."""
@@ -120,10 +125,14 @@ class Coverage:
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """Return the coverage that :meth:`Coverage.to_list` wrote."""
-    tables: list[Any] = [
-        {r if isinstance(r, str) else tuple(r) for r in rows} for rows in document
-    ]
-    return Coverage(*tables)
+    branches, covered, unknown, tried, expressions = document
+    return Coverage(
+        branches=set(map(tuple, branches)),
+        covered=set(map(tuple, covered)),
+        unknown=set(unknown),
+        tried=set(map(tuple, tried)),
+        expressions=set(map(tuple, expressions)),
+    )
 
 
 class UncoveredBranch(NamedTuple):
@@ -148,10 +157,8 @@ class UncoveredBranch(NamedTuple):
 
 def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     """Return the outcomes that no case took, by file and line; for a loop only the first."""
-    # a run without a backend needs no NumPy
-    from difftest.simulator.errors import (
-        relative_path,
-    )
+    # A run without a backend needs no NumPy.
+    from difftest.simulator.errors import relative_path
 
     ran = defaultdict[Any, list[str]](list)
     places = list[UncoveredBranch]()
@@ -159,17 +166,28 @@ def uncovered_branches(coverage: Coverage) -> list[UncoveredBranch]:
     for *branch, kernel in sorted(coverage.branches):
         ran[tuple(branch)].append(kernel)
     for (file, line, loops), kernels in ran.items():
-        texts = enumerate(SAYINGS[loops])
-        left = [text for what, text in texts if (file, line, what) not in coverage.done]
-        source = linecache.getline(file, line).strip()
-        for what in left[: 1 if loops else None]:
-            nearest = tried.get((file, line), "")
-            places.append(
-                UncoveredBranch(
-                    relative_path(file), line, tuple(kernels), what, source, nearest
-                )
+        for text in _uncovered_outcomes(coverage, file, line, loops):
+            place = UncoveredBranch(
+                file=relative_path(file),
+                line=line,
+                kernels=tuple(kernels),
+                what=text,
+                source=linecache.getline(file, line).strip(),
+                tried=tried.get((file, line), ""),
             )
+            places.append(place)
     return [*places, *_undecided_expressions(coverage)]
+
+
+def _uncovered_outcomes(
+    coverage: Coverage, file: str, line: int, loops: bool
+) -> list[str]:
+    """Return the texts of the outcomes of a branch that no case took; for a loop only the first."""
+    missed = []
+    for number, text in enumerate(OUTCOMES[loops]):
+        if (file, line, number) not in coverage.covered:
+            missed.append(text)
+    return missed[:1] if loops else missed
 
 
 def _undecided_expressions(coverage: Coverage) -> Iterator[UncoveredBranch]:

@@ -32,9 +32,8 @@ from difftest.testing.harness.minimal_failure import minimal_failure
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tally import Tally
 
-__tracebackhide__ = (
-    True  # the text of a failure is complete: pytest shows no frame of this module
-)
+# The text of a failure is complete: pytest shows no frame of this module.
+__tracebackhide__ = True
 
 Decorator = Callable[[TestFunction], TestFunction]
 Arguments = ParamSpec("Arguments")
@@ -47,6 +46,7 @@ def _make_decorator(
     make: Callable[Arguments, KernelSpec],
 ) -> Callable[Arguments, Decorator]:
     """Return the decorator, with the signature of a spec, which editors show."""
+    signature = inspect.signature(make)
 
     def kernel_test(*none: Arguments.args, **arguments: Arguments.kwargs) -> Decorator:
         """Test a kernel against its reference on drawn cases; the arguments are a KernelSpec's.
@@ -63,19 +63,18 @@ def _make_decorator(
         try:
             signature.bind(*none, **arguments)
         except TypeError as error:
-            received = (
-                f"kernel_test: received {', '.join(arguments) or 'nothing'}: {error}"
-            )
+            received = ", ".join(arguments) or "nothing"
+            accepted = ", ".join(signature.parameters)
             raise SpecError(
-                f"{received}; accepted: {', '.join(signature.parameters)}"
+                f"kernel_test: received {received}: {error}; accepted: {accepted}"
             ) from None
         try:
             return functools.partial(decorate, make(*none, **arguments))
-        # its text is complete without the lines of this package
         except SpecError as error:
+            # Its text is complete without the lines of this package.
             raise error.with_traceback(None) from None
 
-    kernel_test.__signature__ = signature = inspect.signature(make)  # type: ignore[attr-defined]
+    kernel_test.__signature__ = signature  # type: ignore[attr-defined]
     return kernel_test
 
 

@@ -174,8 +174,13 @@ class DeviceOnlyFailure(DifferentialFailure):
     """
 
     def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
-        parts = trial.spec, trial.case, trial.verdicts, runner.reproduction
-        super().__init__(*parts, findings=trial.findings)
+        super().__init__(
+            trial.spec,
+            trial.case,
+            trial.verdicts,
+            runner.reproduction,
+            findings=trial.findings,
+        )
         self.drawn = trial.case
         self._log = str(getattr(runner.device, "log", ""))
 

@@ -58,6 +58,8 @@ from difftest.testing.harness.verdict import Inconclusive, Match, Mismatch, Verd
 
 FLOAT64_UNIT = 2.0**-53
 FLOAT32_UNIT = 2.0**-24
+FLOAT64_SHARE = FLOAT64_UNIT / FLOAT32_UNIT
+"""The error of float64 as a share of the same roundings' error in float32."""
 REFERENCE_FREEDOM = 2.0**10
 """The reference may differ from the exact run by this many times the run's own float64 error.
 
@@ -73,6 +75,8 @@ EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
 """The largest error that a bound may allow in the median element: relative, and in units of the
 output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
+BOUND_SLACK = 2.0**-20
+"""The error of float64 in a bound, relative to the bound."""
 OPEN = "no element is sure: a rounding may change each of these integers"
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
@@ -110,7 +114,7 @@ class ReferenceResult:
             return verdict
         return replace(verdict, argument=self.argument_of(verdict.output))
 
-    def wrong_count(self, results: int) -> Mismatch | None:
+    def result_count_mismatch(self, results: int) -> Mismatch | None:
         """Return a mismatch if kernel and reference differ in their number of results."""
         if results == len(self.outputs):
             return None
@@ -210,7 +214,7 @@ class ReferenceResult:
         changes = self._largest_changes(perturb, times=3)
         if changes is None:
             return tuple(np.zeros(value.shape) for value in self.values)
-        scale = REFERENCE_FREEDOM * FLOAT64_UNIT / FLOAT32_UNIT
+        scale = REFERENCE_FREEDOM * FLOAT64_SHARE
         return tuple(change * scale for change in changes)
 
     def _largest_changes(
@@ -522,7 +526,7 @@ def _is_near(value: Float64, exact: Float64, error: Float64 | None = None) -> bo
     if error is None or not left.any():
         return not left.any()
     sizes = sizes[left]
-    tolerance = error[left] * (REFERENCE_FREEDOM * 2.0**-29)
+    tolerance = error[left] * (REFERENCE_FREEDOM * FLOAT64_SHARE)
     tolerance = np.fmin(
         tolerance + sizes * (REFERENCE_FREEDOM * FLOAT64_UNIT), EXCUSE * sizes
     )
@@ -532,13 +536,13 @@ def _is_near(value: Float64, exact: Float64, error: Float64 | None = None) -> bo
 def _reference_tolerance(raw: Array, value: Float64, output: ExactOutput) -> Float64:
     """Return the largest distance of a correct algorithm from the reference's values."""
     units = REFERENCE_FREEDOM * FLOAT64_UNIT
-    scale = REFERENCE_FREEDOM * 2.0**-29
+    scale = REFERENCE_FREEDOM * FLOAT64_SHARE
     unit = unit_roundoff(raw.dtype) if is_float_dtype(raw.dtype) else 0.0
     if unit > FLOAT64_UNIT:  # the reference has rounded at least once
         units = units + 2 * unit
         scale = unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
-    return _finite(value, sizes, units, output.error, scale)
+    return _scaled_bound(value, sizes, units, output.error, scale)
 
 
 def _limited_tolerance(
@@ -559,7 +563,7 @@ def _limited_tolerance(
     )
 
 
-def _finite(
+def _scaled_bound(
     value: Float64, sizes: Float64, units: float, error: Float64 | None, scale: float
 ) -> Float64:
     """Return ``units`` of the sizes plus ``scale`` of the error; 0 where ``value`` is not finite.
@@ -630,13 +634,8 @@ def _unless_excused(
     error = output.error
     most = max(EXCUSE, EXCUSED_UNITS * unit_roundoff(dtype))
     least = float(float_info(dtype).smallest_normal)
-    sure = 0
-    for value, bound in blocks(output.value, error, most=2**15):
-        sizes = np.abs(value)
-        near = (bound <= min(most, 0.5) * sizes) & (sizes >= least)
-        sure += int(np.count_nonzero(near & np.isfinite(sizes)))
-        if 2 * sure > error.size:
-            return verdict  # more than half of ``decisive`` is sure too
+    if _are_most_sure(output.value, error, min(most, 0.5), least):
+        return verdict
     sizes = np.abs(output.value)
     zero = np.isfinite(error) & (sizes <= NOISE * error)
     decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
@@ -656,11 +655,32 @@ def _unless_excused(
     )
 
 
+def _are_most_sure(value: Float64, error: Float64, most: float, least: float) -> bool:
+    """Return whether the bounds of more than half of the elements leave sure digits.
+
+    This quick check settles most outputs: then more than half of the decisive elements are sure,
+    too.
+
+    Parameters
+    ----------
+    most : the largest bound, as a share of the element's value.
+    least : the smallest value that counts.
+    """
+    sure = 0
+    for values, bounds in blocks(value, error, most=2**15):
+        sizes = np.abs(values)
+        near = (bounds <= most * sizes) & (sizes >= least)
+        sure += int(np.count_nonzero(near & np.isfinite(sizes)))
+        if 2 * sure > error.size:
+            return True
+    return False
+
+
 def _bound(output: ExactOutput) -> Float64:
     """Return the error bound of each element, including the error of float64 itself."""
-    return _finite(
-        output.value, np.abs(output.value), 4 * FLOAT64_UNIT, output.error, 1 + 2.0**-20
-    )
+    sizes = np.abs(output.value)
+    own = 4 * FLOAT64_UNIT
+    return _scaled_bound(output.value, sizes, own, output.error, 1 + BOUND_SLACK)
 
 
 def _compare_whole(

@@ -61,7 +61,9 @@ from difftest.testing.drawing.explicit import NoDataError, minimal_case
 from difftest.testing.drawing.sizes import source_of
 from difftest.testing.harness.differential import ReferenceResult
 from difftest.testing.harness.failures import BrokenReferenceError, EdgeFailure
-from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
+from difftest.testing.harness.judging import verdict_on
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
+from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive, Verdict, is_failure
 
 _FOREIGN = ("int32", "float32")
@@ -88,9 +90,6 @@ MOST_SECONDS = 20.0
 """The most seconds of a reference in a case that fills a memory."""
 MOST_MEMORY = 2**10
 """The most MiB of a reference in a case that fills a memory."""
-_minimal_draw = functools.lru_cache(maxsize=8)(
-    lambda spec: minimal_example(lambda: values_of(spec, {}))
-)
 
 
 def edge_cases(spec: KernelSpec) -> Iterator[Edge]:
@@ -139,13 +138,20 @@ def minimal_values(
 ) -> dict[str, Any] | None:
     """Return the minimal values of the domain with some fixed values; None if there are none."""
     if not any(map(is_function_of_domain, spec.domain.values())):
-        return (base := _minimal_draw(spec)) and {**base, **fixed}
+        base = _minimal_draw(spec)
+        return base and {**base, **fixed}
     try:
         return minimal_example(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):
         if fixed:  # a source fails for the fixed value
             return None
         raise
+
+
+@functools.lru_cache(maxsize=8)
+def _minimal_draw(spec: KernelSpec) -> dict[str, Any] | None:
+    """Return the minimal values of a domain; None if it has none."""
+    return minimal_example(lambda: values_of(spec, {}))
 
 
 def picked_values(
@@ -158,10 +164,7 @@ def picked_values(
     values: dict[str, Any] = {}
     try:
         for name in spec.domain:
-            source = source_of(spec, name, values)
-            choices = (
-                source if isinstance(source, Sequence) else getattr(source, RANGE, ())
-            )
+            choices = _choices_of(source_of(spec, name, values))
             if choices and all(type(value) is int for value in choices):
                 values[name] = pick(choices)
             elif (plain := minimal_values(spec, values)) is not None:
@@ -170,6 +173,14 @@ def picked_values(
         return values if fits and minimal_case(spec, values) else None
     except (SpecError, LookupError):
         return None
+
+
+def _choices_of(source: Any) -> Sequence[Any]:
+    """Return the values of a list or of a range; empty for another source."""
+    if isinstance(source, Sequence):
+        return source
+    choices: Sequence[Any] = getattr(source, RANGE, ())
+    return choices
 
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:
@@ -217,7 +228,8 @@ def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     for name in free:
         for own in (*spec.dtypes[:2], foreign):
             for other in spec.dtypes[:2]:
-                if own != other and (len(free) > 1 or own == foreign):
+                is_new = len(free) > 1 or own == foreign
+                if own != other and is_new:
                     why = f"{name} of {own} beside {other}"
                     yield from _edge(base, spec, why, other, dtypes={name: own})
 
@@ -387,15 +399,19 @@ def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
 
     A spec without rejections or defaults only has cases that fill a memory.
     """
+    if not spec.edges:
+        return False
     names = {backend.name for backend in backends} - {_DEVICE}
+    if spec.rejects or defaults_of(spec):
+        return bool(names)
+    return _TRACING in names and not _has_fixed_sizes(spec)
+
+
+def _has_fixed_sizes(spec: KernelSpec) -> bool:
+    """Return whether no size of an array can grow: each is a number, or has a list of values."""
     tokens = {token for name in spec.arrays for token in spec.dimensions(name)}
-    is_fixed = all(map(is_choice, spec.domain.values())) or all(
-        map(str.isdecimal, tokens)
-    )
-    promised = bool(spec.rejects or defaults_of(spec))
-    return spec.edges and bool(
-        names if promised else not is_fixed and _TRACING in names
-    )
+    is_listed = all(map(is_choice, spec.domain.values()))
+    return is_listed or all(map(str.isdecimal, tokens))
 
 
 def check_edges(runner: Runner, spec: KernelSpec) -> None:
@@ -404,9 +420,9 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     They run on each simulator of the runner. Cases that fill a memory need a backend with traces.
     """
     __tracebackhide__ = True
-    for backend in (
-        simulator for simulator in runner.backends if has_edges(spec, (simulator,))
-    ):
+    for backend in runner.backends:
+        if not has_edges(spec, (backend,)):
+            continue
         record = functools.partial(run_recorded, runner, backend)
         filling = filling_cases(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edge_cases(spec), filling):

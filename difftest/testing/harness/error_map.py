@@ -62,24 +62,31 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
     return [
-        _error_map(
-            flat[place], tuple(map(int, np.unravel_index(place, lead))) if lead else ()
-        )
+        _error_map(flat[place], _indices(place, lead))
         for place in worst
         if wrong[place]
     ]
 
 
+def _indices(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the indices of a place in row-major order; empty for an empty shape."""
+    if not shape:
+        return ()
+    return tuple(map(int, np.unravel_index(place, shape)))
+
+
 def _error_map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
     """Return the map of one slice as data."""
-    (rows, columns), wrong = codes.shape, int(np.count_nonzero(codes))
+    rows, columns = codes.shape
+    wrong = int(np.count_nonzero(codes))
     block = math.ceil(rows / ROWS) or 1, math.ceil(columns / COLUMNS) or 1
     where = f"slice [{', '.join([*map(str, slice), ':', ':'])}]: " if slice else ""
     cells = tuple(_lines(codes, block))
     counts = Counter("".join(cells))
     size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
+    worst_first = _CODES[:0:-1]  # without the right elements
     spoken = [
-        f"{counts[code]} {KINDS[code][1]}" for code in _CODES[:0:-1] if counts[code]
+        f"{counts[code]} {KINDS[code][1]}" for code in worst_first if counts[code]
     ]
     return {
         "slice": slice,

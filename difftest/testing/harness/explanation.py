@@ -50,7 +50,7 @@ from difftest.testing.harness.verdict import (
     WrongOutput,
 )
 
-Again = Callable[[Mapping[str, Array]], Float64 | None]
+Evaluate = Callable[[Mapping[str, Array]], Float64 | None]
 """Return the reference's output for other inputs of the same shapes; None if it rejects them."""
 
 
@@ -96,7 +96,7 @@ def describe_mismatch(
     if evidence is None or index is None:
         return ()
 
-    def again(inputs: Mapping[str, Array]) -> Float64 | None:
+    def evaluate(inputs: Mapping[str, Array]) -> Float64 | None:
         try:
             return as_float64(call_reference(spec.reference, inputs, parameters))[index]
         except (ReferenceDefect, ReferenceRefusal, IndexError, MemoryError, OSError):
@@ -109,7 +109,7 @@ def describe_mismatch(
         if type(value) is int and _may_be_a_size(spec, case, name)
     ]
     with np.errstate(all="ignore"):
-        content = next(_patterns(mismatch, evidence, inputs, again), "")
+        content = next(_patterns(mismatch, evidence, inputs, evaluate), "")
     return tuple(filter(None, (content, last_tile(evidence.wrong, sizes))))
 
 
@@ -124,7 +124,10 @@ def _may_be_a_size(spec: KernelSpec, case: Case, name: str) -> bool:
 
 
 def _patterns(
-    mismatch: Mismatch, output: WrongOutput, inputs: Mapping[str, Array], again: Again
+    mismatch: Mismatch,
+    output: WrongOutput,
+    inputs: Mapping[str, Array],
+    evaluate: Evaluate,
 ) -> Iterator[str]:
     """Yield the mistakes that explain all wrong elements, the most certain first."""
     if mismatch.kind == "unwritten":
@@ -143,7 +146,7 @@ def _patterns(
     yield from _explaining(_rearranged(output), output, values, 0.0)
     # A computed guess rounds once more than the kernel does.
     unit = ulp(np.where(np.isfinite(values), values, 1.0), output.got.dtype)
-    computed = chain(_scaled(output, values), _missing_parts(output, inputs, again))
+    computed = chain(_scaled(output, values), _missing_parts(output, inputs, evaluate))
     yield from _explaining(computed, output, values, unit)
 
 
@@ -222,12 +225,12 @@ def _scaled(output: WrongOutput, values: Float64) -> Iterator[Guess]:
 
 
 def _missing_parts(
-    output: WrongOutput, inputs: Mapping[str, Array], again: Again
+    output: WrongOutput, inputs: Mapping[str, Array], evaluate: Evaluate
 ) -> Iterator[Guess]:
     """Yield the reference's values without a part of an input."""
     half = (output.high - output.low) / 2
     for name, array, text in _reduced_inputs(inputs):
-        without = again({**inputs, name: array})
+        without = evaluate({**inputs, name: array})
         if without is not None and without.shape == half.shape:
             yield Guess(text, without - half, without + half, output.wrong)
 
@@ -423,7 +426,7 @@ def describe_caveats(exact: ExactRun) -> tuple[str, ...]:
     )
 
 
-def of_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
+def describe_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
     """Return the text if a bound of one rounding decides, without an exact run; else empty."""
     output = verdict.evidence
     if verdict.kind != "value" or output is None or spec.reduction is not None:
@@ -437,7 +440,9 @@ def of_one_rounding(spec: KernelSpec, verdict: Mismatch) -> str:
     )
 
 
-def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
+def describe_large_data(
+    verdict: Verdict, reference: ReferenceResult | Exception
+) -> str:
     """Return the text if the data are too large for the output's dtype; else empty."""
     if not _is_nonfinite(verdict) or isinstance(reference, Exception):
         return ""
@@ -454,7 +459,7 @@ def of_data(verdict: Verdict, reference: ReferenceResult | Exception) -> str:
     return ""
 
 
-def of_drawn_nonfinite(
+def describe_drawn_nonfinite(
     verdict: Mismatch, reference: ReferenceResult | Exception
 ) -> str:
     """Return the text if NaN or infinities, which the spec does not name, decide; else empty."""

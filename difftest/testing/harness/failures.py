@@ -370,19 +370,18 @@ class DifferentialFailure(CaseFailure):
         """The kernel, the kind of error, the case and the first wrong element, in one line."""
         verdict = self.verdict
         if isinstance(verdict, Mismatch):
-            what = f"wrong {verdict.question or _WRONG.get(verdict.kind, verdict.kind)}"
-            end = ""
-            if verdict.first is not None:
-                end = f": {element_name(self.spec, verdict)}"
+            what, end = self._headline_of_mismatch(verdict)
         else:
-            error = format_error(verdict.error).partition("\n")[0]
-            what = _ONE_SIDED[verdict.failed, verdict.how]
-            end = f": {error}"
-            if verdict.failed == "kernel":
-                what, colon, text = error.partition(":")
-                end = f":{text}" if colon and text else ""
+            what, end = _headline_of_error(verdict)
         where = f" on {next(iter(self.wrong))}" if len(self.verdicts) > 1 else ""
         return f"{self.spec.name}: {what}{where} at {format_sizes(self.spec, self.case)}{end}"
+
+    def _headline_of_mismatch(self, verdict: Mismatch) -> tuple[str, str]:
+        """Return the kind of error and the first wrong element."""
+        kind = verdict.question or _WRONG.get(verdict.kind, verdict.kind)
+        if verdict.first is None:
+            return f"wrong {kind}", ""
+        return f"wrong {kind}", f": {element_name(self.spec, verdict)}"
 
     @property
     def verdict(self) -> Mismatch | OneSided:
@@ -500,6 +499,15 @@ class DifferentialFailure(CaseFailure):
         return looks
 
 
+def _headline_of_error(verdict: OneSided) -> tuple[str, str]:
+    """Return the kind of error and its text, each with its first line alone."""
+    error = format_error(verdict.error).partition("\n")[0]
+    if verdict.failed != "kernel":
+        return _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
+    kind, _, text = error.partition(":")
+    return kind, f":{text}" if text else ""
+
+
 class HazardFailure(CaseFailure):
     """A kernel that agrees with its reference here but has hazards on a device: ``findings``."""
 
@@ -554,13 +562,12 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
         verdict: tuple[str, Verdict],
         again: Reproduction | None,
     ) -> None:
-        # One command can run this call alone only if a case of the spec can express it.
-        fixed = set(spec.own_dtypes)
         case = edge.case
         self.edge = edge
-        has_own_dtypes = fixed == set(case.dtypes)
-        is_case = not case.shapes and case.dtype in spec.dtypes and has_own_dtypes
         super().__init__(spec, case, dict([verdict]), again)
+        # One command can run this call alone only if a case of the spec can express it.
+        has_own_dtypes = set(spec.own_dtypes) == set(case.dtypes)
+        is_case = not case.shapes and case.dtype in spec.dtypes and has_own_dtypes
         self.again = again and again._replace(edges="" if is_case else edge.why)
 
     def title(self) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
-
-import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.inspection import fails, finding_text
@@ -19,7 +16,6 @@ from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.trace import Trace
 from difftest.support.rounding import Array
 from difftest.support.signature import module_name
-from difftest.support.tracebacks import format_error
 from difftest.testing.backends.base import (
     Backend,
     Completed,
@@ -27,28 +23,22 @@ from difftest.testing.backends.base import (
     KernelCall,
     Outcome,
     Rejected,
-    Unsupported,
-    poisoned_array,
 )
 from difftest.testing.concolic.search import nearest_miss
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.limits import (
     NEEDS_LESS,
-    CaseLimitError,
     fault_of_machine,
-    within_limits,
 )
 from difftest.testing.contract.reference import (
     ReferenceDefect,
     ReferenceRefusal,
-    array_bytes,
 )
 from difftest.testing.contract.spec import KernelSpec, Rejection
-from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.dry_run import search_kernels
 from difftest.testing.drawing.explicit import minimal_case
 from difftest.testing.drawing.passed_cases import PassedCases
-from difftest.testing.harness.compare import are_equal, compare
+from difftest.testing.harness.compare import are_equal
 from difftest.testing.harness.coverage import (
     ITERATIONS,
     Coverage,
@@ -56,17 +46,16 @@ from difftest.testing.harness.coverage import (
 )
 from difftest.testing.harness.differential import (
     ReferenceResult,
-    compare_exact,
     evaluate_reference,
 )
 from difftest.testing.harness.explanation import (
     CaseHistory,
     describe_caveats,
+    describe_drawn_nonfinite,
+    describe_large_data,
+    describe_one_rounding,
     explain_rounding,
     is_expected,
-    of_data,
-    of_drawn_nonfinite,
-    of_one_rounding,
 )
 from difftest.testing.harness.failures import (
     BrokenReferenceError,
@@ -78,10 +67,12 @@ from difftest.testing.harness.failures import (
     Reproduction,
     rejection_text,
 )
+from difftest.testing.harness.judging import verdict_on
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
+from difftest.testing.harness.misuse import argument_note, input_misuse, with_misuse
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import (
-    BothRejected,
     Inconclusive,
     Match,
     Mismatch,
@@ -90,9 +81,8 @@ from difftest.testing.harness.verdict import (
     is_failure,
 )
 
-__tracebackhide__ = (
-    True  # the text of a failure is complete: pytest shows no frame of this module
-)
+# The text of a failure is complete: pytest shows no frame of this module.
+__tracebackhide__ = True
 _SURE = 3
 """The number of first cases in which each of several kernels has its own exact run."""
 
@@ -294,25 +284,35 @@ class Runner:
         misuse = None
         if isinstance(outcome, Completed):
             misuse = self.suspected(trial, backend, call, outcome)
-        del call  # the comparison needs no copies of the inputs
-        with self.defects(spec, case):
-            verdict = known or verdict_on(trial.reference, outcome)
-        note = ""
-        if isinstance(outcome, Completed):
             self._store_run(trial, backend, outcome)
-            verdict, note = _with_misuse(verdict, misuse)
-            note = note or _argument_note(trial, verdict, outcome)
-        data = of_data(verdict, trial.reference)
+        del call  # the comparison needs no copies of the inputs
+        verdict, note = self._judge(trial, outcome, known, misuse)
+        data = describe_large_data(verdict, trial.reference)
         verdict = _with_reason(verdict, data)
         self.tally.homes[spec.name] = module_name(spec.kernel)
         self.tally.count(spec.name, backend.name, verdict)
         if isinstance(verdict, Mismatch):
             beside = None if outcome is ran else outcome
             verdict = _explained(trial, verdict, backend, outcome, beside)
-            verdict = _with_notes(trial, verdict, (data, note))
+            verdict = _with_notes(trial, verdict, data, note)
             self._history(spec).add_failure(case, backend.name, verdict)
         trial.verdicts[backend.name] = verdict
         return verdict
+
+    def _judge(
+        self,
+        trial: Trial,
+        outcome: Outcome,
+        known: Match | None,
+        misuse: Mismatch | None,
+    ) -> tuple[Verdict, str]:
+        """Return the verdict on an outcome, and a note for the report on a misuse of arguments."""
+        with self.defects(trial.spec, trial.case):
+            verdict = known or verdict_on(trial.reference, outcome)
+        if not isinstance(outcome, Completed):
+            return verdict, ""
+        verdict, note = with_misuse(verdict, misuse)
+        return verdict, note or argument_note(trial.spec, verdict, outcome)
 
     def _run_case(
         self, trial: Trial, backend: Backend
@@ -344,37 +344,22 @@ class Runner:
         self, trial: Trial, backend: Backend, exact: ExactSettings | None
     ) -> tuple[KernelCall, Outcome]:
         """Run the case on a backend, and return the call and its outcome."""
-        how: Any = {"record": self.record, "inspect": True, "exact": exact}
-        how["results"] = trial.results
-        call = make_call(trial.spec, trial.case, trial.inputs, **how)
+        call = make_call(
+            trial.spec,
+            trial.case,
+            trial.inputs,
+            record=self.record,
+            inspect=True,
+            exact=exact,
+            results=trial.results,
+        )
         return call, self.run(trial.spec, backend, call)
 
     def suspected(
         self, trial: Trial, backend: Backend, call: KernelCall, ran: Completed
     ) -> Mismatch | None:
-        """Return the misuse of inputs in a run; None if the kernel only read its inputs.
-
-        Arguments that the spec names under ``outputs`` may change.
-        """
-        spec = trial.spec
-        found: dict[str, Mismatch] = {}
-        for name, before, now in zip(
-            spec.inputs, trial.inputs, call.inputs, strict=True
-        ):
-            if name in spec.outputs:
-                continue
-            wrong = _write_to_input(name, before, now, ran)
-            if wrong is not None:
-                found[name] = wrong
-            elif any(array is now for array in ran.returned):
-                message = (
-                    f"the kernel returns its input {name} itself, without a write to it"
-                )
-                return Mismatch("inputs", None, message, now.size, 0)
-        for undeclared in found.values():
-            message = f"{undeclared.message}. {undeclared_text(spec, found)}"
-            return replace(undeclared, message=message)
-        return None
+        """Return the misuse of inputs in a run; None if the kernel only read its inputs."""
+        return input_misuse(trial.spec, trial.inputs, call, ran)
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
         """Return the verdicts on a case that has run.
@@ -483,9 +468,9 @@ class Runner:
             loop = file, line
             if name != kernel or not loops or loop not in repeated:
                 continue
-            if repeated[loop] or (*loop, 1) in coverage.done:
+            if repeated[loop] or (*loop, 1) in coverage.covered:
                 return None
-            if first is None and (*loop, 0) in coverage.done:
+            if first is None and (*loop, 0) in coverage.covered:
                 first = loop
         return first
 
@@ -574,108 +559,6 @@ class Runner:
             self.tally.rows[spec.name, backend.name].rejections += 1
 
 
-def make_call(
-    spec: KernelSpec, case: Case, inputs: Iterable[Array] | None = None, **how: Any
-) -> KernelCall:
-    """Return the call of a case, with copies of all arguments: no backend changes another's.
-
-    ``inputs`` are the case's arrays, if they exist already.
-    """
-    own = spec.inputs_of(case) if inputs is None else [array.copy() for array in inputs]
-    arrays = spec.arrays
-    return KernelCall(
-        kernel=spec.kernel,
-        inputs=tuple(own),
-        outputs=tuple(
-            poisoned_array(spec.shape_of(case, name), spec.written_dtype(case, name))
-            for name in arrays[len(spec.inputs) :]
-        ),
-        parameters=copy.deepcopy(spec.parameters_of(case.values)),
-        grid=spec.grid_of(case.values),
-        machine=spec.machine_of(case.values),
-        names=arrays,
-        ranks=spec.ranks_of(case.values),
-        by_rank=spec.by_rank,
-        targets=tuple(map(arrays.index, spec.outputs)),
-        **how,
-    )
-
-
-def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Any]]:
-    """Return a kernel's positional and keyword arguments, with zeros in place of poison."""
-    if spec.ranks:
-        raise SpecError(
-            "ranks: received a test of several ranks; accepted: a test without ranks"
-        )
-    call = make_call(spec, case)
-    zeros = tuple(map(np.zeros_like, call.outputs))
-    args, keywords = call._replace(outputs=zeros).arguments()
-    return list(args), keywords
-
-
-def verdict_on(
-    reference: ReferenceResult | Exception | None, outcome: Outcome
-) -> Verdict:
-    """Return the verdict on one outcome.
-
-    With an exact run, algorithm and arithmetic are judged. Without one, the derived bound applies.
-    It applies too if the spec states ``reduction``. ``reference`` may be None for an outcome
-    without outputs: this means that the reference accepts the case.
-    """
-    if isinstance(reference, ReferenceResult) and reference.spec.magnitude is not None:
-        _ = reference.bounds  # raises for a wrong magnitude, for any outcome
-    if isinstance(outcome, Crashed):
-        side = "backend" if outcome.in_backend else "kernel"
-        return OneSided(side, outcome.error, "crashed")
-    if isinstance(reference, Exception):
-        return _verdict_on_rejected(reference, outcome)
-    if isinstance(outcome, Unsupported):
-        return OneSided("backend", outcome.error, "unsupported")
-    if isinstance(outcome, Rejected):
-        return OneSided("kernel", outcome.error)
-    assert reference is not None
-    return reference.with_name(_compare_outputs(reference, outcome))
-
-
-def _verdict_on_rejected(reference: Exception, outcome: Outcome) -> Verdict:
-    """Return the verdict on an outcome of a case that the reference rejects."""
-    if isinstance(outcome, Unsupported):
-        why = format_error(outcome.error)
-        return Inconclusive(
-            f"the reference rejects the case, and the backend cannot run the kernel: {why}"
-        )
-    if isinstance(outcome, Rejected):
-        return BothRejected(reference, outcome.error)
-    return OneSided("reference", reference)
-
-
-def _compare_outputs(reference: ReferenceResult, outcome: Completed) -> Verdict:
-    """Return the verdict on the values of a run."""
-    wrong = reference.wrong_count(len(outcome.outputs))
-    if wrong is not None:
-        return wrong
-    exact = outcome.exact
-    verdict: Verdict | None = None
-    if exact is not None and exact.has_meaning:
-        verdict = compare_exact(reference, outcome)
-        if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
-            return verdict
-    derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
-    if exact is not None and exact.is_open and _differs_in_values(derived):
-        return Inconclusive(
-            "an element that a rounded value names may be another one on a correct machine, and "
-            "the values differ from the reference's"
-        )
-    if isinstance(derived, Inconclusive) and isinstance(verdict, Match):
-        return verdict
-    return derived
-
-
-def _differs_in_values(verdict: Verdict) -> bool:
-    """Return whether an output differs in its values alone."""
-    return isinstance(verdict, Mismatch) and verdict.kind == "value"
-
-
 def _is_whole(outcome: Outcome) -> TypeGuard[Completed]:
     """Return whether a kernel ran to its end and wrote all elements."""
     if not isinstance(outcome, Completed):
@@ -690,75 +573,12 @@ def _with_reason(verdict: Verdict, data: str) -> Verdict:
     return verdict._replace(reason=f"{verdict.reason}; {data}")
 
 
-def _with_misuse(verdict: Verdict, misuse: Mismatch | None) -> tuple[Verdict, str]:
-    """Return the verdict on a kernel that misuses its inputs, and a note for the report.
-
-    An undeclared write explains a wrong number of results.
-    """
-    if misuse is None:
-        return verdict, ""
-    is_count = isinstance(verdict, Mismatch) and verdict.kind == "outputs"
-    if not is_failure(verdict) or (is_count and misuse.kind == "inputs"):
-        return misuse, ""
-    return verdict, misuse.message if isinstance(verdict, Mismatch) else ""
-
-
-def _write_to_input(
-    name: str, before: Array, now: Array, ran: Completed
-) -> Mismatch | None:
-    """Return the mismatch for a kernel that wrote to an input; None if it did not."""
-    width = f"u{before.dtype.itemsize}"
-    changed = array_bytes(before).view(width) != array_bytes(now).view(width)
-    count = int(np.count_nonzero(changed))
-    if count:
-        places = np.argwhere(changed.reshape(before.shape))
-        first = [int(index) for index in places[0]]
-        text = f"{count} of {changed.size} elements, the first at {first}"
-        message = f"the kernel overwrites its input {name}: {text}"
-        return Mismatch("inputs", None, message, changed.size, count)
-    if any(array is now for array in ran.written):
-        message = (
-            f"the kernel writes to its input {name}, here with the values that it had"
-        )
-        return Mismatch("inputs", None, message, changed.size, 0)
-    return None
-
-
 def _backend_error(verdicts: Iterable[Verdict]) -> BaseException | None:
     """Return the error of the first backend that failed by itself; None without one."""
     for verdict in verdicts:
         if isinstance(verdict, OneSided) and verdict.failed == "backend":
             return verdict.error
     return None
-
-
-def undeclared_text(spec: KernelSpec, names: Iterable[str]) -> str:
-    """Return the rule that a write to inputs breaks, and the declaration that allows it."""
-    declared = {
-        name: " ".join(spec.dimensions(name)) for name in (*spec.outputs, *names)
-    }
-    return (
-        "A kernel writes only to arguments that outputs= names. If the write is intended, leave "
-        f"inputs= as it is and pass outputs={declared}"
-    )
-
-
-def _argument_note(trial: Trial, verdict: Verdict, ran: Completed) -> str:
-    """Return how a wrong kernel uses an argument against its spec; empty if it does not."""
-    if not isinstance(verdict, Mismatch):
-        return ""
-    spec = trial.spec
-    name = verdict.argument
-    if ran.unset:
-        unset = ran.unset[0]
-        return (
-            f"the kernel reads {unset} before it writes to it, and an argument that is under "
-            "outputs= alone holds no data: name it under inputs= too, "
-            f"{unset!r}: {' '.join(spec.dimensions(unset))!r}"
-        )
-    if name in ran.untouched:
-        return f"the kernel wrote nothing to {name}, which outputs= names"
-    return ""
 
 
 def _explained(
@@ -805,23 +625,9 @@ def _missed_expressions(
     return missed
 
 
-def _with_notes(trial: Trial, mismatch: Mismatch, notes: tuple[str, str]) -> Mismatch:
-    """Return the mismatch with ``notes`` on the data and the kernel, and notes on its values."""
-    data, note = notes
-    drawn = of_drawn_nonfinite(mismatch, trial.reference)
-    bound = "" if trial.settings else of_one_rounding(trial.spec, mismatch)
+def _with_notes(trial: Trial, mismatch: Mismatch, data: str, note: str) -> Mismatch:
+    """Return the mismatch with notes on its ``data``, on its values, and on the kernel."""
+    drawn = describe_drawn_nonfinite(mismatch, trial.reference)
+    bound = "" if trial.settings else describe_one_rounding(trial.spec, mismatch)
     texts = filter(None, (data, drawn, bound, note))
     return replace(mismatch, how=(*texts, *mismatch.how))
-
-
-def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
-    """Run a kernel. A call that would end the test quietly, such as ``pytest.skip``, is a crash."""
-    try:
-        outcome: Outcome = within_limits(lambda: backend.run(call), call)
-        return outcome
-    except CaseLimitError as error:
-        return Crashed(error)
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # Skipped and Failed of pytest, SystemExit
-        return Crashed(error)

@@ -45,8 +45,9 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add other counts to these."""
-        for name in (counter.name for counter in fields(other)):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for counter in fields(other):
+            total = getattr(self, counter.name) + getattr(other, counter.name)
+            setattr(self, counter.name, total)
 
 
 @dataclass

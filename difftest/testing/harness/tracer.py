@@ -26,7 +26,7 @@ from difftest.simulator.errors import frame_at
 from difftest.support.tracebacks import is_installed, is_library
 from difftest.testing.harness.coverage import (
     ITERATIONS,
-    SAYINGS,
+    OUTCOMES,
     Branch,
     Coverage,
     branches_of,
@@ -73,14 +73,14 @@ def trace_code(
 
 
 class BranchTrace:
-    """The ``branches`` and the covered outcomes (``done``) of one run, as in :class:`Coverage`."""
+    """The ``branches`` and the outcomes (``covered``) of one run, as in :class:`Coverage`."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
         self.kernel = kernel
         self.codes = set[int]()
         """The ``id`` of each code object that has branches."""
         self.branches: set[tuple[str, int, bool]] = set()
-        self.done: set[tuple[str, int, int]] = set()
+        self.covered: set[tuple[str, int, int]] = set()
         self._frames: dict[int, tuple[dict[int, Branch], dict[int, int]]] = {}
         """By the ``id`` of a frame: its branches, and its state. The state has the current line at
         key 0, and the number of iterations so far at the line of each loop."""
@@ -94,10 +94,7 @@ class BranchTrace:
             (file, branch.line, branch.loops) for branch in branches.values()
         )
         # kept, as a lookup at each line is slow
-        self._frames[id(frame)] = (
-            branches,
-            {0: 0},
-        )
+        self._frames[id(frame)] = branches, {0: 0}
 
     def line(self, frame: FrameType, line: int) -> None:
         """Note the next line of a function; 0 if the function returns."""
@@ -111,7 +108,7 @@ class BranchTrace:
         if left is not None and left is not entered:
             outcome = _outcome(left, line, state)
             if outcome < len(ITERATIONS):
-                self.done.add((frame.f_code.co_filename, left.line, outcome))
+                self.covered.add((frame.f_code.co_filename, left.line, outcome))
         if (
             entered is not None
             and entered.loops
@@ -173,13 +170,13 @@ class BranchTracer:
     def record(self, trace: BranchTrace, kernel: str, coverage: Coverage) -> None:
         """Add the trace of a case, and stop tracing functions whose outcomes are all covered."""
         coverage.add_function(kernel, trace.branches)
-        coverage.done |= trace.done
+        coverage.covered |= trace.covered
         self._ran.setdefault(id(trace.kernel), (trace.kernel, set()))[1].update(
             trace.codes
         )
         for code, left in self._left.values():
             if left:
-                left -= trace.done
+                left -= trace.covered
                 if not left and self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
 
@@ -213,7 +210,7 @@ class BranchTracer:
             outcomes = {
                 (file, branch.line, outcome)
                 for branch in branches_of(code).values()
-                for outcome in range(len(SAYINGS[branch.loops]))
+                for outcome in range(len(OUTCOMES[branch.loops]))
             }
             self._left[id(code)] = code, outcomes
             if self._tool is not None:

@@ -12,7 +12,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
-from difftest.testing.harness.runner import make_call, run_kernel
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
 from difftest.testing.harness.verdict import Mismatch
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from difftest.simulator.frontend.launchable import nc
+from difftest.simulator.frontend.launchable import MOST_PROGRAMS, nc
 from difftest.support.tracebacks import PACKAGE, hide_frames
 from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.naming import function_in
@@ -30,8 +30,6 @@ _IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
 _SIZE = r" *0*[1-9][0-9]* *"
 _SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
 """NumPy 1 has arrays of at most 32 dimensions."""
-MOST_PROGRAMS = 4096
-"""The most programs of a grid, and the most ranks: each runs the kernel once."""
 
 
 def load_kernel(name: str) -> Any:

@@ -39,11 +39,11 @@ from difftest.testing.report.page import markdown_text, page_text
 from difftest.testing.report.totals import labels_of, tallies_of, total_of
 
 if TYPE_CHECKING:
-    from difftest.testing.backends.base import Backend
     from difftest.testing.contract.case import Case
     from difftest.testing.contract.spec import KernelSpec
     from difftest.testing.harness.runner import Runner
     from difftest.testing.harness.tally import Tally
+    from difftest.testing.session.options import Session
 
 FORMAT = 7
 BUG = "difftest_bug"
@@ -104,33 +104,30 @@ def also_wrong(others: Sequence[Any]) -> str:
 
 
 def session_document(
-    versions: Mapping[str, str],
-    backends: Iterable[Backend],
+    session: Session,
     reports: Iterable[Any],
-    stopped: Iterable[Iterable[tuple[str, object]]],
-    left: tuple[Iterable[str], Iterable[Mapping[str, Any]], int],
-    launches: Iterable[Mapping[str, Any]] = (),
+    *,
+    versions: Mapping[str, str],
+    left_out: Iterable[Mapping[str, Any]],
+    exit_code: int,
 ) -> dict[str, Any]:
     """Return the document of a session that has ended.
 
     Parameters
     ----------
-    versions : the versions of packages, by name.
-    backends : the session's backends.
     reports : the reports of pytest.
-    stopped : the properties of tests that Ctrl-C ended, which hold their counts.
-    left : the modules that were not collected, the kernels that a backend does not run, and the
-        session's exit code.
-    launches : the launches of tests that call kernels themselves, a mapping a kernel.
+    versions : the versions of packages, by name.
+    left_out : the kernels that a backend does not run, by backend and dialect.
     """
     several = [report for report in reports if isinstance(report, pytest.TestReport)]
     several.sort(key=lambda report: report.start)
     deciding = list(filter(_decides, several))
-    tallies = tallies_of(several, stopped)
+    tallies = tallies_of(several, session.stopped)
     labels = labels_of(tallies)
     tally = total_of(tallies)
     alike = _alike(deciding)
-    not_collected, left_out, exit_code = left
+    backends = session.runner.backends if session.runner else ()
+    launches = [] if session.launches is None else session.launches.as_mappings()
     return {
         "format": FORMAT,
         "versions": dict(versions),
@@ -138,7 +135,7 @@ def session_document(
             {"name": row.name, "description": row.description} for row in backends
         ],
         "kernels": _kernel_rows(tally),
-        "launches": [dict(row) for row in launches],
+        "launches": launches,
         "inconclusive": sorted(tally.reasons),
         "not_reached": [
             place._asdict() for place in uncovered_branches(tally.coverage)
@@ -146,7 +143,7 @@ def session_document(
         "tests": [
             _test(report, labels) | alike.get(id(report), {}) for report in deciding
         ],
-        "not_collected": sorted(not_collected),
+        "not_collected": sorted(session.uncollected),
         "left_out": [dict(group) for group in left_out],
         "exit_code": exit_code,
     }

@@ -9,9 +9,7 @@ from typing import Any
 
 from difftest.analysis.finding import Finding
 from difftest.simulator.errors import Location
-from difftest.support.tracebacks import (
-    function_of,
-)
+from difftest.support.tracebacks import function_of
 from difftest.testing.contract.case import Case, value_texts
 from difftest.testing.harness.error_groups import raised_at
 from difftest.testing.harness.error_map import error_maps

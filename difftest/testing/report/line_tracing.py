@@ -21,11 +21,12 @@ from difftest.simulator.errors import frame_at
 from difftest.simulator.exact.exact_values import raw_values
 from difftest.simulator.tile import Tile, contents
 from difftest.simulator.trace import Event
+from difftest.testing.harness.differential import BOUND_SLACK
 from difftest.testing.harness.tracer import trace_code
 
 Seen = Callable[[FrameType, Core], None]
-_SLACK = 2.0**-20
-"""The error of float64 in a bound, relative to the bound."""
+_OWN_ERROR = 2.0**-50
+"""The error of float64 in an exact value, relative to the value."""
 
 
 def trace_lines(folder: Path, run: Callable[[], Any], callback: Seen) -> None:
@@ -83,7 +84,7 @@ def _outside(core: Core, frame: FrameType) -> str:
         missing = tile._unwritten()
         with np.errstate(all="ignore"):
             error = 0.0 if held.error is None else held.error
-            allowed = error * (1 + _SLACK) + 2.0**-50 * np.abs(held.value)
+            allowed = error * (1 + BOUND_SLACK) + _OWN_ERROR * np.abs(held.value)
             values = raw_values(tile).astype(np.float64)
             wrong = ~(np.abs(values - held.value) <= allowed) & np.isfinite(held.value)
         if missing is not None:

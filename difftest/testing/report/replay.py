@@ -28,7 +28,8 @@ from difftest.testing.harness.bound_case import specs_by_kernel
 from difftest.testing.harness.edges import judge_edge
 from difftest.testing.harness.error_groups import raised_at
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
-from difftest.testing.harness.runner import Runner, make_call, run_kernel
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
+from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Inconclusive, Mismatch, OneSided
 from difftest.testing.harness.writers import name_writers
 from difftest.testing.host.options import with_progress
@@ -98,7 +99,8 @@ def rerun_saved(
     """
     with saved.loaded() as (spec, edge, folder):
         every = [_replay(part, edge, folder, saved) for part in specs_by_kernel(spec)]
-        (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
+        wrong = [pair for pair in every if pair[0].text]
+        again, run = wrong[0] if wrong else every[0]
         tell(again)
         at = _line(again) if again.stops else None
         if debug and at is not None:

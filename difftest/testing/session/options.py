@@ -528,8 +528,8 @@ class Session:
     stopped : properties of tests without a report.
     workers : the workers of pytest-xdist, which report at their end.
     own : pytest's session; its exit code changes if a report cannot be written.
-    left_out : kernels, by backends that do not run them.
-    served : backends that run a kernel of the tests.
+    left_out : kernels that a backend does not run.
+    served : names of the backends that run a kernel of the tests.
     ran_again : whether a failing case ran in a process of its own: once a session.
     has_run : whether a kernel test ran in this process.
     launches : the launches of tests that call kernels themselves; None without a simulator.

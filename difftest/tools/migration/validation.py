@@ -115,7 +115,7 @@ def calls_of_spec(spec: KernelSpec, count: int) -> list[ValidationCall]:
     """Return calls for ``count`` cases of a kernel test's domain, including output arrays."""
     from difftest.testing.drawing.cases import cases
     from difftest.testing.drawing.examples import examples
-    from difftest.testing.harness.runner import call_of_case
+    from difftest.testing.harness.kernel_calls import call_of_case
 
     def call(case: Case) -> ValidationCall:
         shapes = tuple(spec.shape(name, case.values) for name in spec.arrays)

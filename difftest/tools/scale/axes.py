@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.simulator.machine import MACHINES
 from difftest.support.choices import LEVELS
 from difftest.support.signature import signature_of
-from difftest.testing.contract.case import meant, to_jsonable
+from difftest.testing.contract.case import choice_named, to_jsonable
 from difftest.testing.contract.recipes import RECIPES, Recipe, RecipeError
 from difftest.testing.contract.spec import KernelSpec, is_choice
 from difftest.testing.contract.spec_arguments import SpecError
@@ -238,7 +238,7 @@ def _chosen(spec: KernelSpec, name: str, value: Any) -> Any:
     source = spec.domain[name]
     if not is_choice(source):
         return value
-    chosen = meant(source, value)
+    chosen = choice_named(source, value)
     if isinstance(chosen, str) and any(map(callable, source)) and chosen not in source:
         accepted = ", ".join(str(to_jsonable(choice)) for choice in source)
         raise click.UsageError(f"{name}={value}: accepted: {accepted}")

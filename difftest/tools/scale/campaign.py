@@ -46,8 +46,9 @@ from difftest.testing.harness.failures import (
     HazardFailure,
     Reproduction,
 )
+from difftest.testing.harness.kernel_calls import run_kernel
 from difftest.testing.harness.minimal_failure import minimal_failure
-from difftest.testing.harness.runner import Runner, run_kernel
+from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tally import Tally
 from difftest.testing.harness.tracer import BranchTracer
 from difftest.testing.harness.verdict import BothRejected, Verdict
@@ -84,7 +85,7 @@ def features(
 def _branch_features(coverage: Coverage) -> Iterator[str]:
     """Yield each direction taken at a branch, and each iteration of a loop up to the third."""
     loops = {fork[:2] for fork in coverage.branches if fork[2]}
-    for file, line, what in coverage.done:
+    for file, line, what in coverage.covered:
         words = _ITERATIONS if (file, line) in loops else _BRANCHES
         yield f"{_at(Location(file, line))} {words[what]}"
 
@@ -233,7 +234,7 @@ class CampaignRunner(Runner):
         with self.branch_tracer.call(call.kernel) as seen:
             outcome = run_kernel(backend, call)
         self._did.add_function(spec.name, seen.branches)
-        self._did.done |= seen.done
+        self._did.covered |= seen.covered
         return outcome
 
     def check(

@@ -20,7 +20,7 @@ from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.explicit import minimal_case
-from difftest.testing.harness.runner import make_call, run_kernel
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.loading import parse_keywords
 from difftest.testing.host.options import with_progress

@@ -22,7 +22,9 @@ from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.drawing.cases import cases
 from difftest.testing.drawing.examples import examples
 from difftest.testing.drawing.explicit import explicit_cases
-from difftest.testing.harness.runner import Runner, make_call, run_kernel, verdict_on
+from difftest.testing.harness.judging import verdict_on
+from difftest.testing.harness.kernel_calls import make_call, run_kernel
+from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.verdict import Match
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import OutputFile

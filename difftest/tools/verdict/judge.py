@@ -167,7 +167,7 @@ class Judge:
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))
         after = self._coverage()
-        added = {fact[:2] for fact in after.done - before.done}
+        added = {fact[:2] for fact in after.covered - before.covered}
         for file, line, loops, _ in sorted(after.branches):
             if not loops and (file, line) in added:
                 source = linecache.getline(file, line).strip()
@@ -344,7 +344,7 @@ class Judge:
             }
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
-        return Coverage(forks, taken.done, set(map(str, taken.unknown)))
+        return Coverage(forks, taken.covered, set(map(str, taken.unknown)))
 
 
 def sizes_in(spec: KernelSpec, case: Case) -> tuple[int, ...]:

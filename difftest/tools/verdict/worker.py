@@ -217,10 +217,10 @@ class WorkerService:
         loops = {fork[:2] for fork in taken.branches if fork[2]}
         for place, ways in self.ways.items():
             if place not in loops:  # none begins there, too
-                fork = {fact for fact in taken.done if fact[:2] == place}
+                fork = {fact for fact in taken.covered if fact[:2] == place}
                 sets = [{(*place, what) for what in did} for did in ways.values()]
                 taken.add_function("", [(*place, False)])
-                taken.done = taken.done - fork | set.intersection(
+                taken.covered = taken.covered - fork | set.intersection(
                     *sets, *filter(None, [fork])
                 )
         return taken

@@ -95,12 +95,19 @@ WRONG = {
     f"profile {TESTS}::test_nki_matmul_tiled {CASE}": (2, "values: received nothing"),
     f"check {TESTS}::test_matmul --case {{}} --grid 2": (
         2,
-        "--grid does not go with --case",
+        "--grid does not go with a kernel test",
     ),
-    f"check {TESTS}::test_matmul --case {{}} --ranks 2": (2, "a --case has one rank"),
+    f"check {TESTS}::test_matmul --case {{}} --ranks 2": (
+        2,
+        "a kernel test has one rank",
+    ),
+    f"lint --kernel {STREAM} --shape 4,4 --ranks 4097": (
+        2,
+        "4097 is not in the range 1<=x<=4096",
+    ),
     f"check {TESTS}::test_matmul --case {{}} --bound a=2": (
         2,
-        "--bound does not go with --case",
+        "--bound does not go with a kernel test",
     ),
     f"trace {TRANSPOSE}": (2, "Missing option '-o'"),
     f"trace {STREAM} -o -": (

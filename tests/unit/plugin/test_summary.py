@@ -123,7 +123,7 @@ def test_the_summary_names_the_first_of_many_unreached_lines(tmp_path):
     coverage.add_function("add", {(str(file), line, True) for line in range(1, 9)})
     for turn in (0, 1):
         # and no third: nothing in the domain may have one
-        coverage.done.add((str(file), 1, turn))
+        coverage.covered.add((str(file), 1, turn))
     tally = Tally(coverage=coverage)
     assert list(coverage_lines(tally)) == [
         f"no case: {file}:2, 3, 4, 5, 6 and 2 more: it never ran (add)"
@@ -146,7 +146,7 @@ def test_a_branch_that_was_aimed_at_and_missed_comes_before_other_sentences(tmp_
     file.write_text("if rows == 217:\n    a\nb = 1 if rows == 31 else 2\n")
     coverage = Coverage(tried={(str(file), 1, 3, "nearest: rows=214")})
     coverage.add_function("add", {(str(file), 1, False)})
-    coverage.done.add((str(file), 1, 1))
+    coverage.covered.add((str(file), 1, 1))
     coverage.expressions |= {(str(file), 3, "add", "nearest: rows=30")}
     tally = Tally(coverage=coverage, doubts={"a doubt"})
     tally.count("add", "embedded", Match(4, exact=True))

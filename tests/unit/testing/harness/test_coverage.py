@@ -251,7 +251,7 @@ def test_settrace_sees_the_kernel_and_nothing_within_the_simulator(monkeypatch):
         assert sys.gettrace() is not None
     assert set(within) == {None}
     # the loop's only turn, after an instruction
-    assert {what for _, _, what in seen.done} == {0}
+    assert {what for _, _, what in seen.covered} == {0}
 
 
 def test_a_body_on_the_line_of_its_head_is_no_fork():
@@ -269,8 +269,8 @@ def test_kernels_of_one_file_are_merged():
     second = Coverage()
     first.add_function("first", [("tiles.py", 3, False)])
     second.add_function("second", [("tiles.py", 3, False)])
-    first.done.add(("tiles.py", 3, 0))
-    second.done.add(("tiles.py", 3, 1))
+    first.covered.add(("tiles.py", 3, 0))
+    second.covered.add(("tiles.py", 3, 1))
     first.merge(second)
     assert uncovered_branches(first) == []
 

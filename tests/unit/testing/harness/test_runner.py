@@ -18,7 +18,9 @@ from difftest.testing.harness.failures import (
     DifferentialFailure,
     NotRejectedError,
 )
-from difftest.testing.harness.runner import Runner, make_call, verdict_on
+from difftest.testing.harness.judging import verdict_on
+from difftest.testing.harness.kernel_calls import make_call
+from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tally import Counts
 from difftest.testing.harness.verdict import (
     BothRejected,

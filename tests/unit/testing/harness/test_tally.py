@@ -24,7 +24,7 @@ def counted():
     tally.rows["add", "other"].rejections += 1
     tally.agreements["add", "sub", "plain"] = Counts(cases=3, exact=2)
     tally.coverage.add_function("add", [("add.py", 7, True), ("add.py", 9, False)])
-    tally.coverage.done.add(("add.py", 7, 1))
+    tally.coverage.covered.add(("add.py", 7, 1))
     tally.coverage.unknown.add("why")
     return tally
 

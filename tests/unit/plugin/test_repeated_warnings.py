@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import difftest
-from difftest.plugin.failure_output import OWN_WARNINGS, unique_warnings
+from difftest.plugin.repeated_warnings import OWN_WARNINGS, unique_warnings
 from tests.every import every
 
 
