@@ -467,16 +467,11 @@ class _ProgramBuilder:
             if event.number in self.lowered
         }
         for group in groups:
-            first = group[0]
-            reads = tuple(region for event in group for region in event.reads)
-            writes = tuple(region for event in group for region in event.writes)
-            whole = first
-            if len(group) > 1:
-                whole = first.with_regions(writes, reads)
-            costs = merged_cost(
-                [known.get(id(event)) or self.costing.of(event) for event in group]
+            event = _merged_event(group)
+            costs = [known.get(id(each)) or self.costing.of(each) for each in group]
+            self._add(
+                event, self._core(event), event.reads, event.writes, merged_cost(costs)
             )
-            self._add(whole, self._core(first), reads, writes, costs)
 
     def _add_implied(self, event: Event, core: int) -> LoweredInstruction:
         """Add an instruction that the trace does not have."""
@@ -550,6 +545,16 @@ class _ProgramBuilder:
             last[number] = index
             tensors.append(number)
         return tuple(tensors), tuple(opened)
+
+
+def _merged_event(group: tuple[Event, ...]) -> Event:
+    """Return an event that touches the regions of all events of a group."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    reads = tuple(region for event in group for region in event.reads)
+    writes = tuple(region for event in group for region in event.writes)
+    return first.with_regions(writes, reads)
 
 
 def _identity(
