@@ -29,6 +29,11 @@ def softmax(x, out):
         nl.store(out[first * 128 : (first + 1) * 128, 0:columns], powers / total)
 
 
+def update(row, out):
+    """out[3] = row."""
+    nl.store(out[3:4, 0 : out.shape[1]], nl.load(row))
+
+
 def bare_add(a, b, out):
     """Do the steps of ``add`` on arrays."""
     for first in range(0, len(a), ROWS):

@@ -75,3 +75,21 @@ def test_large_tiles(name, capsys):
             ratios.append(ours / seconds(run, arrays))
         with capsys.disabled():
             print(f"\n{name}: {statistics.median(ratios[1:]):.2f} times {peer}")
+
+
+def test_an_update_of_a_row_takes_as_long_in_a_large_argument(capsys):
+    """The old values of the row alone are kept, and nothing else is copied."""
+    import neuronxcc.nki as nki
+
+    from benchmarks import large_tiles
+
+    kernel = nki.jit(mode="trace")(large_tiles.update)
+    columns = SHAPE[1]
+    row = np.ones((1, columns), np.float32)
+    small, large = (np.zeros((rows, columns), np.float32) for rows in (4, 65536))
+    ratios = []
+    for _ in range(PAIRS + 1):  # the first warms up
+        bare = seconds(launch, (kernel, (row, small)))
+        ratios.append(seconds(launch, (kernel, (row, large))) / bare)
+    with capsys.disabled():
+        print(f"\nupdate: {statistics.median(ratios[1:]):.2f} times a small argument")
