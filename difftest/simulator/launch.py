@@ -281,7 +281,7 @@ class Launch(NamedTuple):
     drawn: Mapping[Any, Any] = MappingProxyType({})
     """The random numbers of a launch, to repeat it in another order."""
     once: bool = False
-    """True if no other run needs the arguments as they are before this run."""
+    """True if no other launch needs the arguments as they are before this one."""
 
     def finished(self) -> FinishedLaunch:
         """Run the kernel to its end.
@@ -303,7 +303,7 @@ class Launch(NamedTuple):
                 from difftest.simulator.tape import recorder
 
                 core.tape = recorder(core, target, arguments)
-            elif self.once and not core.followers.shadow and not core.followers.oracle:
+            elif self._may_write_in_place(core):
                 arguments.write_in_place()
             with arguments.restored_on_error():
                 leaves = _outputs(core, kernel_call)
@@ -319,6 +319,14 @@ class Launch(NamedTuple):
             return self._replace(exact=settings).finished()
         fuse(core)
         return finished
+
+    def _may_write_in_place(self, core: Core) -> bool:
+        """Return whether the kernel may write to the caller's arrays.
+
+        Programs of threads may not: a thread that was interrupted may write once more.
+        """
+        alone = core.followers.shadow is None and core.followers.oracle is None
+        return self.once and alone and not _side_by_side(core)
 
     def _core(self, target: Launchable) -> Core:
         """Return the core for the run."""

@@ -7,8 +7,11 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import launch
 from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.core import current
+from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as todays
 from tests.every import every
 
 
@@ -181,6 +184,22 @@ def test_arrays_that_a_kernel_does_not_write_in_place(kind, tmp_path):
     other = x_given if kind == "two arguments" else np.zeros((4, 8), np.float32)
     launch(kernel, (x_given, other))
     assert not during[0].any()
+    assert_array_equal(x_given, np.ones((4, 8)))
+
+
+def test_programs_that_run_in_threads_write_to_copies():
+    """A thread that goes on after Ctrl-C changes no array of the caller."""
+
+    def kernel(x):
+        tile = todays.ndarray((4, 8), dtype=x.dtype, buffer=todays.sbuf)
+        nisa.memset(tile, 1.0)
+        nisa.dma_copy(dst=x, src=tile)
+        during.append(x_given.copy())
+
+    during = []
+    x_given = np.zeros((4, 8), np.float32)
+    launch(jit(kernel), (x_given,), grid=(2,))
+    assert not np.any(during)
     assert_array_equal(x_given, np.ones((4, 8)))
 
 
