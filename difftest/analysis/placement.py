@@ -267,7 +267,7 @@ def _lay_out(
     lives = sizes.lives()
     best: tuple[int, tuple[PlacedRange, ...]] | None = None
     for order in _ORDERS:
-        layout = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
+        layout = tuple(_lowest_first(sorted(lives, key=order), bank, machine))
         reached = max(spot.high for spot in layout)
         if best is None or reached < best[0]:
             best = reached, layout
@@ -390,11 +390,8 @@ class _LiveRangeTable:
 
         A tensor needs such a bank if it takes more than half of a bank and of the partitions.
         """
-        alone = (
-            (2 * self.size > bank)
-            & (self.size <= bank)
-            & (2 * self.wide > self.quadrants)
-        )
+        fills_bank = (2 * self.size > bank) & (self.size <= bank)
+        alone = fills_bank & (2 * self.wide > self.quadrants)
         alone[self.fixed] = False
         return self._most(np.where(alone, bank, 0))
 
@@ -454,16 +451,17 @@ _Shelf = list[tuple[int, int, int, int]]
 
 
 def _lowest_first(
-    lives: Iterable[LiveRange], bank: int, quadrants: int
+    lives: Iterable[LiveRange], bank: int, machine: Machine
 ) -> Iterator[PlacedRange]:
     """Assign to each tensor the lowest place that is free for its whole live range."""
-    shelves: list[_Shelf] = [[] for _ in range(quadrants)]
+    step = machine.start_partition_step
+    shelves: list[_Shelf] = [[] for _ in range(machine.partitions // step)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
     forgets = not lives[0].allocation.areas and all(
         life.first <= other.first for life, other in itertools.pairwise(lives)
     )
     for live in lives:
-        for spot in _places_of(shelves, live, bank):
+        for spot in _places_of(shelves, live, bank, step):
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
                 if forgets:
@@ -473,15 +471,21 @@ def _lowest_first(
             yield spot
 
 
-def _places_of(shelves: list[_Shelf], live: LiveRange, bank: int) -> list[PlacedRange]:
-    """Return the places of a tensor: its own, or the lowest one that is free."""
-    quadrants = len(shelves)
+def _places_of(
+    shelves: list[_Shelf], live: LiveRange, bank: int, step: int
+) -> list[PlacedRange]:
+    """Return the places of a tensor: its own, or the lowest one that is free.
+
+    ``step`` is the number of partitions of a quadrant.
+    """
     if live.allocation.areas:
         return [
-            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
+            PlacedRange(live, area.low, area.high, area.first // step)
             for area in live.allocation.areas
         ]
-    starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
+    quadrants = len(shelves)
+    apart = live.quadrants if live.quadrants <= quadrants // 2 else quadrants
+    starts = range(0, quadrants, apart)
     low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
     return [PlacedRange(live, low, low + live.size, start)]
 
