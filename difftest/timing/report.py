@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.analysis.finding import group_by
-from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.trace import Allocation, Engine, Region, Space
 from difftest.timing.compiler import DescriptorSource
 from difftest.timing.dma import Transfer, software_transfer
@@ -71,7 +70,9 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
                 schedule.program.dependence_graph.opener[number]
             ].core
             resident[core].append((allocations[number], start / 1e3, end / 1e3))
-    capacity = partition_bytes(space, machine)
+    capacity = machine.sbuf_usable_bytes
+    if space is Space.PSUM:
+        capacity = machine.psum_partition_bytes
     usages = [_usage(capacity, of_core) for of_core in resident]
     return max(usages, key=lambda usage: usage.peak)
 
