@@ -95,11 +95,9 @@ class Accesses:
         """Return the accesses that share an element with ``footprint``."""
         if not self._by_mark:
             return []
-        near: Iterable[Access] = (
-            self._by_mark.values()
-            if self._lines is None
-            else self._candidates(footprint)
-        )
+        near: Iterable[Access] = self._by_mark.values()
+        if self._lines is not None:
+            near = self._candidates(footprint)
         return [access for access in near if access.mark.overlaps(footprint)]
 
     def forget(self, accesses: Iterable[Access]) -> None:
@@ -124,9 +122,10 @@ class Accesses:
         assert self._lines is not None
         for (partitions, elements), lines in self._lines.items():
             first = mark.first - partitions + 1
-            for start in (
-                range(first, mark.last) if mark.last - first < len(lines) else lines
-            ):
+            starts: Iterable[int] = lines
+            if mark.last - first < len(lines):
+                starts = range(first, mark.last)
+            for start in starts:
                 line = lines.get(start)
                 if line is not None and first <= start < mark.last:
                     yield from line.between(mark.low - elements, mark.high)
@@ -200,6 +199,7 @@ class _TensorAccesses:
 
     def footprint(self, region: Region) -> Footprint:
         """Return the footprint of a region of the tensor; most tensors have only one region."""
+        # Offset, shape, strides and view by their numbers: attributes take longer.
         pattern = region[1], region[2], region[3], region[7]
         if self._mark is None or pattern != self._pattern:
             self._mark = footprint(region)
@@ -246,6 +246,7 @@ class Dependences:
         order: set[int] = set()
         touched: list[tuple[_History, Footprint, bool]] = []
         tensors = self._tensors
+        # Fields of regions by their numbers, as in _TensorAccesses.footprint.
         for region in reads:
             number = region[0].id
             if number in self._made:

@@ -239,9 +239,8 @@ def _lines(node: ast.AST) -> range:
     """Return the lines of a statement, without its body."""
     first = getattr(node, "lineno", 1)
     body = getattr(node, "body", None)
-    last = (
-        max(first, body[0].lineno - 1)
-        if body
-        else getattr(node, "end_lineno", None) or first
-    )
+    if body:
+        last = max(first, body[0].lineno - 1)
+    else:
+        last = getattr(node, "end_lineno", None) or first
     return range(first, last + 1)

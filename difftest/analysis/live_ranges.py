@@ -35,7 +35,7 @@ def live_ranges(
             if tensor in held:
                 read.update((tensor, block) for block in _touched(region))
         for tensor, block in read:
-            _go_on(held[tensor][block], number)
+            _extend(held[tensor][block], number)
         for region in event.writes:
             tensor = region.allocation.id
             if tensor in held:
@@ -48,12 +48,12 @@ def _write(
 ) -> None:
     """Begin a new range of the blocks that an event replaces, or extend the last one."""
     touched = _touched(region)
-    anew = _is_all(region, len(touched))
+    is_replaced = _is_all(region, len(touched))
     for block in touched:
-        if anew and (region.allocation.id, block) not in read:
+        if is_replaced and (region.allocation.id, block) not in read:
             blocks[block].append((number, number))
         else:
-            _go_on(blocks[block], number)
+            _extend(blocks[block], number)
 
 
 def block_allocations(tensor: Allocation) -> range:
@@ -74,7 +74,8 @@ def _touched(region: Region) -> range:
     return range(mark.low // each, (mark.high - 1) // each + 1)
 
 
-def _go_on(ranges: list[Range], number: int) -> None:
+def _extend(ranges: list[Range], number: int) -> None:
+    """Extend the last range to an event; begin one if there is none."""
     first = ranges.pop()[0] if ranges else number
     ranges.append((first, number))
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from difftest.analysis.finding import group_by
 from difftest.analysis.live_ranges import block_allocations, live_ranges
+from difftest.simulator.capacity import partition_bytes, quadrant_bytes
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Space, Trace
 
@@ -105,18 +106,11 @@ class Placement(NamedTuple):
         return self.reached <= self.limit
 
 
-def limit_of(space: Space, machine: Machine) -> int:
-    """Return the usable bytes of a partition: SBUF without its reserved part, or PSUM."""
-    if space is Space.PSUM:
-        return machine.psum_partition_bytes
-    return machine.sbuf_usable_bytes
-
-
 def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """Yield the placement of each program's tensors in each memory that the program uses."""
     for (program, space), allocations in _tensors(trace.allocations, trace).items():
         sizes = _by_block(allocations, trace, machine)
-        limit = limit_of(space, machine)
+        limit = partition_bytes(space, machine)
         if sizes.surely_fit(limit, _whole_banks(space, machine)):
             yield Placement(program, space, limit, sizes.peak(), sizes.lives())
         else:
@@ -161,7 +155,9 @@ def overfull_placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
     allocations = [tensor for tensor in trace.allocations if tensor.space not in small]
     for (program, space), tensors in _tensors(allocations, trace).items():
         sizes = _by_block(tensors, trace, machine)
-        if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
+        if not sizes.surely_fit(
+            partition_bytes(space, machine), _whole_banks(space, machine)
+        ):
             yield _lay_out(sizes, program, space, machine)
 
 
@@ -184,9 +180,9 @@ def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
             continue
         if tensor.areas:
             small.discard(space)
-    if sbuf * EASY > limit_of(Space.SBUF, machine):
+    if sbuf * EASY > partition_bytes(Space.SBUF, machine):
         small.discard(Space.SBUF)
-    if banks * machine.psum_bank_bytes > limit_of(Space.PSUM, machine):
+    if banks * machine.psum_bank_bytes > partition_bytes(Space.PSUM, machine):
         small.discard(Space.PSUM)
     return small
 
@@ -261,13 +257,13 @@ def _lay_out(
     sizes: _LiveRangeTable, program: tuple[int, ...], space: Space, machine: Machine
 ) -> Placement:
     """Return the best placement of several orders; stop at one that fits."""
-    limit = limit_of(space, machine)
+    limit = partition_bytes(space, machine)
     bank = _own_bank(space, machine)
     peak = sizes.peak()
     lives = sizes.lives()
     best: tuple[int, tuple[PlacedRange, ...]] | None = None
     for order in _ORDERS:
-        layout = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
+        layout = tuple(_lowest_first(sorted(lives, key=order), bank, machine))
         reached = max(spot.high for spot in layout)
         if best is None or reached < best[0]:
             best = reached, layout
@@ -365,7 +361,7 @@ class _LiveRangeTable:
                     del active[number]
             if start:
                 if changed:
-                    taken = _taken(active.values(), self.step)
+                    taken = quadrant_bytes(active.values(), self.step)
                     changed = False
                 begins.append(event)
                 totals.append(taken)
@@ -390,11 +386,8 @@ class _LiveRangeTable:
 
         A tensor needs such a bank if it takes more than half of a bank and of the partitions.
         """
-        alone = (
-            (2 * self.size > bank)
-            & (self.size <= bank)
-            & (2 * self.wide > self.quadrants)
-        )
+        fills_bank = (2 * self.size > bank) & (self.size <= bank)
+        alone = fills_bank & (2 * self.wide > self.quadrants)
         alone[self.fixed] = False
         return self._most(np.where(alone, bank, 0))
 
@@ -434,36 +427,22 @@ def _size(allocation: Allocation) -> int:
     return size
 
 
-def _taken(allocations: Iterable[Allocation], step: int) -> int:
-    """Return the bytes of tensors with addresses over all quadrants; each byte counts once."""
-    lines: dict[int, list[tuple[int, int]]] = {}
-    for area in (area for allocation in allocations for area in allocation.areas):
-        for number in range(area.first // step, (area.last - 1) // step + 1):
-            lines.setdefault(number, []).append((area.low, area.high))
-    total = 0
-    for ranges in lines.values():
-        reached = 0
-        for low, high in sorted(ranges):
-            total += max(0, high - max(low, reached))
-            reached = max(reached, high)
-    return total
-
-
 _Shelf = list[tuple[int, int, int, int]]
 """The assigned places of one quadrant, by their first byte: (low, high, first, last)"""
 
 
 def _lowest_first(
-    lives: Iterable[LiveRange], bank: int, quadrants: int
+    lives: Iterable[LiveRange], bank: int, machine: Machine
 ) -> Iterator[PlacedRange]:
     """Assign to each tensor the lowest place that is free for its whole live range."""
-    shelves: list[_Shelf] = [[] for _ in range(quadrants)]
+    step = machine.start_partition_step
+    shelves: list[_Shelf] = [[] for _ in range(machine.partitions // step)]
     lives = sorted(lives, key=lambda life: not life.allocation.areas)
     forgets = not lives[0].allocation.areas and all(
         life.first <= other.first for life, other in itertools.pairwise(lives)
     )
     for live in lives:
-        for spot in _places_of(shelves, live, bank):
+        for spot in _places_of(shelves, live, bank, step):
             entry = (spot.low, spot.high, live.first, live.last)
             for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
                 if forgets:
@@ -473,15 +452,21 @@ def _lowest_first(
             yield spot
 
 
-def _places_of(shelves: list[_Shelf], live: LiveRange, bank: int) -> list[PlacedRange]:
-    """Return the places of a tensor: its own, or the lowest one that is free."""
-    quadrants = len(shelves)
+def _places_of(
+    shelves: list[_Shelf], live: LiveRange, bank: int, step: int
+) -> list[PlacedRange]:
+    """Return the places of a tensor: its own, or the lowest one that is free.
+
+    ``step`` is the number of partitions of a quadrant.
+    """
     if live.allocation.areas:
         return [
-            PlacedRange(live, area.low, area.high, area.first // (128 // quadrants))
+            PlacedRange(live, area.low, area.high, area.first // step)
             for area in live.allocation.areas
         ]
-    starts = range(0, quadrants, live.quadrants if live.quadrants < 3 else 4)
+    quadrants = len(shelves)
+    apart = live.quadrants if live.quadrants <= quadrants // 2 else quadrants
+    starts = range(0, quadrants, apart)
     low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
     return [PlacedRange(live, low, low + live.size, start)]
 

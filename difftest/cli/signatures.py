@@ -40,7 +40,7 @@ def _limit(size: str) -> str:
     return f"limit `{size}`: {', '.join(values)}"
 
 
-_LIMITS = {
+LIMITS = {
     size: _limit(size) for size in asdict(TRN2) if size not in ("name", "nc_version")
 }
 """A line for each limit of the machines, by its name in the records of instructions."""
@@ -100,7 +100,7 @@ def _operands(record: Instruction, dialect: str) -> Iterator[str]:
         yield f"  - {role_text(role)}{limit}"
     for role in record.destinations:
         yield f"  - to {role_text(role)}"
-    for name, text in _LIMITS.items():
+    for name, text in LIMITS.items():
         if name in record.limits:
             yield f"  - {text}"
 

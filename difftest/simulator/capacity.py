@@ -102,18 +102,23 @@ def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
 
 def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     """Return the bytes that placed tensors occupy together: whole quadrants, each byte once."""
+    return quadrant_bytes(allocations, quadrant) * quadrant
+
+
+def quadrant_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
+    """Return the bytes of one partition that placed tensors occupy, summed over the quadrants.
+
+    A byte that several tensors share counts once. A quadrant has ``quadrant`` partitions.
+    """
     total = 0
     quadrants: dict[int, list[tuple[int, int]]] = {}
-    for allocation in allocations:
-        for area in allocation.areas:
-            for number in range(
-                area.first // quadrant, (area.last - 1) // quadrant + 1
-            ):
-                quadrants.setdefault(number, []).append((area.low, area.high))
+    for area in (area for allocation in allocations for area in allocation.areas):
+        for number in range(area.first // quadrant, (area.last - 1) // quadrant + 1):
+            quadrants.setdefault(number, []).append((area.low, area.high))
     for ranges in quadrants.values():
         reached = 0
         for low, high in sorted(ranges):
-            total += max(0, high - max(low, reached)) * quadrant
+            total += max(0, high - max(low, reached))
             reached = max(reached, high)
     return total
 

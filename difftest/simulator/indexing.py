@@ -29,9 +29,9 @@ class Axis(NamedTuple):
 def span(axis: Axis, shape: Shape) -> tuple[int, int]:
     """Return the lowest and the highest index of the walk of one dimension."""
     reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
-    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(
-        max(0, r) for r in reach
-    )
+    low = axis.start + sum(min(0, r) for r in reach)
+    high = axis.start + sum(max(0, r) for r in reach)
+    return low, high
 
 
 def leaves_bounds(axis: Axis, shape: Shape) -> bool:

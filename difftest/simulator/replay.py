@@ -104,8 +104,10 @@ def _function(tape: Tape) -> Callable[..., Any]:
         core.trace.middle_end = tape.middle_end
         program = _Program(core, _inputs(tape, (values, named)))
         mine = [call for call in tape.steps if call.program == core.seat.program]
-        for step in mine if core.loops.order.loop is None else _arranged(mine, core):
-            program.run(step)
+        if core.loops.order.loop is not None:
+            mine = _arranged(mine, core)
+        for call in mine:
+            program.run(call)
         core.loops.turns = ()
         return program.returned(tape.returned)
 
@@ -137,19 +139,25 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
     """Return a program's calls; the iterations of one loop are in the order of the launch."""
 
     def turn(call: TapedCall) -> Iteration | None:
-        return next(
-            (t for t in call.loops if t.loop.location == core.loops.order.loop), None
-        )
+        """Return the iteration of the loop that a call is in; None outside of the loop."""
+        for iteration in call.loops:
+            if iteration.loop.location == core.loops.order.loop:
+                return iteration
+        return None
+
+    def loop_id(call: TapedCall) -> int | None:
+        iteration = turn(call)
+        return None if iteration is None else iteration.loop.id
 
     result: list[TapedCall] = []
-    for loop, run in itertools.groupby(
-        calls, lambda call: (at := turn(call)) and at.loop.id
-    ):
+    for loop, run in itertools.groupby(calls, loop_id):
         turns: dict[Iteration | None, list[TapedCall]] = defaultdict(list)
-        for step in run:
-            turns[turn(step)].append(step)
-        order = list(turns) if loop is None else core.loops.order.arranged(list(turns))
-        result += [call for at in order for call in turns[at]]
+        for call in run:
+            turns[turn(call)].append(call)
+        order: Sequence[Iteration | None] = list(turns)
+        if loop is not None:
+            order = core.loops.order.arranged(order)
+        result += [call for iteration in order for call in turns[iteration]]
     return result
 
 

@@ -134,11 +134,11 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
     for allocation in core.trace.allocations:
         tensors[allocation.name].append(allocation.id)
     tape = Tape(
-        getattr(function, "__qualname__", ""),
-        target.dialect,
-        core.machine.name,
-        core.level,
-        tuple(map(int, core.grid)),
+        kernel=getattr(function, "__qualname__", ""),
+        dialect=target.dialect,
+        machine=core.machine.name,
+        level=core.level,
+        grid=tuple(map(int, core.grid)),
         auto_alloc=core.memories.auto_alloc,
         middle_end=core.trace.middle_end,
         inputs=inputs,
@@ -191,39 +191,45 @@ class Recorder:
         finally:
             self.busy = False
         form = _Form()
-        what = form.of(args)
-        how = form.of(options)
+        taped_args = form.of(args)
+        taped_options = form.of(options)
         if mask is not None and mask.chosen is not None:
-            how["mask"] = mask.chosen
-        number = _number_of(result)
+            taped_options["mask"] = mask.chosen
         self._tape.steps.append(
-            TapedCall(call, what, how, number, stack, loops, core.seat.program)
+            TapedCall(
+                call,
+                taped_args,
+                taped_options,
+                made=_number_of(result),
+                stack=stack,
+                loops=loops,
+                program=core.seat.program,
+            )
         )
         return result
 
     def found(self, tile: Tile) -> None:
         """Record data that no instruction wrote."""
-        if self.busy:
-            return
-        core = self._core
-        what = (_Form().tile(tile), tile._elements().copy())
-        stack = core.lines.stack()
-        loops = core.loops.turns
-        program = core.seat.program
-        self._tape.steps.append(
-            TapedCall("found", what, {}, None, stack, loops, program)
-        )
+        if not self.busy:
+            self._append("found", _Form().tile(tile), tile._elements().copy())
 
     def note(self, kind: str, *texts: str) -> None:
         """Record the origin of a loop's bounds or of a register; a replay skips it."""
-        if self.busy:
-            return
+        if not self.busy:
+            self._append("note", kind, *texts)
+
+    def _append(self, call: str, *args: Any) -> None:
+        """Record a call without options or a result, at the kernel's line."""
         core = self._core
-        stack = core.lines.stack()
-        loops = core.loops.turns
-        program = core.seat.program
         self._tape.steps.append(
-            TapedCall("note", (kind, *texts), {}, None, stack, loops, program)
+            TapedCall(
+                call,
+                args,
+                {},
+                stack=core.lines.stack(),
+                loops=core.loops.turns,
+                program=core.seat.program,
+            )
         )
 
     def end(self, leaves: list[Any]) -> None:
@@ -312,14 +318,12 @@ class _Form:
         dtype = tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
         equal_tiles = self._tiles.setdefault(access, [])
-        twin = next(
-            (at for at, view in enumerate(equal_tiles) if view is tile),
-            len(equal_tiles),
-        )
-        equal_tiles[twin:] = equal_tiles[twin:] or [tile]
-        if twin:
-            return access._replace(twin=twin)
-        return access
+        for twin, view in enumerate(equal_tiles):
+            if view is tile:
+                return access._replace(twin=twin) if twin else access
+        equal_tiles.append(tile)
+        twin = len(equal_tiles) - 1
+        return access._replace(twin=twin) if twin else access
 
 
 @lru_cache(maxsize=256)  # a kernel's file may make classes at each launch

@@ -77,12 +77,17 @@ def tape_to_json(tape: Tape) -> str:
     stacks: dict[Any, int] = {}
     loops: dict[Any, int] = {}
     steps = []
-    for call, args, kwargs, number, stack, around, program in tape.steps:
-        places = (
-            stacks.setdefault(stack, len(stacks)),
-            loops.setdefault(around, len(loops)),
-        )
-        steps.append([call, _write(args), _write(kwargs), number, *places, program])
+    for step in tape.steps:
+        row = [
+            step.call,
+            _write(step.args),
+            _write(step.kwargs),
+            step.made,
+            stacks.setdefault(step.stack, len(stacks)),
+            loops.setdefault(step.loops, len(loops)),
+            step.program,
+        ]
+        steps.append(row)
     head = {"format": FORMAT, "version": VERSION}
     parts = {**head, **{name: _write(getattr(tape, name)) for name in _HEAD + _BODY}}
     parts |= {"stacks": _write(tuple(stacks)), "loops": _write(tuple(loops))}
@@ -217,28 +222,37 @@ def _tape(data: dict[str, Any]) -> Tape:
     )
     stacks = _need(_read(data["stacks"]), tuple[tuple[Location, ...], ...])
     loops = _need(_read(data["loops"]), tuple[tuple[Iteration, ...], ...])
-    stack = f"one of {len(stacks)} stacks"
-    loop = f"of {len(loops)} loops"
-    form = f"[call, args, kwargs, made, {stack}, {loop}, program]"
+    form = (
+        f"[call, args, kwargs, made, one of {len(stacks)} stacks, "
+        f"of {len(loops)} loops, program]"
+    )
     for row in _need(data["steps"], list):
-        if type(row) is not list or len(row) != 7:
+        if type(row) is not list or len(row) != len(TapedCall._fields):
             raise TapeFormatError(row, form)
-        call, args, kwargs, number, stack, around, program = row
-        args = _read(args)
-        kwargs = _read(kwargs)
-        program = _read(program)
-        if not type(stack) is type(around) is int or not (
-            0 <= stack < len(stacks) and 0 <= around < len(loops)
-        ):
+        call, args, kwargs, made, stack, around, program = row
+        if not (_is_number_in(stacks, stack) and _is_number_in(loops, around)):
             raise TapeFormatError(row, form)
-        fields = (call, args, kwargs, number, stacks[stack], loops[around], program)
-        for value, hint in zip(fields, _STEP, strict=True):
+        step = TapedCall(
+            call=call,
+            args=_read(args),
+            kwargs=_read(kwargs),
+            made=made,
+            stack=stacks[stack],
+            loops=loops[around],
+            program=_read(program),
+        )
+        for value, hint in zip(step, _STEP, strict=True):
             _need(value, hint)
-        tape.steps.append(TapedCall(*fields))
+        tape.steps.append(step)
     return tape
 
 
 _STEP = tuple(get_type_hints(TapedCall).values())
+
+
+def _is_number_in(items: tuple[Any, ...], number: Any) -> bool:
+    """Return whether a value is the number of one of the items."""
+    return type(number) is int and 0 <= number < len(items)
 
 
 def _need(value: Any, hint: Any) -> Any:

@@ -82,13 +82,13 @@ class Toolchain(Enum):
     2026-06); its flags are unknown."""
 
     @classmethod
-    def of(cls, asked: bool | Toolchain | None, dialect: str) -> Toolchain:
+    def of(cls, requested: bool | Toolchain | None, dialect: str) -> Toolchain:
         """Return the requested toolchain; True and False mean a classic one, None the dialect's."""
-        if isinstance(asked, Toolchain):
-            return asked
-        if asked is None and dialect == TODAYS:
+        if isinstance(requested, Toolchain):
+            return requested
+        if requested is None and dialect == TODAYS:
             return cls.TODAY
-        return cls.CLASSIC_PROFILE if asked is False else cls.CLASSIC_BENCHMARK
+        return cls.CLASSIC_PROFILE if requested is False else cls.CLASSIC_BENCHMARK
 
     @property
     def generators(self) -> int:
@@ -102,8 +102,9 @@ class Toolchain(Enum):
             return (
                 "from two generators or from software, those of one partition laid down"
             )
-        profiled = self is Toolchain.CLASSIC_PROFILE
-        return "laid down before the run" if profiled else "all from one generator"
+        if self is Toolchain.CLASSIC_PROFILE:
+            return "laid down before the run"
+        return "all from one generator"
 
 
 class Answer(Enum):
@@ -116,11 +117,11 @@ class Answer(Enum):
 
 def descriptor_row(toolchain: Toolchain, machine: Machine, kind: str) -> dict[str, str]:
     """Return the row of ``data/descriptors.csv`` for a kind of DMA: the last one that matches."""
-    asked = {"toolchain": toolchain.value, "machine": machine.name, "kind": kind}
+    wanted = {"toolchain": toolchain.value, "machine": machine.name, "kind": kind}
     matching = [
         row
         for row in rows_of("descriptors")
-        if all(row[name] in (ANY, value) for name, value in asked.items())
+        if all(row[name] in (ANY, value) for name, value in wanted.items())
     ]
     return matching[-1]
 
@@ -244,4 +245,6 @@ def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
     ``nl.nc`` spreads have one. All others run one after the other on the first core.
     """
     instances = itertools.product(*map(range, trace.grid))
-    return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}
+    if not trace.cores:
+        return {}
+    return dict(zip(instances, trace.cores, strict=True))

@@ -172,10 +172,10 @@ def cost_evidence(
     """
     times = timing_parameters(machine)
     if engine is Engine.DMA:
-        names = MOVED + ALSO_MOVED.get(does, ())
+        names = DMA_FIGURES + MORE_DMA_FIGURES.get(does, ())
         return frozenset(figure.evidence for figure in _figures(times, names))
     if engine is Engine.TENSOR:
-        figures = times.clocks[engine], *_figures(times, TENSOR)
+        figures = times.clocks[engine], *_figures(times, TENSOR_FIGURES)
         return frozenset(figure.evidence for figure in figures)
     rows = cost_table(machine).rows.values()
     return frozenset(
@@ -185,7 +185,7 @@ def cost_evidence(
     )
 
 
-MOVED = (
+DMA_FIGURES = (
     "trigger",
     "generation",
     "generation_per_partition",
@@ -204,11 +204,11 @@ MOVED = (
     "element_write",
 )
 """The fields of TimingParameters in every DMA's time; some kinds have more fields."""
-ALSO_MOVED = {
+MORE_DMA_FIGURES = {
     Purpose.TRANSPOSE: ("transpose_share",),
     **dict.fromkeys(INDIRECT, ("indirect_generation", "indirect_per_partition")),
 }
-TENSOR = (
+TENSOR_FIGURES = (
     "row_share",
     "row_overhead",
     "row_overhead_fp32",

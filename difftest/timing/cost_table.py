@@ -228,11 +228,9 @@ def _combined(event: Event) -> str:
 
 
 def _filled(event: Event) -> str:
-    return (
-        "2-byte sbuf"
-        if event.clears and _narrow(event) and _space(event) == "sbuf"
-        else ANY
-    )
+    if event.clears and _narrow(event) and _space(event) == "sbuf":
+        return "2-byte sbuf"
+    return ANY
 
 
 def _activation(event: Event) -> str:

@@ -89,12 +89,8 @@ def transfer(event: Event, parameters: TimingParameters) -> Transfer:
             adjacent = max(1, min(limits))
     kind = dma_kind(event, source)
     if kind == "rows" and on_chip is not None:
-        if last - first == 1:
-            kind = "row"
-        elif joined == hbm.elements:
-            kind = "run"
-        else:
-            kind = _kind_of_rows(row_bytes, parameters)
+        is_run = joined == hbm.elements
+        kind = _kind_of_rows(last - first, is_run, row_bytes, parameters)
     return Transfer(
         row_bytes=row_bytes,
         rows=rows,
@@ -108,8 +104,19 @@ def transfer(event: Event, parameters: TimingParameters) -> Transfer:
     )
 
 
-def _kind_of_rows(row_bytes: int, parameters: TimingParameters) -> str:
-    """Return the kind of a DMA of several rows, by their size."""
+def _kind_of_rows(
+    partitions: int, is_run: bool, row_bytes: int, parameters: TimingParameters
+) -> str:
+    """Return the kind of a DMA between HBM and a chip's memory, by its rows.
+
+    Parameters
+    ----------
+    is_run : whether the elements in HBM are one contiguous run.
+    """
+    if partitions == 1:
+        return "row"
+    if is_run:
+        return "run"
     if row_bytes >= SHORT_ROW:
         return "rows"
     return "elements" if row_bytes <= parameters.element_bytes else "short rows"
@@ -223,6 +230,8 @@ def _run(dims: Dims, other: Dims) -> int:
 
 WINDOW = 1000.0
 """Nanoseconds over which HBM's rate is enforced."""
+NOTHING = 1e-9
+"""Bytes: fewer are a rounding error of the subtraction, and have moved."""
 
 
 class SharedHbm:
@@ -248,14 +257,14 @@ class SharedHbm:
             return end
         rate = count / (end - begin)
         now = begin
-        while count > 1e-9:
+        while count > NOTHING:
             window = int(now // WINDOW)
             edge = (window + 1) * WINDOW
             wanted = min(rate * (edge - now), count)
             got = max(0.0, min(wanted, self._room - self._taken[window]))
             self._taken[window] += got
             count -= got
-            now = now + got / rate if count <= 1e-9 else edge
+            now = now + got / rate if count <= NOTHING else edge
         return max(now, end)
 
 

@@ -240,12 +240,8 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
         if segment.next is not None and waited_for_place(segment.next):
             add(ErrorSource(INFERRED, "places in memory"), segment.time, PLACED)
             continue
-        # equal costs share them
-        key = (
-            id(step.times),
-            id(step.transfer or step.matmul),
-            engine,
-        )
+        # instructions of one form share these objects
+        key = (id(step.times), id(step.transfer or step.matmul), engine)
         if key not in costs:
             costs[key] = _cost_of(segment.span, schedule)
         source, within = costs[key]
@@ -257,17 +253,18 @@ def error_budget(schedule: Schedule) -> ErrorBudget:
     if schedule.program.cores > 1:
         shared = ErrorSource(INFERRED, "what two cores share")
         ranges[shared] = -own * math.log(TWO_CORES.low), own * math.log(TWO_CORES.high)
-    spills = spilled(
-        schedule.timeline.spilled / schedule.program.machine.sbuf_usable_bytes
-    )
-    spilling = (-own * math.log(spills.low), own * math.log(spills.high))
+    spilling = (0.0, 0.0)
+    if schedule.timeline.spilled:
+        room = schedule.program.machine.sbuf_usable_bytes
+        spills = spilled(schedule.timeline.spilled / room)
+        spilling = (-own * math.log(spills.low), own * math.log(spills.high))
     return ErrorBudget(
         times,
         ranges,
-        _busiest(schedule),
-        _streaming(schedule),
-        spilling if schedule.timeline.spilled else (0.0, 0.0),
-        whole,
+        busiest=_busiest(schedule),
+        streaming=_streaming(schedule),
+        spilling=spilling,
+        whole=whole,
     )
 
 
@@ -283,9 +280,8 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[ErrorSource, Range]:
         return ErrorSource(Evidence.ASSUMED.value, step.opcode), ASSUMED
     within = range_of(cost)
     if step.engine is Engine.UNKNOWN:
-        return ErrorSource(INFERRED, "copies shared among engines"), within.with_all_of(
-            CHOSEN
-        )
+        shared = ErrorSource(INFERRED, "copies shared among engines")
+        return shared, within.with_all_of(CHOSEN)
     return ErrorSource(cost.evidence.value, step.opcode), within
 
 
@@ -294,12 +290,10 @@ def _transfer_budget(
 ) -> tuple[ErrorSource, Range]:
     machine = schedule.program.machine.name
     purpose = step.event.purpose
+    if purpose in (Purpose.TRANSPOSE, Purpose.SUM):
+        return ErrorSource(Evidence.DOCUMENTED.value, step.opcode), DOCUMENTED
     if purpose is not Purpose.COPY:
-        documented = purpose in (Purpose.TRANSPOSE, Purpose.SUM)
-        basis = Evidence.DOCUMENTED if documented else Evidence.ASSUMED
-        return ErrorSource(
-            basis.value, step.opcode
-        ), DOCUMENTED if documented else ASSUMED
+        return ErrorSource(Evidence.ASSUMED.value, step.opcode), ASSUMED
     within = range_of_evidence(step.modelled, machine)
     if schedule.descriptor_sources[moved.kind] in ON_DEVICE:
         least = schedule.program.parameters.element_bytes
@@ -321,17 +315,14 @@ def _product_budget(
     machine = schedule.program.machine
     assert step.matmul is not None
     if step.matmul.width > 1:
-        return ErrorSource(
-            Evidence.DOCUMENTED.value, "products in a fast mode"
-        ), DOCUMENTED
+        fast = ErrorSource(Evidence.DOCUMENTED.value, "products in a fast mode")
+        return fast, DOCUMENTED
     within = PROBED_PRODUCTS
     if machine.nc_version >= 3:
         within = range_of_evidence(step.modelled, machine.name)
     if step.matmul.partial:
-        partial = within.with_all_of(PARTIAL)
-        return ErrorSource(
-            step.modelled.value, "products of part of the PE array"
-        ), partial
+        partial = ErrorSource(step.modelled.value, "products of part of the PE array")
+        return partial, within.with_all_of(PARTIAL)
     return ErrorSource(step.modelled.value, "products"), within
 
 

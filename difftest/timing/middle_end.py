@@ -366,7 +366,7 @@ def _merged(
         return
     limit = MERGED_BYTES if moves else machine.psum_fmax
     size = _bytes_of if moves else free_elements
-    for _, run in groupby(statement, lambda place: _company(events[place])):
+    for _, run in groupby(statement, lambda place: _shared_tensors(events[place])):
         yield from _within(limit, [(place, size(events[place])) for place in run])
 
 
@@ -399,7 +399,7 @@ def _is_mergeable(event: Event) -> bool:
     return len({region.elements for region in event.reads}) == 1
 
 
-def _company(event: Event) -> tuple[int, ...]:
+def _shared_tensors(event: Event) -> tuple[int, ...]:
     """Return the tensors that merged events share.
 
     For DMAs those in HBM; for readers of PSUM the result, because sums of several results have

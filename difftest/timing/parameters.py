@@ -201,18 +201,18 @@ def _figures(machine: str) -> dict[str, Any]:
     return figures
 
 
-_CLOCKWORKS = {
+_PARAMETERS = {
     name: TimingParameters(**_figures(name), generates=name != "trn1")
     for name in ("trn1", "trn2", "trn3")
 }
-TRN1, TRN2, TRN3 = _CLOCKWORKS.values()
+TRN1, TRN2, TRN3 = _PARAMETERS.values()
 
 
 def timing_parameters(machine: Machine) -> TimingParameters:
     """Return the times of ``machine``."""
-    if machine.name not in _CLOCKWORKS:
-        machines = ", ".join(sorted(_CLOCKWORKS))
+    if machine.name not in _PARAMETERS:
+        machines = ", ".join(sorted(_PARAMETERS))
         raise UnknownCostError(
             f"no timing data for machine {machine.name!r}; there are {machines}"
         )
-    return _CLOCKWORKS[machine.name]
+    return _PARAMETERS[machine.name]

@@ -111,14 +111,11 @@ class Prediction:
     def estimates(self) -> dict[str, Estimate]:
         """Return metric of a published time -> its estimate; ``""`` for all other metrics."""
         launch = self.program.parameters.launched_overhead.value / 1e3
-        other = (
-            self._estimate(launch, LAUNCHED),
-            self.total_time_estimate,
-            self.latency_estimate,
-        )
-        return dict(
-            zip(("launched latency", "profile total_time", ""), other, strict=True)
-        )
+        return {
+            "launched latency": self._estimate(launch, LAUNCHED),
+            "profile total_time": self.total_time_estimate,
+            "": self.latency_estimate,
+        }
 
     @property
     def latency_interval(self) -> Interval:
@@ -140,11 +137,8 @@ class Prediction:
         """
         if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
             return Interval(self.middle, self.middle)
-        ends = [
-            self.middle,
-            *(self.recompiled(compiler) for compiler in (FASTEST, SLOWEST)),
-        ]
-        return Interval(min(ends), max(ends))
+        times = (self.middle, self.recompiled(FASTEST), self.recompiled(SLOWEST))
+        return Interval(min(times), max(times))
 
     @cached_property
     def largest_unknown(self) -> Unknown | None:
@@ -155,9 +149,9 @@ class Prediction:
         estimate = self.latency_estimate
         budget = self.error_budget
         wide = width(estimate.interval(), estimate.total) > WIDE
-        asks = max(self.middle / self.compiled.low, self.compiled.high / self.middle)
+        factor = max(self.middle / self.compiled.low, self.compiled.high / self.middle)
         weak = any(budget.shares.get(kind, 0.0) >= MAINLY for kind in WEAK)
-        if not (wide or weak or asks > DEPENDS):
+        if not (wide or weak or factor > DEPENDS):
             return None
         source = budget.widest
         less, more = budget.ranges[source]
@@ -191,10 +185,12 @@ class Prediction:
             part = self.beginning(
                 max(LEAST_PART, len(self.program.instructions) // PARTS)
             )
-        name = max(
-            others,
-            key=lambda each: abs(math.log(part.recompiled(others[each]) / part.middle)),
-        )
+
+        def effect(question: str) -> float:
+            """Return how far the other answer to a question moves the time, as a logarithm."""
+            return abs(math.log(part.recompiled(others[question]) / part.middle))
+
+        name = max(others, key=effect)
         time = self.recompiled(others[name])
         answers = (
             (self.middle, self._answer(name, likely, extreme)),
@@ -353,10 +349,9 @@ def predict(
         with no_collection():
             changed = recompile(program, trace, other)
             order = planned_order(changed, dge=dge)
-            same = middle.stands_for(changed, order)
-            return (
-                middle if same else schedule(changed, dge=dge, order=order)
-            ).end / 1e3
+            if middle.stands_for(changed, order):
+                return middle.end / 1e3
+            return schedule(changed, dge=dge, order=order).end / 1e3
 
     def beginning(count: int) -> Prediction:
         part = replace(trace, events=trace.events[:count])
@@ -368,4 +363,6 @@ def predict(
 
 def _half(progress: Progress | None, number: int) -> Progress | None:
     """Return a callback for the first or the second half that reports progress of the whole."""
-    return progress and (lambda done, total: progress(number * total + done, 2 * total))
+    if progress is None:
+        return None
+    return lambda done, total: progress(number * total + done, 2 * total)

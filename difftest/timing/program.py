@@ -305,6 +305,8 @@ def _trigger(transfer: Transfer) -> Engine:
 
 
 class _ProgramBuilder:
+    """Builds the program of a trace, event by event."""
+
     def __init__(
         self,
         machine: Machine,
@@ -376,18 +378,18 @@ class _ProgramBuilder:
         for allocation, index in self.last.items():
             self.instructions[index].closes += (self.allocations[allocation],)
         return Program(
-            self.machine,
-            self.parameters,
-            self.instructions,
-            self.users,
-            self.allocations,
-            self.dependences.joins,
-            1 + max(self.cores.values(), default=0),
-            self.compiler,
-            self.decisions,
-            self.dependences.widened,
-            self.trace.dialect == TODAYS,
-            self.as_traced,
+            machine=self.machine,
+            parameters=self.parameters,
+            instructions=self.instructions,
+            users=self.users,
+            allocations=self.allocations,
+            joins=self.dependences.joins,
+            cores=1 + max(self.cores.values(), default=0),
+            compiler=self.compiler,
+            decisions=self.decisions,
+            widened=self.dependences.widened,
+            as_written=self.trace.dialect == TODAYS,
+            as_traced=self.as_traced,
         )
 
     def _cleared_before_sums(self) -> set[int]:

@@ -142,7 +142,7 @@ def _deaths(uses: list[Use]) -> list[int]:
         if not writes:
             live.set(mark, True)
         elif (
-            region.whole and region.partitions == mark.last - mark.first and live.count
+            live.count and region.whole and region.partitions == mark.last - mark.first
         ):
             live.set(mark, False)
         if writes and not live.count and uses[index - 1][0] < position:
@@ -288,9 +288,10 @@ class RepeatedWork:
             return None
         source, target = event.reads[0], event.writes[0]
         number = source.allocation.id
-        held = self._transposed.get(
-            number, (self.twins.get(number, source.allocation),)
-        )[0]
+        if number in self._transposed:
+            held = self._transposed[number][0]
+        else:
+            held = self.twins.get(number, source.allocation)
         if engine is Engine.DMA and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
@@ -301,7 +302,7 @@ class RepeatedWork:
             self._cores.get(event.program, 0),
             engine,
             held.id,
-            before and before.number,
+            None if before is None else before.number,
             source[1:5],
             source.view,
             target[1:4],

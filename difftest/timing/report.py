@@ -70,27 +70,25 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
                 schedule.program.dependence_graph.opener[number]
             ].core
             resident[core].append((allocations[number], start / 1e3, end / 1e3))
-    full = (
-        machine.sbuf_usable_bytes
-        if space is Space.SBUF
-        else machine.psum_partition_bytes
-    )
-    return max((_usage(full, each) for each in resident), key=lambda usage: usage.peak)
+    capacity = machine.sbuf_usable_bytes
+    if space is Space.PSUM:
+        capacity = machine.psum_partition_bytes
+    usages = [_usage(capacity, of_core) for of_core in resident]
+    return max(usages, key=lambda usage: usage.peak)
 
 
-def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
+def _usage(capacity: int, resident: list[Resident]) -> MemoryUsage:
     """Return the memory use of one core."""
     changes = Counter({0.0: 0})
     for allocation, start, end in resident:
         changes[start] += allocation.partition_bytes
         changes[end] -= allocation.partition_bytes
     times = sorted(changes)
-    steps = list(
-        map(UsageStep, times, itertools.accumulate(changes[time] for time in times))
-    )
+    totals = itertools.accumulate(changes[time] for time in times)
+    steps = list(map(UsageStep, times, totals))
     top = max(steps, key=lambda step: step.bytes)
     there = [tensor for tensor, start, end in resident if start <= top.time < end]
-    return MemoryUsage(full, steps, top.bytes, _holders(there))
+    return MemoryUsage(capacity, steps, top.bytes, _holders(there))
 
 
 def _holders(allocations: list[Allocation]) -> list[MemoryHolder]:
@@ -298,22 +296,19 @@ class Report:
     def _grouped(self, key: Callable[[Span], str]) -> list[ReportRow]:
         """Return a row for each group of instructions, most critical first."""
         critical = self.prediction.schedule.critical
-        lines = [
-            ReportRow(
+        rows = []
+        for group, spans in group_by(self.prediction.schedule.spans, key).items():
+            steps = [span.instruction for span in spans]
+            row = ReportRow(
                 group,
-                len(spans),
-                sum(span.busy for span in spans) / 1e3,
-                sum(
-                    step.transfer.bytes
-                    for s in spans
-                    if (step := s.instruction).transfer
-                ),
-                sum(critical.get(span.instruction.index, 0.0) for span in spans),
-                max(map(span_evidence, spans), key=list(Evidence).index),
+                instructions=len(spans),
+                busy=sum(span.busy for span in spans) / 1e3,
+                bytes=sum(step.transfer.bytes for step in steps if step.transfer),
+                critical=sum(critical.get(step.index, 0.0) for step in steps),
+                evidence=max(map(span_evidence, spans), key=list(Evidence).index),
             )
-            for group, spans in group_by(self.prediction.schedule.spans, key).items()
-        ]
-        return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
+            rows.append(row)
+        return sorted(rows, key=lambda row: (-row.critical, -row.busy, row.group))
 
     def evidence(self) -> dict[str, float]:
         """Return evidence class -> its share of the engines' and DMAs' time."""
@@ -353,21 +348,21 @@ def region_bytes(region: Region) -> int:
 def as_mapping(report: Report) -> Mapping[str, object]:
     """Return the report in JSON's types, marked as predicted."""
     prediction = report.prediction
+    latencies = interval = None
+    if not prediction.unknown:
+        latencies = {str(p): prediction.get_latency_percentile(p) for p in (0, 50, 100)}
+        interval = {
+            "coverage": COVERAGE,
+            "nc_latency": list(prediction.latency_interval),
+            "total_time": list(prediction.total_time_interval),
+        }
     return {
         "predicted": True,
         "machine": prediction.program.machine.name,
         "descriptors": prediction.schedule.toolchain.value,
         "unknown_costs": prediction.unknown,
-        "nc_latency_us": None
-        if prediction.unknown
-        else {str(p): prediction.get_latency_percentile(p) for p in (0, 50, 100)},
-        "interval_us": None
-        if prediction.unknown
-        else {
-            "coverage": COVERAGE,
-            "nc_latency": list(prediction.latency_interval),
-            "total_time": list(prediction.total_time_interval),
-        },
+        "nc_latency_us": latencies,
+        "interval_us": interval,
         "rests_on": prediction.error_budget.shares,
         "caution": prediction.caution,
         "evidence": report.evidence(),

@@ -86,14 +86,12 @@ class Join:
     def take(self, ended: Ended) -> None:
         """Count an issued instruction."""
         _, producer, start, end = ended
-        for by_end in (False, True):
-            latest = self.last.get((producer, by_end))
-            if (
-                latest is None
-                or (by_end and end > latest[3])
-                or (not by_end and start > latest[2])
-            ):
-                self.last[producer, by_end] = ended
+        last_to_start = self.last.get((producer, False))
+        if last_to_start is None or start > last_to_start[2]:
+            self.last[producer, False] = ended
+        last_to_end = self.last.get((producer, True))
+        if last_to_end is None or end > last_to_end[3]:
+            self.last[producer, True] = ended
 
 
 def _scarce_memories(cores: Sequence[PhysicalCore]) -> dict[int, Memory]:

@@ -141,14 +141,14 @@ class TensorEngine:
         interval = figures.weights_interval[work.four_byte, work.strided]
         if work.transposes and work.strided and not work.four_byte:
             interval = figures.turned_interval
-        costs = self._known[work] = (
-            figures.load_weights[work.four_byte, work.strided].value,
-            interval.value,
-            work.rows * (figures.partial_slowdown.value if work.partial else 1.0),
-            (
-                figures.row_overhead_fp32 if work.four_byte else figures.row_overhead
-            ).value,
-        )
+        overhead = figures.row_overhead
+        if work.four_byte:
+            overhead = figures.row_overhead_fp32
+        rows = work.rows
+        if work.partial:
+            rows *= figures.partial_slowdown.value
+        load = figures.load_weights[work.four_byte, work.strided]
+        costs = self._known[work] = (load.value, interval.value, rows, overhead.value)
         return costs
 
     def issue(self, now: float, work: Matmul) -> tuple[float, float]:

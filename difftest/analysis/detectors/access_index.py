@@ -153,14 +153,14 @@ def sharing_bytes(tensors: Iterable[Allocation]) -> list[list[Allocation]]:
     return [group for group in groups if len(group) > 1]
 
 
-_SURVEYS: WeakKeyDictionary[Trace, AccessIndex] = WeakKeyDictionary()
+_INDICES: WeakKeyDictionary[Trace, AccessIndex] = WeakKeyDictionary()
 
 
 def access_index(trace: Trace) -> AccessIndex:
     """Return the index of a finished trace, cached."""
-    index = _SURVEYS.get(trace)
+    index = _INDICES.get(trace)
     if index is None:
-        index = _SURVEYS[trace] = AccessIndex(trace)
+        index = _INDICES[trace] = AccessIndex(trace)
     return index
 
 
@@ -243,7 +243,7 @@ def _runs(accesses: Sequence[OperandAccess], depth: int) -> Iterator[AffineLoopR
 
 def _may_conflict(accesses: Sequence[OperandAccess]) -> bool:
     """Return whether some accesses write, and not all of them accumulate."""
-    if all(map(is_psum_accumulation, accesses)):
+    if all(map(is_accumulation, accesses)):
         return False
     return any(touch.writes for touch in accesses)
 
@@ -254,7 +254,7 @@ def _share_elements(accesses: Sequence[OperandAccess]) -> bool:
     return not are_disjoint(accesses[0].region.allocation, owned)
 
 
-def is_psum_accumulation(touch: OperandAccess) -> bool:
+def is_accumulation(touch: OperandAccess) -> bool:
     """Return whether an access accumulates: a matmul in PSUM, a scatter in HBM, nl.loop_reduce."""
     event = touch.event
     if event.attributes.loop_indices:
@@ -272,7 +272,7 @@ def loses_additions(touch: OperandAccess) -> bool:
     """
     event = touch.event
     return (
-        is_psum_accumulation(touch)
+        is_accumulation(touch)
         and event.purpose is Purpose.SCATTER
         and event.attributes.op is None
     )

@@ -21,7 +21,7 @@ from difftest.analysis.detectors.access_index import (
     OperandAccess,
     access_index,
     affine_runs,
-    is_psum_accumulation,
+    is_accumulation,
     register_reductions,
 )
 from difftest.analysis.detectors.element_map import (
@@ -78,7 +78,6 @@ ASSOCIATIVE |= {
 """Operators whose reduction is not loop-carried according to AWS's documentation."""
 
 _NOBODY = -1
-_SEVERAL = -2
 
 _RULE = (
     "iterations of nl.affine_range claim to be independent: the compiler may run them in any "
@@ -155,11 +154,10 @@ def _register_finding(
         event.operand("reduce_res") is not None
         and before.operand("reduce_res") is not None
     )
-    carried = inside or shown
-    where = (
-        f" at line {iteration.loop.location.line}" if iteration.loop.location else ""
-    )
-    return (CARRIED if carried else REDUCTION).finding(
+    hazard = CARRIED if inside or shown else REDUCTION
+    location = iteration.loop.location
+    where = f" at line {location.line}" if location else ""
+    return hazard.finding(
         f"iteration {iteration.value} of the affine_range{where} continues the reduction of "
         f"iteration {earlier.value} in the registers of the {event.engine.value} engine",
         _RULE,
@@ -192,11 +190,10 @@ def _conflicts(iterations: list[IterationAccess]) -> Iterator[Conflict]:
     )
     replay = _IterationReplay(element_map, iterations)
     for iteration in iterations:
-        yield from (
-            replay.write(iteration)
-            if iteration.access.writes
-            else replay.read(iteration)
-        )
+        if iteration.access.writes:
+            yield from replay.write(iteration)
+        else:
+            yield from replay.read(iteration)
 
 
 class _IterationReplay:
@@ -212,10 +209,9 @@ class _IterationReplay:
         self.reader: Cells = element_map.filled(_NOBODY)
         """The place of the first read of a cell that its iteration had not written."""
         self.number = np.array(
-            [iteration.number for iteration in iterations] + [_SEVERAL, _NOBODY],
-            np.int32,
+            [iteration.number for iteration in iterations] + [_NOBODY], np.int32
         )
-        """The iteration of each place; negative numbers map to themselves."""
+        """The iteration of each place; _NOBODY, the last index, maps to itself."""
         self.place = -1
         self.said: set[tuple[object, ...]] = set()
 
@@ -226,7 +222,7 @@ class _IterationReplay:
         writer = self.element_map.read(self.writer, region)
         others = self.number[writer]
         foreign = others != iteration.number
-        if not foreign.any() or is_psum_accumulation(iteration.access):
+        if not foreign.any() or is_accumulation(iteration.access):
             return
         carried = foreign & (others != _NOBODY)
         if carried.any():
@@ -243,7 +239,7 @@ class _IterationReplay:
         reader = self.element_map.read(self.reader, region)
         others = self.number[writer]
         twice = (others != iteration.number) & (others != _NOBODY)
-        if is_psum_accumulation(iteration.access):
+        if is_accumulation(iteration.access):
             # earlier products remain in the sum: later readers depend on their writers
             self.element_map.write(
                 self.writer, region, np.where(twice, writer, self.place)
@@ -323,18 +319,15 @@ def _judged(
         yield _read(loop, reads, iterations)
         return
     first = exact[0]
-    if all(iteration.access.writes for iteration in iterations) or _outlives(
-        iterations, accesses
-    ):
-        # a row without readers, such as that of dummy indices, may have any value
-        whole = first.earlier.access.region.whole and first.later.access.region.whole
-        yield (
-            _conflict_finding(WRITTEN_TWICE, loop, first)
-            if whole
-            else _unsure(loop, first)
-        )
+    only_writes = all(iteration.access.writes for iteration in iterations)
+    if not only_writes and not _outlives(iterations, accesses):
+        yield _rewritten(loop, first, iterations)
         return
-    yield _rewritten(loop, first, iterations)
+    # A row without readers, such as that of dummy indices, may have any value.
+    if first.earlier.access.region.whole and first.later.access.region.whole:
+        yield _conflict_finding(WRITTEN_TWICE, loop, first)
+    else:
+        yield _unsure(loop, first)
 
 
 def _of_kind(kind: str, conflicts: list[Conflict]) -> list[Conflict]:
@@ -355,7 +348,7 @@ def _read(
     for conflict in reads:
         if not _both_update(conflict):
             return _conflict_finding(CARRIED, loop, conflict)
-    used = _used_on_the_way(iterations)
+    used = _read_of_partial_sum(iterations)
     if used is not None:
         return _conflict_finding(CARRIED, loop, used)
     return _conflict_finding(REDUCTION, loop, reads[0])
@@ -383,7 +376,7 @@ def _rewritten(
     )
 
 
-def _used_on_the_way(iterations: list[IterationAccess]) -> Conflict | None:
+def _read_of_partial_sum(iterations: list[IterationAccess]) -> Conflict | None:
     """Return a read of a partial sum of other iterations: another order gives another number."""
     element_map = ElementMap(
         [iterations[0].access.region.allocation],
@@ -398,12 +391,12 @@ def _used_on_the_way(iterations: list[IterationAccess]) -> Conflict | None:
         event = iteration.access.event
         region = iteration.access.region
         cells = element_map.read(first, region)
+        is_plain = element_map.is_exact(region) and not is_read_modify_write(event)
         if iteration.access.writes:
-            anew = element_map.is_exact(region) and not is_read_modify_write(event)
             element_map.write(
-                first, region, np.where(anew | (cells == _NOBODY), place, cells)
+                first, region, np.where(is_plain | (cells == _NOBODY), place, cells)
             )
-        elif element_map.is_exact(region) and not is_read_modify_write(event):
+        elif is_plain:
             others = number[cells]
             foreign = (others != iteration.number) & (others != _NOBODY)
             if foreign.any():

@@ -31,8 +31,10 @@ def find_unreturned_arguments(trace: Trace, machine: Machine) -> Iterator[Findin
         for tensor in trace.allocations
         if tensor.output is not None and not tensor.output.returned
     ]
+    if not written:
+        return
     firsts: dict[int, Event] = {}
-    for event in trace.events if written else ():
+    for event in trace.events:
         for region in event.writes:
             firsts.setdefault(region.allocation.id, event)
     for tensor in written:

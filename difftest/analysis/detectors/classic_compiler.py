@@ -89,19 +89,27 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
     for event in trace.events:
         if writers and is_read_modify_write(event):
             total = event.writes[0].allocation
-            again = added.get(total.id) == event.stack
+            is_repeated = added.get(total.id) == event.stack
             added[total.id] = event.stack
-            for source in _sources(event, writers) if again else ():
-                if source.loops == event.loops:
-                    happened = f"is added up over iterations in {total}"
-                    yield _repeated_reduction(
-                        event, source, happened, "reduce with nisa.tensor_reduce"
-                    )
+            if is_repeated:
+                yield from _added_up(event, writers)
         for region in event.writes:
             if region.role == "reduce_res":
                 writers[region.allocation.id] = event
             else:
                 writers.pop(region.allocation.id, None)
+
+
+def _added_up(event: Event, writers: Mapping[int, Event]) -> Iterator[Finding]:
+    """Yield findings on the reductions in one iteration whose results an event adds up."""
+    for source in _sources(event, writers):
+        if source.loops == event.loops:
+            yield _repeated_reduction(
+                event,
+                source,
+                f"is added up over iterations in {event.writes[0].allocation}",
+                "reduce with nisa.tensor_reduce",
+            )
 
 
 def _sources(event: Event, writers: Mapping[int, Event]) -> Iterator[Event]:
@@ -117,24 +125,19 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     before: dict[tuple[object, ...], Event] = {}
     for event, command, key in register_reductions(trace):
         last = before.get(key)
-        again = (
-            last is not None
-            and last.stack == event.stack
-            and last.opcode == event.opcode
-        )
-        # The detector affine_loops reports iterations of an affine_range.
-        if (
-            command == "reduce"
-            and again
-            and last is not None
-            and affine_depth(last, event) is None
-        ):
-            happened = f"continues in the registers of the {event.engine.value} engine over the "
-            remedy = "reset them in each iteration (reduce_cmd.reset_reduce)"
-            yield _repeated_reduction(
-                event, last, f"{happened}iterations of a loop", remedy
-            )
         before[key] = event
+        if last is None or command != "reduce":
+            continue
+        is_repeated = last.stack == event.stack and last.opcode == event.opcode
+        # The detector affine_loops reports iterations of an affine_range.
+        if is_repeated and affine_depth(last, event) is None:
+            yield _repeated_reduction(
+                event,
+                last,
+                f"continues in the registers of the {event.engine.value} engine over the "
+                "iterations of a loop",
+                "reset them in each iteration (reduce_cmd.reset_reduce)",
+            )
 
 
 def _repeated_reduction(

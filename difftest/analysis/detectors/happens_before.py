@@ -72,7 +72,10 @@ def _steps(trace: Trace) -> list[_ProgramPoint]:
         if count == len(between):
             meetings.append([])
             between.append([])
-        (meetings if is_synchronization(event) else between)[count].append(event)
+        if is_synchronization(event):
+            meetings[count].append(event)
+        else:
+            between[count].append(event)
     steps: list[_ProgramPoint] = []
     for count, (meeting, others) in enumerate(zip(meetings, between, strict=True)):
         if meeting:

@@ -55,27 +55,23 @@ def find_overflows(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
     """Return a finding on a full memory; ``parts`` gives each tensor several places."""
-    space = placement.space
     peak = placement.peak
-    severity = (
-        ERROR if placement.needed > placement.limit and not parts.fits else WARNING
-    )
-    if space is Space.SBUF:
+    if placement.space is Space.SBUF:
+        hazard = SBUF
         severity = NOTE if parts.fits else WARNING
-    spills = (
-        " the compiler spills to HBM, which is slow"
-        if space is Space.SBUF
-        else " nothing"
-    )
+        beyond = "beyond sbuf the compiler spills to HBM, which is slow"
+    else:
+        hazard = PSUM
+        is_proven = placement.needed > placement.limit and not parts.fits
+        severity = ERROR if is_proven else WARNING
+        beyond = "beyond psum nothing takes an accumulation"
     happened = _full_text(placement, parts, machine)
     return Finding(
-        id=(SBUF if space is Space.SBUF else PSUM).id,
+        id=hazard.id,
         severity=severity,
         happened=f"{happened}; live at event {peak.event}: {_listed(peak.live)}",
         rule="a tensor has one place from its first write to its last use, whole groups of 32 "
-        f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
-        + spills
-        + (" takes an accumulation" if space is Space.PSUM else ""),
+        f"partitions, in PSUM inside a bank if it fits one; {beyond}",
         locations=unique_locations(
             *(live.allocation.location for live in peak.live[:NAMED])
         ),
@@ -197,7 +193,7 @@ def _alias(
     if over is None:
         return None
     if own is None:
-        return _through(read.allocation, other, over, event)
+        return _unordered_finding(read.allocation, other, over, event)
     if over.number < own.number:
         return None
     return _overwrite_finding(read.allocation, other, over, event)
@@ -210,7 +206,8 @@ def _sent(trace: Trace) -> dict[int, Event]:
     """
     partners: dict[int, Event] = {}
     for call, other in collective_calls(trace):
-        partners[call.number], partners[other.number] = other, call
+        partners[call.number] = other
+        partners[other.number] = call
     return partners
 
 
@@ -378,7 +375,7 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
         yield _Block(tensor, number)
 
 
-def _through(
+def _unordered_finding(
     tensor: Allocation, other: Allocation, over: Event, reader: Event
 ) -> Finding:
     """Return a finding on a read of data that only another tensor's name wrote."""

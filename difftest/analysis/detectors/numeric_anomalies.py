@@ -68,14 +68,16 @@ def find_numeric_anomalies(trace: Trace, machine: Machine) -> Iterator[Finding]:
         return
     nans = noted.get(AnomalyKind.NAN_MADE, [])
     seen = noted.get(AnomalyKind.NAN_STORED, [])
-    yield from _made(
+    yield from _made_findings(
         NAN_MADE, "NaN", nans, seen + noted.get(AnomalyKind.NAN_COMPARED, [])
     )
     infinities = noted.get(AnomalyKind.INFINITY_MADE, [])
     stored = noted.get(AnomalyKind.INFINITY_STORED, [])
-    yield from _made(INFINITY_MADE, "infinity", infinities, stored)
+    yield from _made_findings(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
-        yield from map(_lost, anomalies_by_line(_that_count(infinities, trace)))
+        yield from map(
+            _hidden_finding, anomalies_by_line(_lost_numbers(infinities, trace))
+        )
     yield from map(
         _out_of_range, anomalies_by_line(noted.get(AnomalyKind.OUT_OF_RANGE, []))
     )
@@ -103,7 +105,9 @@ def is_output(event: Event) -> bool:
     return event.writes[0].allocation.output is not None
 
 
-def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
+def _made_findings(
+    hazard: Hazard, what: str, makers: Noted, stores: Noted
+) -> Iterator[Finding]:
     """Yield a finding on the first NaN or infinity if one reaches an output afterwards."""
     output = _first_output(stores)
     if not makers or output is None:
@@ -114,9 +118,8 @@ def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[F
     if hazard is NAN_MADE:
         operands = "operands that have none"
     elif anomaly.value is None or _is_fill(maker, anomaly):
-        severity = (
-            NOTE  # exp of a large number is intended; a cast that loses one is not
-        )
+        # exp of a large number is intended; a cast that loses one is not.
+        severity = NOTE
     store, stored = output
     end = f"{stored.elements} elements that are {what} were stored to "
     end += str(store.writes[0].allocation)
@@ -155,7 +158,7 @@ def _counted(rounded: Noted, trace: Trace) -> Noted:
     return [pair for pair in rounded if pair[0].number not in harmless]
 
 
-def _that_count(infinities: Noted, trace: Trace) -> Noted:
+def _lost_numbers(infinities: Noted, trace: Trace) -> Noted:
     """Return the infinities that a cast made of numbers, and that count.
 
     A minimum may be an infinity. Rounded extreme values do not count if only ``tensor_reduce``
@@ -182,7 +185,9 @@ def _ignored_by(anomaly: Anomaly) -> str:
 def _reductions_of(tensors: set[int], trace: Trace) -> dict[int, set[str]]:
     """Return the reductions that read each tensor, by three letters; "" for other readers."""
     ends: dict[int, set[str]] = {tensor: set() for tensor in tensors}
-    for event in trace.events if ends else ():
+    if not ends:
+        return ends
+    for event in trace.events:
         reduces = event.opcode == "tensor_reduce"
         name = str(event.attributes.op)[:3] if reduces else ""
         for region in event.reads:
@@ -191,13 +196,12 @@ def _reductions_of(tensors: set[int], trace: Trace) -> dict[int, set[str]]:
     return ends
 
 
-def _lost(noted: Noted) -> Finding:
+def _hidden_finding(noted: Noted) -> Finding:
     """Return a finding on a cast that makes an infinity which no output shows."""
     event, anomaly = noted[0]
     return INFINITY_MADE.finding(
         f"{_named(event)} made an infinity of {anomaly.value:g} ({describe_share(anomaly)}), "
-        f"which a later "
-        "instruction hides: no output has one",
+        "which a later instruction hides: no output has one",
         "a number beyond the largest of a narrow dtype is lost, even if a minimum or a quotient "
         "turns the infinity into a finite number",
         "scale before the cast, or keep the tile in float32 or bfloat16",
@@ -402,10 +406,10 @@ def _adds(event: Event) -> bool:
     """Return whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
-    does = event.purpose
-    if does is Purpose.COMBINE:
-        return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
-    if does is Purpose.SUM:
+    if event.purpose is Purpose.COMBINE:
+        last = (event.attributes.op or "").rpartition("+")[2]
+        return last in ("add", "subtract")
+    if event.purpose is Purpose.SUM:
         return len(event.reads) > 1
     return is_accumulating_dma(event)
 

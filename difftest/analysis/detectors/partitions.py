@@ -115,13 +115,19 @@ def _start_finding(trace: Trace, event: Event, region: Region, reach: int) -> Fi
     )
     if reach:
         rule += f": from {first} on it has {reach} at most"
-        remedy = f"split it into instructions of {reach} partitions, or move it to partition 0 by "
-        remedy += "a DMA, which begins anywhere"
+        remedy = (
+            f"split it into instructions of {reach} partitions, or move it to partition 0 by "
+            "a DMA, which begins anywhere"
+        )
     else:
-        rule += ". The compiler refuses any other (Invalid access of "
-        rule += f"{count} partitions starting at partition {first})"
-        remedy = "use all partitions from 0 on, or move the rows by nisa.dma_copy, which begins "
-        remedy += "anywhere"
+        rule += (
+            f". The compiler refuses any other (Invalid access of {count} partitions starting at "
+            f"partition {first})"
+        )
+        remedy = (
+            "use all partitions from 0 on, or move the rows by nisa.dma_copy, which begins "
+            "anywhere"
+        )
     noun = "partition" if count == 1 else "partitions"
     return START.finding(
         f"{event.opcode} takes {count} {noun} of {region.allocation} from partition {first} on",

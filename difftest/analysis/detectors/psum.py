@@ -38,6 +38,7 @@ HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
 SEEN_ON = 2
 """The NeuronCore version where chains lost products. AWS's own kernels have such chains on the
 next version (nki-library 2.29, core/output_projection/output_projection_tkg.py)."""
+_NOBODY = -1
 _SUMS = ("add", "subtract", "multiply")
 
 
@@ -161,27 +162,27 @@ def _foreign(
     touches: list[OperandAccess], machine: Machine, *, modern: bool
 ) -> Iterator[Finding]:
     """Yield findings on matmuls that add to data from other instructions."""
+    if modern and machine.nc_version >= 4:
+        return
     writes = [touch for touch in touches if touch.writes]
-    foreign = (
-        set() if modern and machine.nc_version >= 4 else _foreign_events(writes, modern)
-    )
+    foreign = _foreign_events(writes, modern)
     if not foreign:
         return
     regions = [touch.region for touch in touches]
     element_map = ElementMap([regions[0].allocation], regions)
-    # position of the last write, from 1, if it is foreign
-    cells = element_map.filled(0)
-    for number, touch in enumerate(writes, 1):
+    cells = element_map.filled(_NOBODY)
+    """The place in ``writes`` of each cell's last write, if that is foreign."""
+    for place, touch in enumerate(writes):
         if touch.event in foreign:
-            element_map.write(cells, touch.region, number)
+            element_map.write(cells, touch.region, place)
             continue
-        wrong = element_map.read(cells, touch.region) > 0
+        before = element_map.read(cells, touch.region)
+        wrong = before != _NOBODY
         if wrong.any() and _adds_surely(touch):
-            place = element_map.read(cells, touch.region)[first_true(wrong)]
+            other = writes[int(before[first_true(wrong)])].event
             element = element_map.element(touch.region, wrong)
-            other = writes[int(place) - 1].event
             yield _added_to_foreign(touch, element, other, modern=modern)
-        element_map.write(cells, touch.region, 0)
+        element_map.write(cells, touch.region, _NOBODY)
 
 
 def _foreign_events(writes: list[OperandAccess], modern: bool) -> set[Event]:

@@ -22,7 +22,7 @@ import numpy as np
 from difftest.analysis.detectors.access_index import (
     OperandAccess,
     access_index,
-    is_psum_accumulation,
+    is_accumulation,
     loses_additions,
 )
 from difftest.analysis.detectors.element_map import Cells, ElementMap, first_true
@@ -101,10 +101,14 @@ _RULE = (
     "programs of a grid run at once, or in any order: what one writes, another may touch only "
     "after a barrier on that tensor"
 )
-_BARRIER = "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
-_BARRIER += "this tensor between the two"
-_PARTS = "let each program write a part of its own (nl.program_id), and what reads the others' "
-_PARTS += "parts be another kernel: a classic grid has no barriers"
+_BARRIER = (
+    "let each program write a part of its own (nl.program_id), or put nisa.core_barrier on "
+    "this tensor between the two"
+)
+_PARTS = (
+    "let each program write a part of its own (nl.program_id), and what reads the others' "
+    "parts be another kernel: a classic grid has no barriers"
+)
 
 
 class _Epochs(NamedTuple):
@@ -124,7 +128,7 @@ def find_races(trace: Trace, machine: Machine) -> Found:
     """Yield findings on races between the programs of a launch."""
     if len({event.program for event in trace.events}) < 2:
         return
-    for race in _told_once(_all_races(trace)):
+    for race in _with_one_ignored_id(_all_races(trace)):
         yield race if trace.dialect == "nki" else _without_barriers(race)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
@@ -143,7 +147,7 @@ def _without_barriers(
     return race
 
 
-def _told_once(results: Found) -> Found:
+def _with_one_ignored_id(results: Found) -> Found:
     """Yield the races, with the finding on an ignored program id only at the first place.
 
     Without other findings, no program reads another program's data. All programs then
@@ -327,19 +331,17 @@ class _Epoch:
         }
         programs = [self.number[touch.event.program] for touch in self.writes]
         self.program = np.array([*programs, _NOBODY], np.int32)
-        self.adds = np.array([*map(is_psum_accumulation, self.writes), False])
+        self.adds = np.array([*map(is_accumulation, self.writes), False])
         self.loses = np.array([*map(loses_additions, self.writes), False])
         """For each write: its program, whether it adds, and whether another addition can undo it.
         The last entry is for ``_NOBODY``."""
 
     def races(self) -> Iterator[Race]:
         """Yield pairs of writes to an element, then reads of another program's elements."""
-        last, before = (
-            self.element_map.filled(_NOBODY),
-            self.element_map.filled(_NOBODY),
-        )
-        """The place in ``writes`` of each cell's last write, and of the last write of another
-        program."""
+        last = self.element_map.filled(_NOBODY)
+        """The place in ``writes`` of each cell's last write."""
+        before = self.element_map.filled(_NOBODY)
+        """The place of the last write of another program than that of ``last``."""
         for place, touch in enumerate(self.writes):
             under = self.element_map.read(last, touch.region)
             foreign = (under != _NOBODY) & (self.program[under] != self.program[place])
@@ -376,11 +378,11 @@ class _Epoch:
     ) -> Iterator[Race]:
         """Yield a race on cells of another program: ``others`` has that program's writes."""
         wrong = others != _NOBODY
-        if is_psum_accumulation(touch):  # two additions are a separate kind of race
+        if is_accumulation(touch):  # two additions are a separate kind of race
             wrong &= ~self.adds[others]
         if wrong.any():
             first = self.writes[int(others[first_true(wrong)])]
-            exact = self._knows(first, touch)
+            exact = self._has_exactly(first, touch)
             yield Race(
                 kind,
                 first,
@@ -397,12 +399,12 @@ class _Epoch:
         wrong = (others != _NOBODY) & self.loses[others]
         if wrong.any():
             first = self.writes[int(others[first_true(wrong)])]
-            if self._knows(first, touch):
+            if self._has_exactly(first, touch):
                 yield Race(
                     "added", first, touch, self.element_map.element(touch.region, wrong)
                 )
 
-    def _knows(self, *touches: OperandAccess) -> bool:
+    def _has_exactly(self, *touches: OperandAccess) -> bool:
         """Return whether the map has exactly the touched elements."""
         return all(self.element_map.is_exact(touch.region) for touch in touches)
 

@@ -16,7 +16,7 @@ from difftest.analysis.detectors.access_index import (
     OperandAccess,
     access_index,
     is_accumulating_dma,
-    is_psum_accumulation,
+    is_accumulation,
     loses_additions,
 )
 from difftest.analysis.detectors.element_map import (
@@ -76,8 +76,10 @@ HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW, PATTERN)
 
 _NOBODY = -1
 
-_REMEDY = "add up the values of a row first (for example by a product with a matrix of 0 and 1), "
-_REMEDY += "or give each value its own row and sum the rows afterwards"
+_REMEDY = (
+    "add up the values of a row first (for example by a product with a matrix of 0 and 1), "
+    "or give each value its own row and sum the rows afterwards"
+)
 
 
 @deduplicated
@@ -174,7 +176,7 @@ def _additions(trace: Trace) -> Iterator[Finding]:
         return
     for touches in index.accesses.values():
         if touches[0].region.allocation.space.is_hbm and any(
-            map(is_psum_accumulation, touches)
+            map(is_accumulation, touches)
         ):
             yield from _of_tensor(
                 [t for t in touches if t.writes], touches[0].region.allocation
@@ -198,7 +200,7 @@ def _of_tensor(
         if is_synchronization(event):
             for cells in (plain, *added.values()):
                 cells[...] = _NOBODY
-        elif not is_psum_accumulation(touch):
+        elif not is_accumulation(touch):
             if element_map.is_exact(region):
                 # a plain scatter takes the same queue as an adding one
                 is_scatter = event.purpose is Purpose.SCATTER

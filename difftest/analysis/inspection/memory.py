@@ -120,13 +120,14 @@ class _Chart:
     def _head(self) -> Iterator[str]:
         """Yield the lines above the chart: how full the memory is."""
         placement = self.placement
-        number = ", ".join(map(str, placement.program))
+        name = placement.space.value
+        if placement.program:
+            name += f" of program {', '.join(map(str, placement.program))}"
         free = placement.limit - placement.needed
+        rest = f"{free:,} free" if free >= 0 else f"{-free:,} too many"
         yield (
-            f"{placement.space.value}{' of program ' if number else ''}{number}: "
-            f"{placement.needed:,} of {placement.limit:,} bytes a partition at the peak "
-            f"({placement.needed / placement.limit:.0%}), "
-            + (f"{free:,} free" if free >= 0 else f"{-free:,} too many")
+            f"{name}: {placement.needed:,} of {placement.limit:,} bytes a partition at the peak "
+            f"({placement.needed / placement.limit:.0%}), {rest}"
         )
         if placement.reached > placement.needed:
             yield f"  laid out, with their gaps, they reach {placement.reached:,}"
@@ -167,16 +168,7 @@ class _Chart:
         changes = Counter(live.first for live in lives)
         changes.subtract(live.last + 1 for live in lives)
         counts = self._highest(sorted(changes.items()), total=True)
-        return "".join(
-            " "
-            if not count
-            else "─"
-            if count == 1
-            else str(count)
-            if count < 10
-            else _MANY
-            for count in counts
-        )
+        return "".join(map(_count_character, counts))
 
     def _bars(self) -> str:
         """Return a bar for each span of events: the most bytes that are live in it."""
@@ -200,3 +192,12 @@ class _Chart:
             since = event
             now = now + value if total else value
         return highest
+
+
+def _count_character(count: int) -> str:
+    """Return the character for a number of live tensors: a line for one."""
+    if count == 0:
+        return " "
+    if count == 1:
+        return "─"
+    return str(count) if count < 10 else _MANY

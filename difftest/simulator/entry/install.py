@@ -73,7 +73,9 @@ def _inner_modules() -> dict[str, ModuleType]:
         (f"{newer.ROOT}.language.constants", language.constants),
         (f"{ROOT}.nki.isa.constants", isa.constants),
     ):
-        table[name] = types.ModuleType(name, "Names of the module that it lies in.")
+        table[name] = types.ModuleType(
+            name, "The constants of the module that contains this one."
+        )
         vars(table[name]).update(vars(source))
     return table
 
@@ -95,7 +97,7 @@ def embedded_modules(
     return names
 
 
-def _stood_for() -> dict[str, ModuleType]:
+def _replaced_modules() -> dict[str, ModuleType]:
     """Return the loaded modules that the embedded ones replace, by name."""
     inside = tuple(f"{root}." for root in ROOTS)
     names = [name for name in sys.modules if name.startswith(inside) or name in ROOTS]
@@ -139,7 +141,7 @@ class embedded:
             )
         # first, because it rejects a wrong level
         self._placed = embedded_modules(self._predictor, self._level)
-        self._saved = _stood_for()
+        self._saved = _replaced_modules()
         for name in self._saved:
             del sys.modules[name]
         sys.modules.update(self._placed)
@@ -163,7 +165,7 @@ class embedded:
             raise RuntimeError(
                 "another neuronxcc was installed on top of the embedded one; uninstall that first"
             )
-        for name in _stood_for():
+        for name in _replaced_modules():
             del sys.modules[name]
         sys.modules.update(self._saved)
         if self._added_level:

@@ -1,26 +1,27 @@
 """Kernels of ``@nki.jit``, ``nki.baremetal``, ``nki.benchmark`` and ``nki.profile``.
 
 Only a device can measure latency. Here a timing model may predict it. The model is not part of the
-simulator: the caller of ``embedded`` passes it. A compiler writes a NEFF, and a device writes a
-profile of the run (NTFF). The simulator has neither. It writes the launch's trace to the file named
-for the NEFF, and the timing model's prediction to the file named for the profile. Both are JSON
-that states its format. Sources: ``nki.benchmark``, ``nki.baremetal`` and ``nki.profile`` at tag
-v2.26.0.
+simulator: the caller of ``embedded`` passes it. Sources: ``nki.benchmark``, ``nki.baremetal`` and
+``nki.profile`` at tag v2.26.0.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
+from difftest.simulator.entry.artifacts import (
+    ARTIFACTS,
+    FILE_OPTIONS,
+    NEFF,
+    PROFILE,
+    artifacts_of,
+)
+from difftest.simulator.errors import NotModelledError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_argument,
     not_taken,
@@ -28,13 +29,11 @@ from difftest.simulator.frontend.arguments import (
 )
 from difftest.simulator.frontend.launchable import Launchable, grid_shape, need_function
 from difftest.simulator.index import as_choice
-from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.launch import launch_call
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import GRID_OF_ZERO
 from difftest.simulator.strictness import report_violation
 from difftest.simulator.trace import Trace
-from difftest.simulator.trace_json import trace_to_json
 
 MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
 """Modes of ``nki.jit`` that run here, all on the simulator. ``trace``, which AWS documents in its
@@ -133,172 +132,6 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     it inlines the other one: the course's harness benchmarks a function that calls it.
     """
     return Kernel.__call__(as_kernel(kernel), *args, **kwargs)
-
-
-NEFF, PROFILE, ARTIFACTS, FOLDER = FILE_OPTIONS = (
-    "save_neff_name",
-    "save_trace_name",
-    "artifacts_dir",
-    "working_directory",
-)
-"""Options that name files and folders."""
-PROFILE_FORMAT = "difftest predicted profile"
-_OURS = b'{"format":"difftest '
-"""The first bytes of each file that the simulator writes."""
-
-
-class Artifacts(NamedTuple):
-    """The files of one launch. ``folders`` are created if they are missing."""
-
-    traces: tuple[Path, ...] = ()
-    profiles: tuple[Path, ...] = ()
-    folders: tuple[Path, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.traces or self.profiles)
-
-    def without(self, left: list[Path]) -> Artifacts:
-        """Return the artifacts that are not among ``left``."""
-        traces = tuple(path for path in self.traces if path not in left)
-        profiles = tuple(path for path in self.profiles if path not in left)
-        return Artifacts(traces, profiles, self.folders)
-
-    def write(
-        self, trace: Trace, profile: Callable[[], Mapping[str, object]] | None
-    ) -> None:
-        """Write the files of the launch.
-
-        Parameters
-        ----------
-        trace : the launch's trace.
-        profile : a function that returns the predicted profile as JSON values; None without a
-        predictor.
-
-        Raises
-        ------
-        KernelError : a file cannot be written. Exceptions of ``profile`` are passed on.
-        """
-        try:
-            for folder in self.folders:
-                folder.mkdir(parents=True, exist_ok=True)
-            if self.traces:
-                document = trace_to_json(trace)
-                for path in self.traces:
-                    path.write_text(document, encoding="utf-8")
-            if self.profiles and profile is not None:
-                head = {**_PROFILE_HEAD, "kernel": trace.kernel}
-                document = (
-                    json.dumps({**head, **profile()}, separators=(",", ":")) + "\n"
-                )
-                for path in self.profiles:
-                    path.write_text(document, encoding="utf-8")
-        except OSError as error:
-            received = str(error.filename)
-            raise not_taken(
-                "a decorator",
-                "files to write",
-                f"{error.filename}: {error.strerror}",
-                received,
-                remedy="make its folder, or name another",
-            ) from None
-
-
-_PROFILE_HEAD = {
-    "format": PROFILE_FORMAT,
-    "version": 1,
-    "about": "Predicted by a timing model from the trace of a simulation; nothing was measured",
-}
-
-
-def artifacts_of(
-    where: str, options: Mapping[str, Any], *, predicts: bool
-) -> Artifacts:
-    """Return the files that the options of ``where`` name, and note their contents.
-
-    A file of another origin is never replaced. ``nki.profile`` replaces the simulator's own files
-    only with ``overwrite=True``.
-
-    Parameters
-    ----------
-    predicts : whether a timing model is available.
-
-    Raises
-    ------
-    KernelError : an option is not a path; or the note, if notes are errors.
-    """
-    named = {name: options[name] for name in FILE_OPTIONS if options.get(name)}
-    paths = {name: _path(where, name, value) for name, value in named.items()}
-    if not paths:
-        return Artifacts()
-    wanted = _named_files(paths)
-    replace_own = FOLDER not in paths or bool(options.get("overwrite"))
-    files = wanted.traces + wanted.profiles
-    left = [path for path in files if _stays(path, replace_own)]
-    if not predicts:
-        left = list(dict.fromkeys((*left, *wanted.profiles)))
-    _say(where, named, left, predicts)
-    return wanted.without(left)
-
-
-def _named_files(paths: Mapping[str, Path]) -> Artifacts:
-    """Return the files that options name; a folder has default names for its files."""
-    names = dict(paths)
-    traces = []
-    profiles = []
-    folders = []
-    base = Path()
-    if FOLDER in names:
-        base = names[FOLDER]
-        folders.append(base)
-        names.setdefault(NEFF, Path("file.neff"))
-        names.setdefault(PROFILE, Path("profile.ntff"))
-    if NEFF in names:
-        traces.append(base / names[NEFF])
-    if PROFILE in names:
-        profiles.append(base / names[PROFILE])
-    if ARTIFACTS in names:
-        folders.append(names[ARTIFACTS])
-        traces.append(names[ARTIFACTS] / "trace.json")
-    return Artifacts(tuple(traces), tuple(profiles), tuple(folders))
-
-
-def _path(where: str, name: str, value: object) -> Path:
-    if not isinstance(value, (str, os.PathLike)):
-        raise wrong_kind(value, "a path", where, name)
-    return Path(value)
-
-
-def _stays(path: Path, replace_own: bool) -> bool:
-    """Return whether a file exists that must not be replaced."""
-    if not path.exists():
-        return False
-    if not (path.is_file() and replace_own and os.access(path, os.R_OK)):
-        return True
-    with path.open("rb") as file:
-        return file.read(len(_OURS)) not in (_OURS, b"")
-
-
-def _say(
-    where: str, named: Mapping[str, Any], left: list[Path], predicts: bool
-) -> None:
-    """Note that the files differ from those of a compiler and a device."""
-    written = (
-        "the trace of the simulation, and a predicted profile"
-        if predicts
-        else "the trace"
-    )
-    kept = f"; not written: {', '.join(map(str, left))}" if left else ""
-    error = KernelError(
-        f"a compiler writes a NEFF and a device a profile; here it is {written}, as JSON",
-        happened=f"only a compiler and a device can write the requested files ({where})",
-        received=", ".join(f"{name}={str(value)!r}" for name, value in named.items())
-        + kept,
-        remedy="name files that are not there yet; difftest trace and difftest profile write the "
-        "same"
-        if kept
-        else "difftest trace and difftest profile write the same",
-    )
-    report_violation(error)
 
 
 RUN_HINTS = ("device_count", "num_execs")
@@ -416,11 +249,11 @@ class RunAs(Kernel):
 class OnDevice(RunAs):
     """Run a kernel as on a device: here on the simulator, with NumPy arrays in and out.
 
-    For the files that options name see :mod:`difftest.simulator.entry.kernel`.
+    For the files that options name see :mod:`difftest.simulator.entry.artifacts`.
     """
 
     where = "nki.baremetal"
-    documented: ClassVar[tuple[str, ...]] = (*FILE_OPTIONS[:3], COMPILER)
+    documented: ClassVar[tuple[str, ...]] = (NEFF, PROFILE, ARTIFACTS, COMPILER)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         predicts = self.predictor is not None
@@ -452,7 +285,7 @@ class Benchmark(RunAs):
     """
 
     where = "nki.benchmark"
-    documented = ("warmup", "iters", "save_neff_name", "save_trace_name", COMPILER)
+    documented = ("warmup", "iters", NEFF, PROFILE, COMPILER)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.predictor is None:

@@ -37,6 +37,8 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.tile import Tile
 
 RUNNING_SUM = "a running sum"
+MOST_SUMS = 255
+"""The most roundings of a running sum that are counted: a tensor holds the number as one byte."""
 FREE_SUMS = 4
 """The free roundings of a running sum into a narrow dtype.
 
@@ -72,9 +74,9 @@ class Chain(NamedTuple):
         if not self.lines and not self.products:
             return False
         line = kernel_location()
-        return (adds and line in self.lines) or (
-            self.multiplies and line in self.products
-        )
+        if adds and line in self.lines:
+            return True
+        return self.multiplies and line in self.products
 
 
 NO_CHAIN = Chain((), wide=False)
@@ -218,11 +220,11 @@ class Contract:
         results: list[DType] = [np.dtype(result) for result in settings.results]
         for result in results:
             self._allow(result)
-        self._again = (
-            self._coarsest
-            if any(_rounding_of(result).unit for result in results)
-            else math.inf
-        )
+        self._again = math.inf
+        """The coarsest unit of a sum that is added to repeatedly; infinity if outputs are unknown.
+        """
+        if any(_rounding_of(result).unit for result in results):
+            self._again = self._coarsest
         self._own = Rounding(self._coarsest, self._floor, math.inf)
         """The rounding that the outputs and ``dtypes`` alone allow; unknown outputs count as
         float32.
@@ -284,10 +286,10 @@ class Contract:
     def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """Return the numbers that an instruction of this name writes to a tensor of ``dtype``."""
         rounding = ROUNDINGS[dtype]
-        if dtype == FLOAT32 and not numbers.adds and numbers.sums < 256:
+        if dtype == FLOAT32 and not numbers.adds and numbers.sums <= MOST_SUMS:
             return into(numbers, dtype, rounding)
         adds = False
-        sums = min(numbers.sums, 255)
+        sums = min(numbers.sums, MOST_SUMS)
         if rounding.unit > UNIT:
             adds = numbers.adds
             rounding, sums = self._narrow(numbers, dtype, chain, name)
@@ -303,7 +305,7 @@ class Contract:
         """Return how a rounding into a narrow dtype counts, and the roundings of its sum."""
         adds = numbers.adds
         loops = chain.loops(adds=adds)
-        sums = min(numbers.sums + adds, 255)
+        sums = min(numbers.sums + adds, MOST_SUMS)
         if loops and adds and chain.wide:
             # a loop that adds up partial sums of float32
             sums = max(sums, FREE_SUMS + 1)

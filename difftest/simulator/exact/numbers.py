@@ -122,11 +122,12 @@ class Numbers(Lifted):
         """Return ``self != other``, immediately for a single number that the bounds decide."""
         value = self.held.value
         error = self.held.error
-        if self.shape or not (
-            error is None or (type(other) is int and abs(value - other) > error)
-        ):
-            return self.computed(np.not_equal, self, other)
-        return value != other
+        if not self.shape:
+            if error is None:
+                return value != other
+            if type(other) is int and abs(value - other) > error:
+                return value != other
+        return self.computed(np.not_equal, self, other)
 
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
         rule = ARITHMETIC.get(ufunc)

@@ -182,9 +182,7 @@ class Shadow(Follower):
         results = self._compute(plan, call, values, issued)
         first, *rest = results if type(results) is tuple else (results,)
         if not call.cache.is_simple:
-            first, where = self._resolve_indices(
-                plan, call, (first, dst, operands), where
-            )
+            first, where = self._resolve_indices(plan, call, first, issued)
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
@@ -291,8 +289,10 @@ class Shadow(Follower):
         """Add ``numbers`` to the values of ``dst``; add a product only to an earlier product."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
-            missing = None if dst._storage.products is None else ~dst._in_product()
-            if missing is None or missing.all():
+            if dst._storage.products is None:
+                return numbers
+            missing = ~dst._in_product()
+            if missing.all():
                 return numbers
         return added_or_put(self.stored(dst, unread=missing), numbers, missing)
 
@@ -303,9 +303,9 @@ class Shadow(Follower):
         if isinstance(operand, Tile):
             if plan.of_tiles:
                 return operand
-            return (self.stored if plan.by_dma else self.take)(
-                operand, computed=plan.computed
-            )
+            if plan.by_dma:
+                return self.stored(operand, computed=plan.computed)
+            return self.take(operand, computed=plan.computed)
         if isinstance(operand, IndirectTile):
             self.name_elements(*map(self.take, operand._index_tiles))
             operand._resolve(
@@ -317,18 +317,19 @@ class Shadow(Follower):
         return operand
 
     def _resolve_indices(
-        self, plan: Plan, call: CheckedCall, moved: Any, where: Any
+        self, plan: Plan, call: CheckedCall, numbers: Any, issued: InstructionUse
     ) -> Any:
         """Return the numbers for a destination, and the elements written.
 
         Indices may be out of bounds, or name a place twice.
         """
-        numbers, dst, operands = moved
+        dst: Any = issued.dst
+        where: Any = issued.where
         arrays: Any = ()
         if isinstance(dst, IndirectTile):
             self.name_elements(*map(self.take, dst._index_tiles))
             arrays, where = dst._resolve(skip=plan.skips, where=where)
-        for source in operands:
+        for source in issued.operands:
             if isinstance(source, IndirectTile) and not source._inside.all():
                 there = call.instruction.moves(call, source._inside)
                 chosen = there.reshape(dst.shape)  # in the order of the numbers
@@ -502,14 +503,12 @@ class Shadow(Follower):
         """Return numbers as a tensor of ``dtype`` holds them; None if the machine's are exact."""
         if is_float(dtype):
             return self.contract.into(numbers, dtype, self._chain, self._name)
-        if (
-            numbers.error is None
-            or dtype not in (*INTEGERS, BOOL)
-            or numbers.dtype == dtype
-        ):
-            if numbers.error is None or numbers.dtype != dtype:
-                return None
+        if numbers.error is None:
+            return None
+        if numbers.dtype == dtype:
             return numbers
+        if dtype not in (*INTEGERS, BOOL):
+            return None
         whole = into_integers(numbers, dtype)
         if whole is not None:
             self.doubt(

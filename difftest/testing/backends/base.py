@@ -93,11 +93,9 @@ class KernelCall(NamedTuple):
     @property
     def target_names(self) -> tuple[str, ...]:
         """The names of the targets; empty if arrays are passed by position."""
-        return (
-            tuple(self.names[place] for place in self.target_places)
-            if self.names
-            else ()
-        )
+        if not self.names:
+            return ()
+        return tuple(self.names[place] for place in self.target_places)
 
     def missing_writes(self, targets: Sequence[Array]) -> tuple[Mask | None, ...]:
         """Return a mask of the elements of each target that are still poisoned."""

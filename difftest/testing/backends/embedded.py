@@ -132,11 +132,11 @@ def _completed(
         if not is_among(array, result.written)
     ]
     return Completed(
-        (*(result.outputs[number] for number in kept), *written),
-        (*unwritten, *call.missing_writes(written)),
-        result.trace if call.record else None,
-        None if result.exact is None else result.exact.of(kept, written),
-        findings,
+        outputs=(*(result.outputs[number] for number in kept), *written),
+        unwritten=(*unwritten, *call.missing_writes(written)),
+        trace=result.trace if call.record else None,
+        exact=None if result.exact is None else result.exact.of(kept, written),
+        findings=findings,
         written=result.written,
         returned=result.returned,
         unset=unset_arguments(call, result.trace),

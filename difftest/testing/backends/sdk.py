@@ -378,6 +378,10 @@ def _is_view_of_one(array: Array, others: Sequence[Array]) -> bool:
     return any(is_same(array, other) for other in others)
 
 
+_PLACE = ("data", "shape", "strides", "typestr")
+"""Items of NumPy's array interface that say where the elements of an array are."""
+
+
 def is_same(array: Array, other: Array) -> bool:
     """Return whether two arrays are one array: the same elements of the same memory."""
     if array is other:
@@ -385,9 +389,6 @@ def is_same(array: Array, other: Array) -> bool:
     ours = array.__array_interface__
     theirs = other.__array_interface__
     return bool(array.size) and all(ours[key] == theirs[key] for key in _PLACE)
-
-
-_PLACE = ("data", "shape", "strides", "typestr")
 
 
 def _copy_of(target: Array, before: Array, returned: Sequence[Array]) -> int | None:

@@ -436,21 +436,19 @@ class _Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(argument, _Stub) for argument in args):
             return self._run.stub()
-        function = self._function
         is_of_lists = any(isinstance(argument, (list, tuple)) for argument in args)
         if self._prefix == "np." and is_of_lists:
             # Not all functions of NumPy accept arrays of objects.
             with contextlib.suppress(AttributeError, TypeError):
                 arrays = [np.array(argument, object) for argument in args]
-                return function(*arrays, **kwargs)
-        result = function(*map(concrete_value, args), **kwargs)
+                return self._function(*arrays, **kwargs)
+        result = self._function(*map(concrete_value, args), **kwargs)
         is_recorded = any(isinstance(argument, _ConcolicNumber) for argument in args)
         if kwargs or not is_recorded:
             return result
-        return self._run.number(
-            result.item() if isinstance(result, np.generic) else result,
-            self._text_of_call(list(map(_text, args))),
-        )
+        if isinstance(result, np.generic):
+            result = result.item()
+        return self._run.number(result, self._text_of_call(list(map(_text, args))))
 
     def _text_of_call(self, texts: list[str]) -> str:
         name = self._function.__name__
@@ -576,15 +574,18 @@ def _length(size: Any, part: slice) -> Any:
 
     The sign of a bound, which decides whether it counts from the end, is not a condition.
     """
-    ends = [
-        0 if part.start is None else part.start,
-        size if part.stop is None else part.stop,
-    ]
-    first, last = [
-        size + end if concrete_value(end) in range(-_LARGEST_EXPONENT, 0) else end
-        for end in ends
-    ]
-    return last - first if part.step in (None, 1) else -((first - last) // part.step)
+    first = _from_front(0 if part.start is None else part.start, size)
+    last = _from_front(size if part.stop is None else part.stop, size)
+    if part.step in (None, 1):
+        return last - first
+    return -((first - last) // part.step)
+
+
+def _from_front(bound: Any, size: Any) -> Any:
+    """Return a bound of a slice, counted from the front of an axis."""
+    if concrete_value(bound) in range(-_LARGEST_EXPONENT, 0):
+        return size + bound
+    return bound
 
 
 def concrete_value(value: Any) -> Any:
@@ -660,7 +661,8 @@ def _methods() -> Iterator[tuple[str, Any]]:
     yield "bit_length", _method(int.bit_length, "{0}.bit_length()")
     for name, form in _UNARY.items():
         yield f"__{name}__", _method(getattr(operator, name), form)
-    for name, sign in zip(*[iter(_BINARY.split())] * 2, strict=True):
+    words = _BINARY.split()
+    for name, sign in zip(words[::2], words[1::2], strict=True):
         compute = getattr(operator, f"__{name}__")
         turned = functools.partial(lambda compute, a, b: compute(b, a), compute)
         yield f"__{name}__", _method(compute, f"({{0}} {sign} {{1}})")

@@ -80,6 +80,7 @@ class SearchLimits:
     points : points of several names, for a condition that NumPy evaluates at all of them at once.
     single_points : points of several names, for a condition that is evaluated point by point.
     sampled : points where the earlier conditions are evaluated.
+    gaps : the gaps around runs of values from which on a condition has no ends to aim at.
     kept : places that are kept of a condition.
     floats : floats of the kernels' code that become data. More would leave no other data.
     largest_float : the largest of these floats. A larger one means infinity.
@@ -103,6 +104,7 @@ class SearchLimits:
     points: int = 2**15
     single_points: int = 2**11
     sampled: int = 2**12
+    gaps: int = 6
     kept: int = 64
     floats: int = 8
     largest_float: float = 2.0**18
@@ -129,19 +131,15 @@ def targets_in_domain(
     conditions: Sequence[Condition], ranges: Mapping[str, Any]
 ) -> list[list[Place]]:
     """Return the places of each condition that are in the domain, each once."""
-    inside = [
-        [
-            place
-            for place in places
-            if all(at in ranges.get(n, (at,)) for n, at in place.items())
-        ]
-        for *_, places in conditions
-    ]
-    return [
-        list({repr(sorted(p.items())): p for p in places}.values())
-        for places in inside
-        if places
-    ]
+    groups = []
+    for *_, places in conditions:
+        inside = {}
+        for place in places:
+            if all(at in ranges.get(name, (at,)) for name, at in place.items()):
+                inside[repr(sorted(place.items()))] = place
+        if inside:
+            groups.append(list(inside.values()))
+    return groups
 
 
 def nearest_miss(
@@ -156,18 +154,21 @@ def nearest_miss(
         return 0, ""
 
     def distance(case: Mapping[str, int]) -> int:
-        return min(
-            sum(abs(case[name] - at) for name, at in place.items()) for place in known
-        )
+        return min(_distance(case, place) for place in known)
 
     case = min(cases, key=distance)
     shown = ", ".join(f"{name}={value}" for name, value in case.items())
     return distance(case), f"nearest of the last {len(cases)} cases: {shown}"
 
 
+def _distance(case: Mapping[str, int], place: Place) -> int:
+    """Return the sum of the differences between the values of a case and of a place."""
+    return sum(abs(case[name] - at) for name, at in place.items())
+
+
 def float_constants(spec: KernelSpec) -> tuple[float, ...]:
     """Return the floats in the kernels' code, with which it may compare values."""
-    functions = [f for k in (spec.kernel, *spec.others) if (f := function_of(k))]
+    functions = list(filter(None, map(function_of, (spec.kernel, *spec.others))))
     floats: list[float] = []
     for function in functions:  # the list grows while it is iterated
         values, named = _values_in(function)
@@ -250,14 +251,14 @@ class _Step(NamedTuple):
 
     Attributes
     ----------
-    asked : the condition, with its outcome on the path.
+    condition : the condition with its outcome on the path.
     own : names of the domain in the condition.
     related : ``own``, and the names that earlier conditions have together with them.
     before : the earlier conditions of the kernel.
     led : names whose values led to the condition.
     """
 
-    asked: BranchCondition
+    condition: BranchCondition
     own: list[str]
     related: list[str]
     before: list[BranchCondition]
@@ -281,7 +282,7 @@ class BranchSearch:
 
     def __init__(self, spec: KernelSpec, draw: Callable[[Values], DrawnValues]) -> None:
         self._spec = spec
-        self._drawn = draw
+        self._draw = draw
         self._chance = np.random.default_rng(0)
         self.loops: dict[tuple[str, int], bool] = {}
         self.met = defaultdict[int, set[tuple[str, int]]](set)
@@ -339,7 +340,7 @@ class BranchSearch:
 
     def _bases(self) -> list[dict[str, Any]]:
         """Return choices for the first runs: all sizes at their ends, and random ones."""
-        drawings = [self._drawn({}) for _ in range(LIMITS.bases)]
+        drawings = [self._draw({}) for _ in range(LIMITS.bases)]
         wide = [
             drawn.chosen
             for drawn in drawings
@@ -352,7 +353,7 @@ class BranchSearch:
 
     def _run(self, kernel: Any, state: _SearchState) -> Iterator[_SearchState]:
         """Run a kernel, and return the states that change a condition of this run."""
-        drawn = self._drawn(state.chosen)
+        drawn = self._draw(state.chosen)
         run = drawn.run
         of_domain = len(run.path_condition)
         is_refused = self._refuses(kernel, run, drawn.values, state.dtype)
@@ -360,13 +361,13 @@ class BranchSearch:
             self.loops[loop] = self.loops.get(loop, False) or is_repeated
         run.steps = -math.inf  # a cache of the kernel may keep numbers of this run
         path = list(run.path_condition.values())
-        self.met[id(kernel)].update(asked.place[:2] for asked in path)
+        self.met[id(kernel)].update(condition.place[:2] for condition in path)
         expected = state.expected
         if is_refused and path[-1:] == [expected]:
             # The kernel refuses these values, so the domain leaves them out.
             self._tried[expected.place] += LIMITS.runs * bool(state.aims)
             return iter(())
-        outcomes = [(asked.place, asked.held) for asked in path]
+        outcomes = [(condition.place, condition.held) for condition in path]
         if (expected.place, expected.held) in outcomes:
             self._found[expected.place] += state.aims
         state = state._replace(chosen=drawn.chosen)
@@ -399,34 +400,34 @@ class BranchSearch:
     ) -> Iterator[_SearchState]:
         """Yield a state for each condition of a path that can change.
 
-        The first conditions, ``of_domain``, were asked while values were drawn. They stay. The
-        value of a condition with a rare outcome is kept, because it led to the later conditions.
+        The first conditions, ``of_domain``, were met while values were drawn. They stay. The value
+        of a condition with a rare outcome is kept, because it led to the later conditions.
         """
         rare = list[tuple[Any, list[str]]]()
-        self._tried.update({(asked.place, asked.held) for asked in path})
-        named = [ranges.keys() & _code(asked.text).co_names for asked in path]
-        for number, asked in enumerate(path[of_domain:], of_domain):
+        self._tried.update({(condition.place, condition.held) for condition in path})
+        named = [ranges.keys() & _code(condition.text).co_names for condition in path]
+        for number, condition in enumerate(path[of_domain:], of_domain):
             own = [name for name in ranges if name in named[number]]
-            if own and self._is_to_try(asked):
-                attempts = LIMITS.text_runs if asked.place[3] else 1
-                self._tried.update([asked.place, *[asked] * attempts])
+            if own and self._is_to_try(condition):
+                attempts = LIMITS.text_runs if condition.place[3] else 1
+                self._tried.update([condition.place, *[condition] * attempts])
                 led = set(state.led).union(own)
                 for place, names in rare:
-                    led.update(names if place != asked.place else ())
+                    led.update(names if place != condition.place else ())
                 related = _with_related(own, named[:number], ranges)
-                step = _Step(asked, own, related, path[of_domain:number], led)
+                step = _Step(condition, own, related, path[of_domain:number], led)
                 changed = self._changed(step, state, ranges)
                 if changed is not None:
                     yield changed
-            is_rare = self._rare.get(asked.text) == asked.held
-            if is_rare and not set("<>") & set(asked.text):
-                rare.append((asked.place, own))
+            is_rare = self._rare.get(condition.text) == condition.held
+            if is_rare and not set("<>") & set(condition.text):
+                rare.append((condition.place, own))
 
-    def _is_to_try(self, asked: BranchCondition) -> bool:
+    def _is_to_try(self, condition: BranchCondition) -> bool:
         """Return whether a condition and its place may have another attempt."""
-        if self._tried[asked.place] >= LIMITS.place_runs:
+        if self._tried[condition.place] >= LIMITS.place_runs:
             return False
-        return self._tried[asked] < LIMITS.text_runs
+        return self._tried[condition] < LIMITS.text_runs
 
     def _changed(
         self, step: _Step, state: _SearchState, ranges: Ranges
@@ -436,7 +437,7 @@ class BranchSearch:
         The attempts change its own names, then related names too, while the earlier conditions
         hold. The last attempt lets the earlier conditions change.
         """
-        asked = step.asked
+        condition = step.condition
         attempts = [(step.own, step.before)]
         is_wide = any(len(ranges[name]) > LIMITS.few for name in step.own)
         if is_wide and step.related != step.own:
@@ -444,25 +445,25 @@ class BranchSearch:
         if is_wide:
             attempts.append((step.own, []))
         for names, before in attempts:
-            points = self._points(names[:3], ranges, asked.text)
-            places, are_few = self._changes(before, asked, points, state.chosen)
+            points = self._points(names[: LIMITS.names], ranges, condition.text)
+            places, are_few = self._changes(before, condition, points, state.chosen)
             if not is_wide:
-                places = self._places_in_ranges(places, asked, ranges)
+                places = self._places_in_ranges(places, condition, ranges)
                 are_few = False
-            tried = self._tried[asked.place, not asked.held]
+            tried = self._tried[condition.place, not condition.held]
             if places and (are_few or tried < LIMITS.ways):
                 return self._next_state(step, places, are_few, state, ranges)
         return None
 
     def _places_in_ranges(
-        self, places: list[Place], asked: BranchCondition, ranges: Ranges
+        self, places: list[Place], condition: BranchCondition, ranges: Ranges
     ) -> list[Place]:
         """Return the places in the ranges; the others become aims.
 
         Cases meet each value of a range with few values, so it needs no aim.
         """
         outside = [at for at in places if _is_outside(at, ranges)]
-        self._found[asked.place] += outside
+        self._found[condition.place] += outside
         return [at for at in places if at not in outside]
 
     def _next_state(
@@ -474,8 +475,8 @@ class BranchSearch:
         ranges: Ranges,
     ) -> _SearchState:
         """Return the state at the first of the places where a condition changes."""
-        asked = step.asked
-        other = asked._replace(held=not asked.held)
+        condition = step.condition
+        other = condition._replace(held=not condition.held)
         chain = (*state.chain, other)
         chosen = state.chosen | places[0]
         if are_few:
@@ -484,7 +485,7 @@ class BranchSearch:
             aims = [{**kept, **at} for at in places]
         else:
             # Each half of 300 <= n < 312 holds for many values, both together for few.
-            line = asked.place[:2]
+            line = condition.place[:2]
             same_line = [at for at in step.before if at.place[:2] == line]
             together = dict.fromkeys((*state.chain, *same_line, other))
             aims = self._places_of_all(list(together), ranges, state.chosen)
@@ -499,14 +500,17 @@ class BranchSearch:
         self, conditions: Sequence[BranchCondition], ranges: Ranges, chosen: Values
     ) -> list[Place]:
         """Return places where several conditions hold together; empty if they are many."""
-        texts = [f"({asked.text})" for asked in conditions]
+        texts = [f"({condition.text})" for condition in conditions]
         known = {name for text in texts for name in _code(text).co_names}
         names = [name for name in ranges if name in known]
         if not 1 < len(names) <= LIMITS.names:
             return []
         points = self._points(names, ranges, " + ".join(texts))
         holds = np.logical_and.reduce(
-            [_held(asked.text, chosen, points) == asked.held for asked in conditions]
+            [
+                _held(condition.text, chosen, points) == condition.held
+                for condition in conditions
+            ]
         )
         at = np.flatnonzero(holds)
         if not 0 < len(at) <= LIMITS.together * len(holds):
@@ -564,8 +568,8 @@ class BranchSearch:
         ends = at
         if len(points) == 1:
             (axis,) = points.values()
-            ends, runs = _ends_of_runs(at, len(holds), axis)
-            is_half_in_runs = share <= 0.5 and runs < 6
+            ends, gaps = _ends_of_runs(at, len(holds), axis)
+            is_half_in_runs = share <= 0.5 and gaps < LIMITS.gaps
             are_few = len(ends) > 0 and (are_few or is_half_in_runs)
         if are_few:
             for name, axis in points.items():
@@ -579,16 +583,20 @@ class BranchSearch:
         self, before: list[BranchCondition], at: Array, points: Points, values: Values
     ) -> list[Place]:
         """Return the points where conditions have the same outcomes as before."""
-        few = len(at) <= LIMITS.sampled
-        chance = self._chance
-        at = chance.permutation(at) if few else chance.choice(at, LIMITS.sampled)
-        before = [
-            a for a in before if not points.keys().isdisjoint(_code(a.text).co_names)
+        if len(at) <= LIMITS.sampled:
+            at = self._chance.permutation(at)
+        else:
+            at = self._chance.choice(at, LIMITS.sampled)
+        related = [
+            condition
+            for condition in before
+            if not points.keys().isdisjoint(_code(condition.text).co_names)
         ]
-        for _, text, held in sorted(
-            before, key=lambda asked: not _is_of_arrays(asked.text)
-        ):
-            at = at if _is_of_arrays(text) else at[: 4 * LIMITS.kept]
+        # Conditions of arrays are evaluated fast, and leave fewer points for the others.
+        related.sort(key=lambda condition: not _is_of_arrays(condition.text))
+        for _, text, held in related:
+            if not _is_of_arrays(text):
+                at = at[: 4 * LIMITS.kept]
             if len(at):
                 part = {name: axis[at] for name, axis in points.items()}
                 at = at[_held(text, values, part) == held]
@@ -614,14 +622,14 @@ def _is_outside(place: Place, ranges: Ranges) -> bool:
 
 
 def _ends_of_runs(at: Array, count: int, axis: Array) -> tuple[Array, int]:
-    """Return the ends of the runs of consecutive numbers in ``at``, and the number of steps.
+    """Return the ends of the runs of consecutive numbers in ``at``, and the number of gaps.
 
     Cases that are drawn at the ends of a run meet its inside too. The first and the last of the
     ``count`` points are left out, and points whose value on the axis is near the first.
     """
-    steps = np.diff(at, prepend=-2, append=count + 1) > 1
+    gaps = np.diff(at, prepend=-2, append=count + 1) > 1
     inner = (at > 0) & (at < count - 1) & (axis[at] >= axis[0] + LIMITS.least)
-    return at[(steps[1:] | steps[:-1]) & inner], int(steps.sum())
+    return at[(gaps[1:] | gaps[:-1]) & inner], int(gaps.sum())
 
 
 @functools.lru_cache(maxsize=4096)

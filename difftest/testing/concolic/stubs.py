@@ -65,8 +65,12 @@ def copy_object(value: Any, stub_for: StubFor, copies: dict[int, Any]) -> Any:
     base: Any = next(
         kind for kind in type(value).__mro__ if not kind.__flags__ & _WRITTEN
     )
-    parts = map(stub_for, base.__iter__(value)) if base is tuple else value
-    copy = base.__new__(kind, *([parts] if base in (tuple, *_WHOLE) else ()))
+    if base is tuple:
+        copy = base.__new__(kind, map(stub_for, base.__iter__(value)))
+    elif base in _WHOLE:
+        copy = base.__new__(kind, value)
+    else:
+        copy = base.__new__(kind)
     copies[id(value)] = value, copy
     if base is list:
         base.extend(copy, map(stub_for, base.__iter__(value)))

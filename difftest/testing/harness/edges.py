@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from difftest.analysis.placement import MEMORIES, footprint_of, limit_of
+from difftest.analysis.placement import MEMORIES, footprint_of
+from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Trace
 from difftest.support.rounding import is_float_dtype
@@ -76,7 +77,7 @@ WORK_OF_A_CASE = 3 * 2**19
 """The same limit for each case in the profile of Hypothesis, so that short profiles stay short."""
 INSTRUCTION = 2**12
 """The overhead of an instruction, in elements that NumPy computes in that time."""
-_LIMITS = tuple(limit_of(space, TRN2) for space in MEMORIES) * 2
+_LIMITS = tuple(partition_bytes(space, TRN2) for space in MEMORIES) * 2
 """The limit of each figure of a footprint."""
 _GROWTH = (1, 2, 4)
 """The multiples of a name's minimal value that show whether the footprint grows with it."""

@@ -81,14 +81,18 @@ def _advice(schedule: Schedule) -> list[Advice]:
     least = max(LEAST, LEAST_SHARE * schedule.end / 1e3)
     found = (finding for detector in DETECTORS for finding in detector(schedule, units))
     findings = ranked(found, least)
-    few = len(schedule.program.instructions) <= SMALL
-    for place, advice in enumerate(findings[:TRIED] if few else ()):
-        if advice.spared:
-            gained = (
-                schedule.end - reschedule_without(schedule, advice.spared).finish
-            ) / 1e3
-            findings[place] = replace(advice, lost=min(advice.lost, gained))
+    if len(schedule.program.instructions) <= SMALL:
+        tried = [_rescheduled(schedule, advice) for advice in findings[:TRIED]]
+        findings[:TRIED] = tried
     return ranked(findings, least)
+
+
+def _rescheduled(schedule: Schedule, advice: Advice) -> Advice:
+    """Return a finding that gains no more than a new schedule without its work does."""
+    if not advice.spared:
+        return advice
+    finish = reschedule_without(schedule, advice.spared).finish
+    return replace(advice, lost=min(advice.lost, (schedule.end - finish) / 1e3))
 
 
 __all__ = ["DETECTORS", "Advice", "advise"]

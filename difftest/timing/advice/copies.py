@@ -253,6 +253,15 @@ class _SumsOfProducts:
 
 _MOVABLE = (Purpose.COPY, Purpose.SCALE)
 """The work that the Vector and the Scalar Engine both do."""
+BUSY = 0.8
+"""The least share of the kernel's time that makes an engine the busy one."""
+SPARE = 0.4
+"""The most share of the kernel's time that leaves an engine room for the other one's work."""
+
+
+def _may_move(span: Span, engine: Engine) -> bool:
+    """Return whether an instruction of an engine could run on the other one of the two."""
+    return span.engine is engine and span.instruction.event.purpose in _MOVABLE
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -260,12 +269,12 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
     for engine, other in pairs:
-        busy = units.most(engine.value)
-        spare = units.most(other.value)
-        if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
+        busy = units.longest_busy(engine.value)
+        spare = units.longest_busy(other.value)
+        is_uneven = busy >= BUSY * end and spare <= SPARE * end
+        if not is_uneven or busy < max(units.busy.values()):
             continue
-        spans = [span for span in schedule.spans if span.engine is engine]
-        movable = [span for span in spans if span.instruction.event.purpose in _MOVABLE]
+        movable = [span for span in schedule.spans if _may_move(span, engine)]
         if not movable:
             continue
         work = max(RemovedWork(movable).times.values())

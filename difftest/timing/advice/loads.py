@@ -52,15 +52,15 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
             part = 1.0 - _used(target, reads.get(target.allocation.id, set()))
             removed.add(span, part)
             size = region_bytes(target)
-            unused = unused + int(part * size)
-            loaded = loaded + size
+            unused += int(part * size)
+            loaded += size
         if loaded and unused / loaded >= UNUSED:
             yield advice_on(
                 spans,
                 "unused-data",
                 units.without(removed),
-                happened=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs "
-                "load is never read",
+                happened=f"{unused / loaded:.1%} of the {_size_text(loaded)} that "
+                f"{len(spans):,} DMAs load is never read",
                 rule="a load takes the DMA engines' time for each byte, whether it is used or not",
                 remedy="load the part that the next instructions use: slice the source, not the "
                 "tile",
@@ -133,8 +133,8 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
                 spans,
                 "loaded-again",
                 units.without(RemovedWork(spans, 1.0 - distinct / loaded)),
-                happened=f"{_mib(distinct)} of {name} are loaded "
-                f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(spans):,} DMAs)",
+                happened=f"{_size_text(distinct)} of {name} are loaded "
+                f"{loaded / distinct:,.1f} times ({_size_text(loaded)} in {len(spans):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",
                 remedy="move the load out of the loops that do not change its address, or load "
                 "larger blocks and slice them in SBUF",
@@ -167,8 +167,8 @@ def through_hbm(schedule: Schedule, units: Units) -> Iterator[Advice]:
             removed,
             "through-hbm",
             units.without(RemovedWork(removed)),
-            happened=f"{_mib(size)} of {tensor.name or 'a tensor'} are stored to HBM and loaded "
-            f"again, in {len(removed):,} DMAs",
+            happened=f"{_size_text(size)} of {tensor.name or 'a tensor'} are stored to HBM and "
+            f"loaded again, in {len(removed):,} DMAs",
             rule="a store and a load take a few microseconds until the data are back, even if no "
             "engine waits for their bytes",
             remedy="keep the tensor in SBUF, where it has room, and let the later instructions "
@@ -277,7 +277,7 @@ def _moved(spans: list[Span]) -> tuple[int, int, int]:
     return rows, moved, partitions
 
 
-def _mib(count: int) -> str:
-    return (
-        f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"
-    )
+def _size_text(count: int) -> str:
+    if count >= 2**20:
+        return f"{count / 2**20:,.1f} MiB"
+    return f"{count / 2**10:,.1f} KiB"

@@ -113,7 +113,7 @@ class Units:
             count = self._elements[index] = free_elements(span.instruction.event)
         return count
 
-    def most(self, name: str) -> float:
+    def longest_busy(self, name: str) -> float:
         """Return the longest busy time of a unit of this name on any core; ns."""
         return max(
             (time for (_, unit), time in self.busy.items() if unit == name), default=0.0

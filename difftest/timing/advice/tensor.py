@@ -20,6 +20,8 @@ from difftest.timing.schedule import Schedule, Span
 
 EMPTY = 0.5
 """A PSUM tile with less than this part of a bank is mostly empty."""
+SPARED_PASSES = 0.75
+"""The part of a float32 matmul's passes that two-byte operands save: three of four."""
 TENSOR = Engine.TENSOR.value
 
 
@@ -35,14 +37,9 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     tiles = _origins_of_operands(schedule.program.instructions)
     helpers = _copies_around(schedule)
     for spans in spans_by_line(transposes).values():
-        are_transposes = all(
-            span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans
-        )
-        called = (
-            "transposes"
-            if are_transposes
-            else "transposes or products with the same tile"
-        )
+        called = "transposes or products with the same tile"
+        if all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans):
+            called = "transposes"
         repeated = _repeated(spans, tiles)
         different = len(spans) - len(repeated)
         if len(repeated) < different:
@@ -142,7 +139,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
             removed.take(span, TENSOR, work.passes * wait)
         savings = units.without(removed)
-        if not savings[1]:
+        if not savings.work:
             continue
         yield advice_on(
             spans,
@@ -194,11 +191,11 @@ def _streaming(span: Span, parameters: TimingParameters, bank: int) -> float:
     work = span.instruction.matmul
     assert work is not None
     clock = parameters.clocks[Engine.TENSOR].value
-    overhead = (
-        parameters.row_overhead_fp32 if work.four_byte else parameters.row_overhead
-    ).value
+    overhead = parameters.row_overhead
+    if work.four_byte:
+        overhead = parameters.row_overhead_fp32
     columns = elements(span.instruction.event.reads[1])
-    return work.passes * (work.rows + overhead * columns / bank) / clock
+    return work.passes * (work.rows + overhead.value * columns / bank) / clock
 
 
 def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -218,7 +215,7 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "float32-operands",
-            units.without(RemovedWork(spans, 0.75)),
+            units.without(RemovedWork(spans, SPARED_PASSES)),
             happened=f"{len(spans):,} matmuls multiply data of two bytes after a cast to float32, "
             "in four passes",
             rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",

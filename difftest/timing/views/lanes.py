@@ -15,7 +15,7 @@ import numpy as np
 
 from difftest.simulator.trace import Space
 from difftest.timing.report import ENGINES, Report, memory_usage
-from difftest.timing.schedule import Span
+from difftest.timing.schedule import Schedule, Span
 
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#BCBD22",
@@ -23,7 +23,7 @@ PALETTE = (
 """Okabe and Ito's colours, which are safe for colour blindness, and two more."""
 LOADS = "#0072B2"
 STORES = "#D55E00"
-_FULL = {Space.SBUF: "#56B4E9", Space.PSUM: "#CC79A7"}
+_MEMORY_COLOURS = {Space.SBUF: "#56B4E9", Space.PSUM: "#CC79A7"}
 
 Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -54,41 +54,44 @@ class Lane(NamedTuple):
 
 def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
     """Yield the lanes of busy engines, DMA and the two memories, in ``bins`` columns of time."""
-    edges: Values = np.linspace(0.0, report.prediction.schedule.end / 1e3, bins + 1)
-    yield from _engines(report.prediction.schedule.spans, edges)
-    spans = [
-        span for span in report.prediction.schedule.spans if span.instruction.transfer
-    ]
+    schedule = report.prediction.schedule
+    edges: Values = np.linspace(0.0, schedule.end / 1e3, bins + 1)
+    yield from _engines(schedule.spans, edges)
+    yield _dma(report, edges)
+    for space in _MEMORY_COLOURS:
+        yield _memory(schedule, space, edges)
+
+
+def _dma(report: Report, edges: Values) -> Lane:
+    """Return the lane of DMA: the rates of loads and of stores."""
+    spans = report.prediction.schedule.spans
+    dmas = [span for span in spans if span.instruction.transfer]
+    loads = [span for span in dmas if not span.instruction.is_store]
+    stores = [span for span in dmas if span.instruction.is_store]
     rates = [
-        (
-            colour,
-            label,
-            rate_of([s for s in spans if s.instruction.is_store is store], edges),
-        )
-        for store, label, colour in (
-            (False, "DMA loads", LOADS),
-            (True, "DMA stores", STORES),
-        )
+        (LOADS, "DMA loads", rate_of(loads, edges)),
+        (STORES, "DMA stores", rate_of(stores, edges)),
     ]
     active = report.summary()["dma_active_time_percent"]
     limit = report.prediction.program.parameters.hbm_bandwidth.value
-    yield Lane("DMA", f"{active:.0%} active", "GB/s", limit, rates)
-    for space, colour in _FULL.items():
-        taken, name = (
-            memory_usage(report.prediction.schedule, space),
-            space.value.upper(),
-        )
-        held = np.array([0.0, *(step.bytes / 1024 for step in taken.steps)])
-        times = [step.time for step in taken.steps]
-        there = held[np.searchsorted(times, (edges[:-1] + edges[1:]) / 2, side="right")]
-        stacked = [(colour, f"{name} in use", there)]
-        yield Lane(
-            name,
-            f"peak {taken.peak / 1024:,.1f} KiB",
-            "KiB",
-            taken.capacity / 1024,
-            stacked,
-        )
+    return Lane("DMA", f"{active:.0%} active", "GB/s", limit, rates)
+
+
+def _memory(schedule: Schedule, space: Space, edges: Values) -> Lane:
+    """Return the lane of a memory: its bytes in use in the middle of each column."""
+    usage = memory_usage(schedule, space)
+    name = space.value.upper()
+    held = np.array([0.0, *(step.bytes / 1024 for step in usage.steps)])
+    times = [step.time for step in usage.steps]
+    middles = (edges[:-1] + edges[1:]) / 2
+    heights = held[np.searchsorted(times, middles, side="right")]
+    return Lane(
+        name,
+        value=f"peak {usage.peak / 1024:,.1f} KiB",
+        unit="KiB",
+        limit=usage.capacity / 1024,
+        stacked=[(_MEMORY_COLOURS[space], f"{name} in use", heights)],
+    )
 
 
 def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
@@ -107,10 +110,13 @@ def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
                 taken[_work_of(span)].append(times)
                 total += span.busy / 1e3
         stacked = [
-            (colours.get(opcode, PALETTE[-1]), opcode, share_of(sorted(times), edges))
-            for opcode, times in sorted(
-                taken.items(), key=lambda i: opcodes.index(i[0])
+            (
+                colours.get(opcode, PALETTE[-1]),
+                opcode,
+                share_of(sorted(taken[opcode]), edges),
             )
+            for opcode in opcodes
+            if opcode in taken
         ]
         if stacked:
             yield Lane(engine.value, f"{total / edges[-1]:.0%} busy", "", 1.0, stacked)

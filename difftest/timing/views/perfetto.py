@@ -81,10 +81,9 @@ def _lanes(
     thread = 0
     for store, label in ((False, "loads"), (True, "stores")):
         free: list[tuple[float, int]] = []
+        steps = ((span, span.instruction) for span in spans)
         dmas = [
-            s
-            for s in spans
-            if s.instruction.transfer and s.instruction.is_store is store
+            span for span, step in steps if step.transfer and step.is_store is store
         ]
         for span in sorted(dmas, key=lambda span: span.start):
             if free and free[0][0] <= span.start:
@@ -138,20 +137,13 @@ def _arrows(report: Report, places: dict[int, tuple[int, int]]) -> list[dict[str
     arrows = []
     for number, (before, after) in enumerate(itertools.pairwise(chain)):
         common = {"cat": "critical path", "name": "critical path", "id": number}
-        process, thread = places[before]
-        start = {
-            "ph": "s",
-            "pid": process,
-            "tid": thread,
-            "ts": spans[before].start / 1e3,
-        }
-        process, thread = places[after]
-        end = {
-            "ph": "f",
-            "bp": "e",
-            "pid": process,
-            "tid": thread,
-            "ts": spans[after].start / 1e3,
-        }
+        start = {"ph": "s", **_arrow_end(spans[before], places[before])}
+        end = {"ph": "f", "bp": "e", **_arrow_end(spans[after], places[after])}
         arrows += [common | start, common | end]
     return arrows
+
+
+def _arrow_end(span: Span, place: tuple[int, int]) -> dict[str, Any]:
+    """Return where an arrow begins or ends: the start of an instruction on its thread."""
+    process, thread = place
+    return {"pid": process, "tid": thread, "ts": span.start / 1e3}

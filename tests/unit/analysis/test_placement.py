@@ -5,12 +5,12 @@ import pytest
 
 from difftest.analysis.placement import (
     EASY,
-    limit_of,
     needed_bytes,
     overfull_placements,
     placements,
 )
 from difftest.simulator import TRN2, TRN3, launch
+from difftest.simulator.capacity import partition_bytes
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -63,7 +63,7 @@ def test_the_peak_has_the_tensors_that_are_live_together():
 
 def test_a_dead_tensor_frees_its_place():
     """A tensor that is read last by the instruction that writes the next one still lives then."""
-    limit = limit_of(Space.SBUF, TRN2)
+    limit = partition_bytes(Space.SBUF, TRN2)
     half = limit // 2 // 4 * 4
     chain = [tensor(k, half, k, k + 1) for k in range(6)]
     found = laid_out(chain)
@@ -77,7 +77,7 @@ def test_a_dead_tensor_frees_its_place():
 
 
 def test_narrow_tensors_lie_beside_each_other():
-    limit = limit_of(Space.SBUF, TRN2)
+    limit = partition_bytes(Space.SBUF, TRN2)
     found = laid_out([tensor(k, limit, 0, 9, partitions=32) for k in range(4)])
     assert found.fits
     assert sorted(one.quadrant for one in found.places) == [0, 1, 2, 3]
@@ -86,7 +86,7 @@ def test_narrow_tensors_lie_beside_each_other():
 
 
 def test_a_tensor_of_more_than_a_quadrant_starts_at_partition_0_or_64():
-    limit = limit_of(Space.SBUF, TRN2)
+    limit = partition_bytes(Space.SBUF, TRN2)
     two = laid_out([tensor(k, limit, 0, 9, partitions=64) for k in range(2)])
     assert sorted(one.quadrant for one in two.places) == [0, 2]
     beside = [
@@ -104,7 +104,7 @@ def test_tensors_that_cannot_share_a_bank_need_one_each():
     size = 1200
     tensors = [tensor(k, size, 0, 9, space=Space.PSUM) for k in range(9)]
     found = laid_out(tensors)
-    assert found.peak.bytes == 9 * size < limit_of(Space.PSUM, TRN2)
+    assert found.peak.bytes == 9 * size < partition_bytes(Space.PSUM, TRN2)
     assert found.needed == 9 * 2048
     assert not found.fits
     assert laid_out(tensors, TRN3).fits
@@ -126,14 +126,14 @@ def test_tensors_with_addresses_count_each_byte_once():
 
 
 def test_an_address_is_free_again_after_the_last_use():
-    limit = limit_of(Space.SBUF, TRN2)
+    limit = partition_bytes(Space.SBUF, TRN2)
     tensors = [tensor(0, limit, 0, 4, address=(0, 0)), tensor(1, limit, 5, 9)]
     assert laid_out(tensors).needed == limit
     assert laid_out(tensors).fits
 
 
 def test_small_tensors_need_no_placement():
-    limit = limit_of(Space.SBUF, TRN2)
+    limit = partition_bytes(Space.SBUF, TRN2)
     size = limit // EASY // 4 * 4
     assert not laid_out([tensor(0, size, 0, 9)]).places
     assert laid_out([tensor(0, size + 4, 0, 9)]).places
@@ -237,7 +237,7 @@ def test_the_least_memory_of_any_placement_needs_no_search(space, size):
 
 def test_another_order_is_tried_where_the_first_one_leaves_gaps():
     """Given places as they begin they reach 13 eighths of SBUF, the largest first all of it."""
-    unit = limit_of(Space.SBUF, TRN2) // 8 // 4 * 4
+    unit = partition_bytes(Space.SBUF, TRN2) // 8 // 4 * 4
     lives = [(5, 0, 4), (1, 4, 4), (3, 0, 1), (2, 3, 5), (6, 5, 7)]
     found = laid_out(
         [
@@ -256,7 +256,7 @@ def test_placed_tensors_that_share_a_bank_need_no_other():
         for number in range(9)
     ]
     assert laid_out(nine).fits
-    assert laid_out(nine).needed <= limit_of(Space.PSUM, TRN2)
+    assert laid_out(nine).needed <= partition_bytes(Space.PSUM, TRN2)
 
 
 def test_a_tensor_that_nothing_writes_takes_nothing():

@@ -44,7 +44,7 @@ def test_a_summary_tables_and_advice():
 
 
 def test_a_machine_without_timing_data(monkeypatch):
-    monkeypatch.setattr(parameters, "_CLOCKWORKS", {"trn2": parameters.TRN2})
+    monkeypatch.setattr(parameters, "_PARAMETERS", {"trn2": parameters.TRN2})
     result = run(STREAM, "--shape", "256", "--shape", "256", "--machine", "trn3")
     assert result.exit_code == 1
     assert "no timing data for machine 'trn3'; there are trn2" in result.output

@@ -42,7 +42,7 @@ from difftest.testing.backends.device.thresholds import (
 from difftest.testing.backends.sdk import CLASSIC, function_of, with_grid
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
-TOOLS = ("neuron-explorer", "neuron-profile")
+TOOLS: tuple[str, ...] = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""
 _TOTAL_TIME = re.compile(r'"total_time":\s*(\d[\d.eE+-]*)')
 """The total time in seconds. Its place in a summary differs by version; the first counts."""
@@ -250,16 +250,16 @@ def find_timer(device: Device) -> Timer:
             )
         return ClassicTimer(device)
     python = os.environ.get(NRTPY_PYTHON)
-    tool = next(filter(None, map(shutil.which, [python] if python else TOOLS)), None)
+    programs = TOOLS
+    missing = " and no ".join(TOOLS)
+    if python:
+        programs = (python,)
+        missing = f"program {python}, which {NRTPY_PYTHON} names"
+    tool = next(filter(None, map(shutil.which, programs)), None)
     if tool is None or not keep_neffs():
-        lost = (
-            f"program {python}, which {NRTPY_PYTHON} names"
-            if python
-            else " and no ".join(TOOLS)
-        )
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
-            f"  found:  no {lost}\n"
+            f"  found:  no {missing}\n"
             "  remedy: with SDK 2.32, an environment with nrtpy (docs/how-to/measure-latency.md);\n"
             f"          before, aws-neuronx-tools, and {ARTIFACTS} set to an empty folder"
         )
@@ -309,14 +309,15 @@ class StageResult:
           noise:    spread 0.2% over 3 rounds
         """
         test = self.test
-        loud = ": NOT under 1 %, so that small differences mean nothing"
+        noise = f"spread {self.spread:.1%} over {self.rounds} rounds"
+        if self.spread >= QUIET_SPREAD:
+            noise += ": NOT under 1 %, so that small differences mean nothing"
         return [
             f"{test.name}: {self.result}",
             f"  measured: p99 {self.p99_us:,.1f} us ({self.metric})",
             f"  limits:   {test.relaxed_us:g} us relaxed, {test.full_us:g} us full "
             "(the course's assignment)",
-            f"  noise:    spread {self.spread:.1%} over {self.rounds} rounds"
-            f"{loud if self.spread >= QUIET_SPREAD else ''}",
+            f"  noise:    {noise}",
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from importlib import resources
 from typing import Any
 
 from difftest.simulator import frontend
+from difftest.simulator.entry import artifacts, nki_kernel
 from difftest.simulator.entry import kernel as classic_kernel
-from difftest.simulator.entry import nki_kernel
 from difftest.simulator.frontend.arguments import Members, Unmodelled
 from difftest.simulator.frontend.classic import expressions, memories, tensor
 from difftest.simulator.frontend.classic import language as classic_language
@@ -114,7 +114,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
     finfo: frozenset({"min", "max", "eps", "tiny", "bits", "dtype"}),
     TileSizes: _SIZES,
     memories.TileSize: _SIZES,
-    classic_kernel.Artifacts: frozenset(),
+    artifacts.Artifacts: frozenset(),
 }
 """The members of classes of NKI; a class that is not listed has none."""
 _CALLABLE: tuple[type, ...] = (
@@ -214,7 +214,7 @@ def _register_types() -> None:
         for value in vars(module).values():
             if isinstance(value, type) and value.__module__ == info.name:
                 _register(value)
-    for module in (classic_kernel, nki_kernel):
+    for module in (artifacts, classic_kernel, nki_kernel):
         for value in vars(module).values():
             if isinstance(value, type) and value.__module__ == module.__name__:
                 _register(value)

@@ -15,8 +15,8 @@ from difftest.simulator import (
     strictness,
     trace_from_json,
 )
+from difftest.simulator.entry.artifacts import PROFILE_FORMAT
 from difftest.simulator.entry.kernel import (
-    PROFILE_FORMAT,
     baremetal_with,
     benchmark_with,
     jit,

@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
-from difftest.cli.signatures import SIZES
+from difftest.cli.signatures import LIMITS
 from difftest.simulator import (
     TRN1,
     TRN2,
@@ -60,7 +60,7 @@ def limits_read(functions):
             held = [cell.cell_contents for cell in function.__closure__ or ()]
             called = map(function.__globals__.get, function.__code__.co_names)
             read |= limits_read([*held, *called])
-    return read & SIZES.keys()
+    return read & LIMITS.keys()
 
 
 @every("name", sorted(INSTRUCTIONS | EFFECTS))

@@ -206,7 +206,8 @@ def test_other_errors_show_the_frames_of_the_author_alone(shell, capsys):
 
 def test_a_test_called_in_a_cell_runs(shell, capsys):
     said = printed(shell, capsys, f"{IMPORTS}{RIGHT}\ntest_copy()")
-    assert "copy on embedded: 20 cases, " in said
+    # 20 cases are drawn; one that is drawn again does not run again
+    assert re.search(r"copy on embedded: (1\d|20) cases, ", said)
     said = printed(shell, capsys, "difftest.check(test_copy, {'n': 3})")
     assert "Match(elements=3" in said
     said = printed(shell, capsys, "difftest.check(test_copy, {'m': 3})")
