@@ -132,7 +132,8 @@ class FinishedLaunch(NamedTuple):
 
     def result(self) -> LaunchResult:
         """Write mutable arguments back, and return the launch's result."""
-        self.arguments.copy_back()
+        with self.arguments.restored_on_error():
+            self.arguments.copy_back()
         storages = [tile._storage for tile in self.leaves]
         return LaunchResult(
             tuple(array for array, _ in self.outputs),

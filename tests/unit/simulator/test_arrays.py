@@ -1,5 +1,7 @@
 """Arguments and results of a kernel: arguments that share memory."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -33,6 +35,21 @@ def test_two_arguments_that_share_memory_and_get_different_values(parts):
         launch(both_written, [*(memory[part] for part in parts), 2.0])
     np.testing.assert_array_equal(memory, expected)
     assert caught[0].filename == __file__
+
+
+def test_a_warning_that_is_an_error_leaves_all_arrays():
+    def kernel(a: nt.mutable_tensor, b: nt.mutable_tensor, alone: nt.mutable_tensor):
+        nl.store(alone, nl.load(a) + 1)
+        both_written(a, b, 2.0)
+
+    memory = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
+    before = memory.copy()
+    alone = np.zeros((4, 4), np.float32)
+    with warnings.catch_warnings(), pytest.raises(SharedArgumentWarning):
+        warnings.simplefilter("error")
+        launch(kernel, (memory, memory, alone))
+    assert_array_equal(memory, before)
+    assert not alone.any()
 
 
 @every("parts, factor", [((slice(4), slice(4)), 1.0), ((slice(2), slice(2, 4)), 2.0)])
