@@ -45,9 +45,10 @@ def test_a_warning_that_is_an_error_leaves_all_arrays():
     memory = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
     before = memory.copy()
     alone = np.zeros((4, 4), np.float32)
-    with warnings.catch_warnings(), pytest.raises(SharedArgumentWarning):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        launch(kernel, (memory, memory, alone))
+        with pytest.raises(SharedArgumentWarning):
+            launch(kernel, (memory, memory, alone))
     assert_array_equal(memory, before)
     assert not alone.any()
 
