@@ -479,7 +479,7 @@ class _StubFinder(MetaPathFinder, Loader):
 def _absent_text(name: str, file: str) -> str:
     """Return the rule and the remedy for a name that a stub does not have."""
     return (
-        f"\nThe test reads {name} of {file}, which the candidate replaces: a test can import only "
+        f"The test reads {name} of {file}, which the candidate replaces: a test can import only "
         "its functions, and constants that are plain values. Move other objects to another file."
     )
 
@@ -503,9 +503,10 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     try:
         yield finder.read
     except click.ClickException as error:
-        for name, replaced in finder.absent.items():
-            error.message += _absent_text(name, replaced)
-        raise
+        absent = (
+            _absent_text(*name_and_file) for name_and_file in finder.absent.items()
+        )
+        raise click.ClickException("\n".join([error.message, *absent])) from error
     finally:
         sys.meta_path.remove(finder)
         for name in set(sys.modules) - known:
