@@ -503,10 +503,10 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     try:
         yield finder.read
     except click.ClickException as error:
-        absent = (
-            _absent_text(*name_and_file) for name_and_file in finder.absent.items()
-        )
-        raise click.ClickException("\n".join([error.message, *absent])) from error
+        if not finder.absent:
+            raise
+        texts = [_absent_text(name, file) for name, file in finder.absent.items()]
+        raise type(error)("\n".join([error.message, *texts])) from error
     finally:
         sys.meta_path.remove(finder)
         for name in set(sys.modules) - known:
