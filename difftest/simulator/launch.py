@@ -71,6 +71,7 @@ from difftest.simulator.strictness import (
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Returned, Space, Trace
 from difftest.support.annotations import signature_shown
+from difftest.support.signature import function_name
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
@@ -342,7 +343,7 @@ class Launch(NamedTuple):
         core.followers = Followers(*self._followers())
         core.tile = core.kind(tensor)
         core.memories.auto_alloc = is_marked(target.function, FORCES_AUTO_ALLOC)
-        core.trace.kernel = getattr(target.function, "__qualname__", "")
+        core.trace.kernel = target.qualname
         core.trace.dialect = target.dialect
         core.trace.middle_end = target.dialect == "classic" and not is_marked(
             target.function, SKIPS_MIDDLE_END
@@ -543,7 +544,7 @@ def _bind(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise not_taken(
-            function.__name__,
+            function_name(function),
             f"{signature}",
             "arguments that do not fit it",
             f"{error}",

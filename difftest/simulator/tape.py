@@ -128,13 +128,12 @@ class Tape:
 
 def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder:
     """Return the recorder for a launch whose arguments have been converted to tensors."""
-    function = target.function
     tensors = defaultdict(list)
     inputs = {a.id: (a.shape, a.dtype) for a in core.trace.allocations}
     for allocation in core.trace.allocations:
         tensors[allocation.name].append(allocation.id)
     tape = Tape(
-        kernel=getattr(function, "__qualname__", ""),
+        kernel=target.qualname,
         dialect=target.dialect,
         machine=core.machine.name,
         level=core.level,

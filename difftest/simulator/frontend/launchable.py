@@ -18,6 +18,7 @@ from difftest.simulator.frontend.levels import check_level
 from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 from difftest.simulator.misuses import CALL_WITH_GRID
+from difftest.support.tracebacks import is_user_file
 
 _OURS = __name__.rpartition(".")[0]
 """The package of both dialects' modules."""
@@ -94,9 +95,15 @@ class Launchable:
         self.check_target()
         return self.function(*args, **kwargs)
 
+    @property
+    def qualname(self) -> str:
+        """The qualified name of the function, or of the one inside it, as in a partial."""
+        own = getattr(self.function, "__qualname__", "")
+        return own or getattr(function_in(self.function), "__qualname__", "")
+
     def __repr__(self) -> str:
         grid = f"{list(self.grid)}" if self.grid else ""
-        return f"<NKI kernel {self.function.__module__}.{self.function.__qualname__}{grid}>"
+        return f"<NKI kernel {self.function.__module__}.{self.qualname}{grid}>"
 
 
 class NkiLaunchable(Launchable):
@@ -220,6 +227,7 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
     used = _used_by(function)
     kinds = {_is_named_nki(item) for item in used} - {None}
     kinds = kinds or {_is_nki(item, seen) for item in used} - {None}
+    kinds = kinds or {_is_nki(item, seen) for item in _members(function, used)} - {None}
     if kinds:
         return True in kinds
     return None
@@ -232,6 +240,25 @@ def _used_by(function: FunctionType) -> list[Any]:
         if cell != CellType():
             used.append(cell.cell_contents)
     return used
+
+
+def _members(function: FunctionType, used: list[Any]) -> list[Any]:
+    """Return the attributes that a function may read of the values that it uses.
+
+    A library's module has none: it calls no kernel.
+    """
+    names = set(_names(function.__code__))
+    members: list[Any] = []
+    owners = list(used)
+    for owner in owners:  # the list grows while it is iterated
+        if not isinstance(owner, ModuleType):
+            members += [inspect.getattr_static(owner, name, None) for name in names]
+        elif is_user_file(getattr(owner, "__file__", None) or "<"):
+            own = [vars(owner).get(name) for name in names]
+            members += own
+            modules = [value for value in own if isinstance(value, ModuleType)]
+            owners += [value for value in modules if value not in owners]
+    return members
 
 
 def _is_named_nki(value: Any) -> bool | None:

@@ -160,7 +160,7 @@ def matches(
     elif absent.any():
         partition, k = np.argwhere(absent)[0]
         raise call.refused(
-            "is undefined for a value that is not in the data",
+            "has no documented result for a value that is not in the data",
             "was to find a value that is not in the data",
             f"vals {float(wanted[partition, k])!r} in partition {partition}",
             remedy="take vals from nisa.max8 of the same data",

@@ -3,7 +3,9 @@
 Hypothesis shrinks a failing case, and promises no minimum: where failure is not monotone, as for
 ``columns % 3 == 2``, it mostly stops far above. So each name of the domain is tried here at every
 smaller value, in ascending order, while the rest of the case stays. Names of equal values are tried
-together, then simpler data and dtypes. This is repeated until a whole round changes nothing.
+together, then simpler data and dtypes. This is repeated until a whole round changes nothing. Then
+the smallest values of each name are tried with some other data too: a bug may need a label 0, which
+one seed gives for four rows, and another for one row.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from difftest.testing.contract.spec import (
     is_function_of_domain,
 )
 from difftest.testing.drawing.data import data_strategy
-from difftest.testing.drawing.examples import minimal_example
+from difftest.testing.drawing.examples import examples_or_none, minimal_example
 from difftest.testing.drawing.provider import ordered_values
 from difftest.testing.drawing.sizes import source_of
 
@@ -37,6 +39,9 @@ _WAITING = 5.0
 """The most wall-clock time, in multiples of the CPU time: a backend may run in another process."""
 _SIMPLE = (Zeros(), Ones(), Iota())
 """The data that are tried, the simplest first."""
+_REDRAWN_VALUES = 6
+_REDRAWS = 16
+"""The smallest values of a name that are tried with other data, and the number of such data."""
 
 
 class OutOfTimeError(Exception):
@@ -134,6 +139,8 @@ class _Minimization:
             while before is not self.case:
                 before = self.case
                 self._simplify_once(ordered)
+                if before is self.case:
+                    self._redraw(ordered)
         except OutOfTimeError:
             pass
         proven = [name for name in ordered if self._is_proven(name)]
@@ -152,6 +159,37 @@ class _Minimization:
         for names in self._equal_names(ordered):
             self._lower(names)
         self._simplify_dtypes()
+
+    def _redraw(self, ordered: list[str]) -> None:
+        """Give one name a smaller value at which the case fails with other data."""
+        if not any(isinstance(data, Seeded) for data in self.case.data.values()):
+            return
+        for name in ordered:
+            smaller = self._smaller((name,))[:_REDRAWN_VALUES]
+            if self._is_too_much(len(smaller) * _REDRAWS):
+                return
+            if self._take_first(self._with_other_data(name, smaller)):
+                return
+
+    def _with_other_data(self, name: str, values: Iterable[Any]) -> Iterator[Case]:
+        """Yield the cases with these values of a name, each with some data in turn."""
+        for changed in self._with_values((name,), values):
+            redrawn = {
+                name: self._redrawn(name, changed)
+                for name, recipe in changed.data.items()
+                if isinstance(recipe, Seeded)
+            }
+            for data in zip(*redrawn.values(), strict=False):
+                own = dict(zip(redrawn, data, strict=True))
+                yield replace(changed, data={**changed.data, **own})
+
+    def _redrawn(self, name: str, case: Case) -> Sequence[Recipe]:
+        """Return other data of an input that has a seed, from its own strategy if it has one."""
+        recipe: Any = case.data[name]
+        if self.spec.input(name).data is None:
+            return [replace(recipe, seed=seed) for seed in range(_REDRAWS)]
+        strategy = data_strategy(self.spec, name, case.values)
+        return examples_or_none(strategy, _REDRAWS)
 
     def _is_proven(self, name: str) -> bool:
         """Return whether no smaller value of a name fails."""

@@ -13,7 +13,7 @@ from functools import cached_property, partialmethod
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.internal import scrutineer
@@ -155,10 +155,15 @@ def draw_index(count: int) -> int:
 
 
 def use_backend(test: object) -> None:
-    """Give a Hypothesis test the backend of drawn cases, unless its settings name another."""
+    """Give a Hypothesis test the backend of drawn cases, unless its settings name another.
+
+    The last step of shrinking runs within the test, and draws data for smaller values there.
+    """
 
     def with_backend(own: settings) -> settings:
-        return settings(own, backend=BACKEND) if own.backend == "hypothesis" else own
+        left = {*own.suppress_health_check, HealthCheck.nested_given}
+        backend = BACKEND if own.backend == "hypothesis" else own.backend
+        return settings(own, backend=backend, suppress_health_check=[*left])
 
     change_settings(test, with_backend)
 

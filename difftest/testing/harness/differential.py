@@ -198,6 +198,13 @@ class ReferenceResult:
         return tuple(float(change.max(initial=0)) for change in self.input_changes)
 
     @cached_property
+    def input_size(self) -> float:
+        """The largest finite absolute value of the inputs; 0 without one."""
+        arrays = as_float64(tuple(self.inputs.values()))
+        sizes = (np.abs(array[np.isfinite(array)]) for array in arrays)
+        return max((float(size.max(initial=0.0)) for size in sizes), default=0.0)
+
+    @cached_property
     def noise(self) -> tuple[Float64, ...]:
         """The error of each element that float64's own roundings may cause; 0 if unknown.
 
@@ -558,9 +565,11 @@ def _limited_tolerance(
     least = EXCUSE * np.fmax(sizes, np.median(finite) if finite.size else 0.0)
     if not (tolerance > least).any() or reference.input_sensitivity is None:
         return tolerance
-    return np.fmin(
-        tolerance, least + EXCUSED_UNITS * reference.input_sensitivity[index]
-    )
+    change = EXCUSED_UNITS * reference.input_sensitivity[index]
+    if not sizes.any() and not change:
+        # ``log(exp(x)) - x`` is 0 for all inputs: it has no size of its own
+        change = EXCUSE * reference.input_size
+    return np.fmin(tolerance, least + change)
 
 
 def _scaled_bound(

@@ -128,8 +128,12 @@ def _edge(
     inside: bool = False,
     **own: Any,
 ) -> Iterator[Edge]:
-    """Yield the call with these values, if the spec has data for them."""
-    with contextlib.suppress(NoDataError):
+    """Yield the call with these values, if the spec has data for them.
+
+    Outside the domain, a strategy may draw an array that does not fit: it promises nothing there.
+    """
+    missing = (NoDataError,) if inside else (NoDataError, SpecError)
+    with contextlib.suppress(*missing):
         if values is not None:
             yield Edge(minimal_case(spec, values, dtype, **own), why, inside)
 

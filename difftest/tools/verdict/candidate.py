@@ -433,6 +433,7 @@ class _StubFinder(MetaPathFinder, Loader):
             os.path.realpath(file): describe for file, describe in files.items()
         }
         self.read: dict[str, Any] = {}
+        self.absent: dict[str, str] = {}
 
     def find_spec(
         self,
@@ -459,6 +460,8 @@ class _StubFinder(MetaPathFinder, Loader):
 
         def read(name: str) -> Any:
             if name not in constants:
+                if not name.startswith("__"):
+                    self.absent[name] = os.path.basename(str(module.__file__))
                 raise AttributeError(
                     f"module {module.__name__!r} has no attribute {name!r}"
                 )
@@ -471,6 +474,14 @@ class _StubFinder(MetaPathFinder, Loader):
             stub = StubFunction(name, module.__name__, signature)
             stub.read = self.read
             setattr(module, name, stub)
+
+
+def _absent_text(name: str, file: str) -> str:
+    """Return the rule and the remedy for a name that a stub does not have."""
+    return (
+        f"The test reads {name} of {file}, which the candidate replaces: a test can import only "
+        "its functions, and constants that are plain values. Move other objects to another file."
+    )
 
 
 @contextmanager
@@ -491,6 +502,11 @@ def stub_imports(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     sys.meta_path.insert(0, finder)
     try:
         yield finder.read
+    except click.ClickException as error:
+        if not finder.absent:
+            raise
+        texts = [_absent_text(name, file) for name, file in finder.absent.items()]
+        raise type(error)("\n".join([error.message, *texts])) from error
     finally:
         sys.meta_path.remove(finder)
         for name in set(sys.modules) - known:

@@ -120,7 +120,8 @@ def encode_value(value: Any) -> Any:
         if held is value or (is_dtype and held == value):
             return {"named": [home, name]}
     raise TypeError(
-        f"a parameter is a number, a text, or an object of nl or np; got {value}"
+        "a parameter is a number, a text, a list, a dictionary, or an object of nl or np; got "
+        f"{value}: pass its parts as parameters"
     )
 
 

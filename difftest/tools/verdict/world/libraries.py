@@ -8,6 +8,7 @@ import copy
 import enum
 import functools
 import importlib
+import inspect
 import json
 import logging
 import operator
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.support.annotations import signature_shown
 from difftest.tools.verdict.world import classes, texts
 from difftest.tools.verdict.world.attributes import read
 from difftest.tools.verdict.world.blocks import Context, caught
@@ -104,6 +106,16 @@ class Partial:
         self.func = kept(func)
         self.args = args
         self.keywords = keywords
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The function: a kernel's dialect follows from it."""
+        return self.func
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        made = functools.partial(self.func, *self.args, **self.keywords)
+        return signature_shown(made)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         return call(self.func, *self.args, *args, **{**self.keywords, **keywords})

@@ -22,6 +22,8 @@ from difftest.simulator.entry.kernel import baremetal_with, profile_with
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.nki import isa as today_isa
+from difftest.simulator.frontend.nki import language as today_nl
 from tests.every import every
 
 baremetal = baremetal_with(None)
@@ -295,3 +297,16 @@ def test_a_kernel_must_be_a_python_function(decorate):
         ) as caught:
             decorate(given)
         assert caught.value.happened == f"{given!r:.60} was to be a kernel"
+
+
+def test_a_partial_has_the_name_of_its_function():
+    def scaled(x, factor):
+        out = today_nl.ndarray(x.shape, x.dtype, buffer=today_nl.shared_hbm)
+        today_isa.dma_copy(dst=out, src=x)
+        return out
+
+    half = functools.partial(scaled, factor=0.5)
+    x = np.ones((2, 2), np.float32)
+    assert launch(half, [x]).trace.kernel == scaled.__qualname__
+    with pytest.raises(KernelError, match="scaled got arguments that do not fit it"):
+        launch(half, [x, x, x])

@@ -12,7 +12,7 @@ from difftest.testing.contract.spec import Input, KernelSpec
 from difftest.testing.contract.structured import Indices
 from difftest.testing.drawing.data import seeded
 from difftest.testing.drawing.minimal import OutOfTimeError, minimize
-from difftest.testing.drawing.provider import BACKEND
+from difftest.testing.drawing.provider import use_backend
 from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.bound_case import check_each
 from difftest.testing.harness.decorator import decorate
@@ -46,11 +46,11 @@ def plane_spec(is_wrong=lambda *_: False, **fields):
 
 def failing(spec, seed=0, phases=(Phase.generate, Phase.shrink)):
     test = decorate(spec, lambda case: case.check())
-    few = settings(
-        max_examples=60, phases=phases, database=None, deadline=None, backend=BACKEND
-    )
+    few = settings(max_examples=60, phases=phases, database=None, deadline=None)
+    drawn = few(hypothesis.seed(seed)(test))
+    use_backend(drawn)
     with pytest.raises((DifferentialFailure, BrokenReferenceError)) as caught:
-        few(hypothesis.seed(seed)(test))(difftest_runner=Runner((PlainBackend(),)))
+        drawn(difftest_runner=Runner((PlainBackend(),)))
     return caught.value
 
 
@@ -144,6 +144,45 @@ def test_final_cases_of_many_domains_are_minimal(name):
     assert tuple(failure.case.values.values()) == least
     assert failure.case.data == {"a": Zeros()}
     assert all(f" {own}" in failure.minimal for own in domain)
+
+
+def indices_spec(is_wrong, below):
+    """A copy of indices, which is wrong where a condition holds for them."""
+
+    def kernel(a):
+        result = a.copy()
+        if is_wrong(a):
+            result[-1] = -1
+        return result
+
+    own = Input("n", dtype="int32", data=lambda n: seeded(Indices, below=below(n)))
+    return add_spec(
+        kernel,
+        reference=lambda a: a,
+        domain={"n": sizes(1, 400)},
+        inputs={"a": own},
+        output_dtype="int32",
+    )
+
+
+def test_a_final_case_whose_data_depend_on_a_name_is_minimal():
+    """Hypothesis forbids a draw within a test, if the test's settings do not allow it."""
+    failure = failing(
+        indices_spec(lambda a: a.size % 7 == 3 and a.size > 10, lambda n: n)
+    )
+    assert failure.case.values == {"n": 17}
+    assert failure.case.data["a"].below == 17
+
+
+def test_smaller_values_are_tried_with_other_data():
+    """With the first seed, two of five indices are 0; with another seed, two of three."""
+
+    def is_wrong(flags):
+        return np.count_nonzero(flags == 0) > 1
+
+    for seed in range(3):
+        failure = failing(indices_spec(is_wrong, lambda n: 3), seed)
+        assert failure.case.values == {"n": 3}
 
 
 def test_the_report_says_which_coordinates_are_minimal():

@@ -615,6 +615,22 @@ def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
     assert isinstance(verdict, Match)
 
 
+def test_a_reference_that_is_0_for_all_inputs_leaves_float64_its_digits():
+    """The cross-entropy of one class is 0; float64 does not meet it: log(exp(0.3)) is not 0.3."""
+
+    def loss(x):
+        return nl.subtract(nl.log(nl.exp(x)), x)
+
+    def lost(x):
+        return nl.add(nl.subtract(nl.multiply(nl.add(x, 3e29), 1 / 3), 1e29), x)
+
+    zeros = wide(np.zeros_like)
+    verdict, _ = checked(made_of(loss), zeros, Random(3, 0))
+    assert isinstance(verdict, Match)
+    verdict, _ = failure(made_of(lost), zeros, Random(3, 0))
+    assert (verdict.kind, verdict.question) == ("value", "algorithm")
+
+
 def mixed(compute, reference, narrow, data):
     """The verdict on a kernel of float32 ``x`` and a narrow ``w`` that returns float32."""
 

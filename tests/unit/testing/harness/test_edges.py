@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from difftest.testing.contract.spec import Input, Rejection
+from difftest.testing.contract.spec_arguments import SpecError
 from difftest.testing.drawing.explicit import NoDataError, minimal_case
 from difftest.testing.drawing.sizes import multiples, sizes
 from difftest.testing.harness.edges import check_edges, edge_cases, has_edges
@@ -173,6 +174,17 @@ def test_an_input_whose_own_data_have_an_end_is_not_called_beyond():
     with pytest.raises(NoDataError, match="found nothing"):
         minimal_case(spec, {"n": 2000}, "float32")
     assert why(spec)[:2] == ["n=2", "a of shape (2,)"]
+
+
+def test_an_input_whose_own_data_do_not_fit_outside_the_domain_is_not_called_there():
+    """There are no nine distinct indices below eight."""
+    own = Input("n", data=lambda n: st.just(np.arange(min(n, 8), dtype=np.float32)))
+    spec = spec_of(inputs={"a": own, "b": "n"})
+    assert why(spec)[0] == "n=2"
+    assert "n=9, just beyond 8" not in why(spec)
+    wrong = Input("n", data=lambda n: st.just(np.zeros(n + 1, np.float32)))
+    with pytest.raises(SpecError, match="an array of the input's shape"):
+        why(spec_of(inputs={"a": wrong, "b": "n"}))
 
 
 def doubling(a, b):

@@ -70,3 +70,23 @@ def test_a_default_that_a_test_reads_is_a_constant(tmp_path, monkeypatch):
     done = CliRunner().invoke(verdict, asked)
     assert done.exit_code == 7, done.output
     assert "its test reads scale(factor) = 2.0 of a candidate's own file" in done.output
+
+
+def test_a_test_that_imports_a_class_of_the_candidates_file_is_told_to_move_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = file_of(2.0).replace(
+        "@nki.jit", "class Config:\n    factor = 2.0\n\n\n@nki.jit"
+    )
+    (tmp_path / "cand_with_class.py").write_text(text)
+    own = TEST.replace(
+        "from cand import FACTOR", "from cand_with_class import Config, FACTOR"
+    )
+    (tmp_path / "test_of_class.py").write_text(own)
+    asked = ["cand_with_class.py:scale", "test_of_class.py::test_scale"]
+    done = CliRunner().invoke(verdict, asked)
+    assert done.exit_code == 1, done.output
+    assert "The test reads Config of cand_with_class.py, which" in done.output
+    assert "Move other objects to another file." in done.output

@@ -22,6 +22,13 @@ def test_a_right_kernel_agrees(worker, tmp_path):
     assert judgement.time["predicted_us"] > 0
 
 
+def test_a_partial_has_the_dialect_of_its_function(worker, tmp_path):
+    head, _, body = RIGHT.partition("@nki.jit\ndef add(a, b)")
+    text = f"{head}\nfrom functools import partial\n\n\n@nki.jit\ndef joined(op, a, b){body}"
+    judgement = judged(worker, tmp_path, f"{text}\n\nadd = partial(joined, nl.add)\n")
+    assert judgement.outcome is Outcome.AGREES, judgement.report
+
+
 @every(
     "names, outcome",
     [("{'a', 'b'}", Outcome.INCONCLUSIVE), ("sorted({'a', 'b'})", Outcome.AGREES)],
@@ -191,7 +198,7 @@ def test_a_parameter_that_no_worker_has_is_named(worker, tmp_path):
     text = RIGHT.replace("def add(a, b)", "def add(a, b, how)")
     judgement = judged(worker, tmp_path, text, spec=spec)
     assert judgement.outcome is Outcome.INCONCLUSIVE
-    assert "a text, or an object of nl or np; got <function sizes" in judgement.reason
+    assert "or an object of nl or np; got <function sizes" in judgement.reason
 
 
 def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):

@@ -5,6 +5,7 @@ import enum
 import functools
 import importlib
 import sys
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -220,6 +221,15 @@ def test_a_function_has_the_dialect_of_its_calls():
     inner = jit(scaled)
     for kernel in (Callable(), through_helpers, helper, functools.partial(helper)):
         assert is_nki(kernel)
+    module = ModuleType("kernels")
+    module.__file__ = __file__
+    module.kernel, module.inside = inner, module
+    owner = SimpleNamespace(kernel=inner)
+    assert is_nki(lambda a: module.inside.kernel(a))
+    assert is_nki(lambda a: owner.kernel(a))
+    assert not is_nki(lambda a: (module.other, owner.other))
+    module.__file__ = np.__file__
+    assert not is_nki(lambda a: module.kernel(a))
     assert is_nki(lambda a: (classic_nl.load, helper, nl.load))
     assert not is_nki(lambda a: (helper, classic_nl.load))
     assert not is_nki(lambda a: a)
