@@ -19,6 +19,7 @@ import numpy as np
 
 from difftest.support.console import print_table, progress, table_console, titled_table
 from difftest.support.output import atomic_write
+from difftest.support.wording import count_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import PICTURES, OutputFile
@@ -68,7 +69,7 @@ def microseconds(value: float | None) -> str:
 
 def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     """Print the number of points by outcome, the fastest points, and points that disagree."""
-    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {_outcomes_text(rows)}")
+    click.echo(f"{count_of(len(rows), 'point')}; {_outcomes_text(rows)}")
     names = varying(rows, axes) or list(axes)
     timed = [row for row in rows if row["predicted_us"] is not None]
     if timed:

@@ -32,6 +32,7 @@ from difftest.support.journal import Journal
 from difftest.support.output import write_file
 from difftest.support.pool import LostTask, die_with_parent, run_tasks, serve_tasks
 from difftest.support.versions import versions
+from difftest.support.wording import count_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.candidate import (
@@ -315,7 +316,7 @@ def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield counts by outcome, then kernels that agree, the fastest first, grouped if identical."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
-    yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
+    yield f"{count_of(len(judged), 'candidate')}; {', '.join(parts)}"
     right = (
         verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value
     )

@@ -18,6 +18,7 @@ from hypothesis.errors import Flaky, HypothesisException
 from difftest.simulator.replay import replay_tape
 from difftest.simulator.trace import Trace
 from difftest.support.internal_errors import internal_error_scope
+from difftest.support.wording import count_of
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
@@ -297,9 +298,8 @@ class Judge:
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
-        decided = judgement.evidence.decided
+        cases = count_of(judgement.evidence.decided, "case")
         elements = judgement.evidence.elements
-        cases = f"{decided} case{'s' * (decided != 1)}"
         judgement.reason = f"{cases} and {elements} elements agree with the reference"
 
     def _add_counts(self) -> None:
