@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from difftest.support.choices import install_hint
+from difftest.support.pool import LONGEST_WAIT
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import OutputFile
 from difftest.tools.verdict.audit import audit_spec
@@ -56,8 +57,6 @@ def _check_names(names: tuple[str, ...], *, has_kernel: bool) -> None:
     raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
 
 
-_LONGEST = 1e6
-"""The longest time of a run in seconds: longer ones do not fit the timers of the system."""
 _FAIL_ON = f"Only these classes fail the command; repeatable: {', '.join(CLASSES)}."
 
 
@@ -149,7 +148,7 @@ def verdict(
     processes = options.pop("processes")
     fail_on = options.pop("fail_on")
     files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
-    limits = Limits(min(timeout, _LONGEST), memory * 2**20)
+    limits = Limits(min(timeout, LONGEST_WAIT), memory * 2**20)
     settings = JudgeSettings(limits=limits, **options)
     _check_files(files, batch, results, audit=audit)
     _check_names(names, has_kernel=batch is None and not audit)
