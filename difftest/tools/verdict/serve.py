@@ -77,7 +77,7 @@ class Tools:
         return self._answer(page, "lint", *files, sdk=sdk, target=target)
 
     def explain(self, what: str, page: int = 1) -> str:
-        """Explain a lint rule, a detector, a name of NKI (nisa.activation), or codes of AWS's tools.
+        """Explain a lint rule, a detector, a name of NKI (nisa.activation), or codes of AWS.
 
         A code is one such as NCC_EBVF030 or NRT_TIMEOUT, or those in a log file.
         """
