@@ -445,7 +445,7 @@ class KernelRun:
         """
         if ranks > 1 and self.is_test:
             raise click.UsageError(
-                "a kernel test has one rank; give the shapes of MODULE:KERNEL"
+                "--ranks does not go with a kernel test; give the shapes of MODULE:KERNEL"
             )
         machine = machine_by_name(self.machine)
         return self.use(

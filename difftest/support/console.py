@@ -19,15 +19,15 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-LEAST = 100
+LEAST_WIDTH = 100
 """The least width in columns of an output that is not a terminal, such as a file."""
-EVERY = 60.0
+LINE_SECONDS = 60.0
 """Seconds between two progress lines, where no terminal shows a bar."""
 _WIDE = 10_000
 """A width in columns that exceeds every table: rich measures words wrongly in less."""
 
 
-def table_console(min_width: int = LEAST) -> Console:
+def table_console(min_width: int = LEAST_WIDTH) -> Console:
     """Return a console for standard output; without a terminal, the width has a lower limit."""
     console = Console()
     if not console.is_terminal:
@@ -61,11 +61,20 @@ def print_table(console: Console, table: Table) -> None:
     if sum(least) > room:
         _print_rows(console, table)
         return
-    while sum(widths) > room:  # rich would cut words
-        widths[max(range(len(widths)), key=lambda n: widths[n] - least[n])] -= 1
+    _narrow(widths, least, room)
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
     console.print(table)
+
+
+def _narrow(widths: list[int], least: list[int], room: int) -> None:
+    """Make the columns with the most space to spare narrower until all fit a width.
+
+    rich itself would cut words.
+    """
+    while sum(widths) > room:
+        roomiest = max(range(len(widths)), key=lambda n: widths[n] - least[n])
+        widths[roomiest] -= 1
 
 
 def _print_rows(console: Console, table: Table) -> None:
@@ -98,7 +107,7 @@ def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None
         nonlocal done, last_printed
         done += 1
         bars.update(bar, completed=done)
-        if not console.is_terminal and time.monotonic() >= last_printed + EVERY:
+        if not console.is_terminal and time.monotonic() >= last_printed + LINE_SECONDS:
             last_printed = time.monotonic()
             console.print(f"{what}: {done} of {total}", highlight=False)
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-_FAR = 2**40
+_LOCKED_BYTE = 2**40
+"""The byte that Windows locks: beyond all lines, because others may not read a locked byte."""
 _FIRST = b'{"key": "'
 """The beginning of each line."""
 
@@ -47,9 +48,8 @@ class Journal:
         whole, _, torn = text.rpartition(b"\n")
         lines = whole.splitlines()
         broken = sum(not self._keep(line) for line in lines)
-        if (broken and broken == len(lines)) or not torn.startswith(
-            _FIRST[: len(torn)]
-        ):
+        is_all_broken = broken > 0 and broken == len(lines)
+        if is_all_broken or not torn.startswith(_FIRST[: len(torn)]):
             raise click.UsageError(f"{file} holds no results of {of}")
         if broken:  # while pytest collects, it captures sys.stderr
             unread = f"{broken} of {len(lines)} lines cannot be read"
@@ -73,7 +73,7 @@ class Journal:
             if sys.platform == "win32":
                 import msvcrt
 
-                os.lseek(self._open, _FAR, os.SEEK_SET)  # others may read the lines
+                os.lseek(self._open, _LOCKED_BYTE, os.SEEK_SET)
                 msvcrt.locking(self._open, msvcrt.LK_NBLCK, 1)
             else:
                 import fcntl

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 Task = TypeVar("Task")
+LONGEST_WAIT = 1e6
+"""Seconds: timers of the operating system overflow in longer waits."""
 START = 120.0
 """Seconds that a process may take to start."""
 _GRACE = 5.0
@@ -166,7 +168,9 @@ def _messages(members: Sequence[PoolWorker]) -> Iterator[tuple[PoolWorker, Any]]
     RuntimeError : a process did not start; the text is its message.
     """
     first = min(member.deadline for member in members) - time.monotonic()
-    ready = wait([member.connection for member in members], max(0.0, min(first, 1e6)))
+    ready = wait(
+        [member.connection for member in members], max(0.0, min(first, LONGEST_WAIT))
+    )
     for member in list(members):
         is_ready = member.connection in ready
         if not is_ready and not member.is_late():

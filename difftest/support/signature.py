@@ -77,12 +77,14 @@ def format_signature(function: Callable[..., Any]) -> str:
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """Return the signature, or None for a compiled or wrapped function without one."""
     try:
-        return (_kept if isinstance(function, Hashable) else signature_shown)(function)
+        if isinstance(function, Hashable):
+            return _cached_signature(function)
+        return signature_shown(function)
     except (TypeError, ValueError):
         return None
 
 
-_kept = lru_cache(maxsize=1024)(signature_shown)  # each case needs it
+_cached_signature = lru_cache(maxsize=1024)(signature_shown)  # each case needs it
 
 
 def bind_kernel(
@@ -93,13 +95,16 @@ def bind_kernel(
     Arrays are positional as far as they are the kernel's first parameters; others go by name.
     """
     signature = signature_of(kernel)
-    known = getattr(signature, "parameters", {}).values()
-    if signature is None or not set(arrays) <= {
-        p.name for p in known if p.kind not in _VARIADIC
-    }:
+    if signature is None or not set(arrays) <= set(_names_of(signature)):
         return tuple(arrays.values()), dict(parameters)
     call = inspect.BoundArguments(signature, {**arrays})
     return call.args, {**call.kwargs, **parameters}
+
+
+def _names_of(signature: inspect.Signature) -> list[str]:
+    """Return the names of the parameters, without ``*args`` and ``**kwargs``."""
+    rows = signature.parameters.values()
+    return [row.name for row in rows if row.kind not in _VARIADIC]
 
 
 def bind_reference(
@@ -119,7 +124,7 @@ def bind_reference(
     signature = signature_of(function)
     if signature is None:
         return tuple(inputs.values()), {}
-    names = [p.name for p in signature.parameters.values() if p.kind not in _VARIADIC]
+    names = _names_of(signature)
     values = {name: value for name, value in parameters.items() if name in names}
     if set(inputs) <= set(names):
         named = inspect.BoundArguments(signature, {**values, **inputs})

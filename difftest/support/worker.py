@@ -25,7 +25,9 @@ from difftest.support.pool import PoolWorker, die_with_parent
 
 _FORK_WARNING = ".*multi-threaded.*fork.*"
 _TAIL_BYTES = 30_000
+"""The most bytes of a job's output that its result holds: the last ones."""
 _GRACE_SECONDS = 1.0
+"""Seconds that a process may take to end after its connection has closed."""
 
 
 class JobResult(NamedTuple):

@@ -334,16 +334,7 @@ def predict(
     with no_collection():
         program = lowered or lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(program, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
-        ends = [middle.end]
-        if middle.timeline.cold_time and len(program.instructions) <= SMALL:
-            order = middle.order
-            ends += [
-                schedule(program, dge=dge, phase=phase, order=order).end
-                for phase in EXTREMES
-            ]
-        elif middle.timeline.cold_time:
-            quarter = program.parameters.throttle_window.value / 4
-            ends += [middle.end - quarter, middle.end + quarter]
+        ends = [middle.end, *_ends_of_other_phases(middle)]
 
     def recompiled(other: Compiler) -> float:
         with no_collection():
@@ -359,6 +350,22 @@ def predict(
 
     times = min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3
     return Prediction(middle, *times, recompiled, beginning)
+
+
+def _ends_of_other_phases(middle: Schedule) -> list[float]:
+    """Return when a kernel ends with other phases of the throttle window, in ns.
+
+    The list is empty if the Tensor Engine never streams at half speed.
+    """
+    program = middle.program
+    if not middle.timeline.cold_time:
+        return []
+    if len(program.instructions) > SMALL:
+        quarter = program.parameters.throttle_window.value / 4
+        return [middle.end - quarter, middle.end + quarter]
+    dge = middle.toolchain
+    order = middle.order
+    return [schedule(program, dge=dge, phase=p, order=order).end for p in EXTREMES]
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:

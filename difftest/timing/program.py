@@ -362,18 +362,10 @@ class _ProgramBuilder:
             core = self._core(event) if self.cores else 0
             if event.loops is not loops:
                 loops = event.loops
-                iteration = tuple(
-                    run for run in loops if run.loop.kind is LoopKind.DYNAMIC
-                )
+                iteration = _device_iteration(loops)
             if iteration != self.iterations.get(core, ()):
                 self._drain(core, iteration)
-            reads, writes = self._within_their_tiles(event)
-            if self.optimizes:
-                if self.renames:
-                    event = event.with_regions(writes, reads)
-                self.pending.append(event)
-            else:
-                self._add(event, core, reads, writes)
+            self._take(event, core)
         self._add_pending()
         for allocation, index in self.last.items():
             self.instructions[index].closes += (self.allocations[allocation],)
@@ -391,6 +383,16 @@ class _ProgramBuilder:
             as_written=self.trace.dialect == TODAYS,
             as_traced=self.as_traced,
         )
+
+    def _take(self, event: Event, core: int) -> None:
+        """Add an event's instruction, or keep the event for the middle end."""
+        reads, writes = self._within_their_tiles(event)
+        if not self.optimizes:
+            self._add(event, core, reads, writes)
+            return
+        if self.renames:
+            event = event.with_regions(writes, reads)
+        self.pending.append(event)
 
     def _cleared_before_sums(self) -> set[int]:
         """Return the events that clear a sum in PSUM; the classic compiler removes them."""
@@ -557,6 +559,11 @@ def _merged_event(group: tuple[Event, ...]) -> Event:
     reads = tuple(region for event in group for region in event.reads)
     writes = tuple(region for event in group for region in event.writes)
     return first.with_regions(writes, reads)
+
+
+def _device_iteration(loops: tuple[Iteration, ...]) -> DeviceIteration:
+    """Return the iterations of the loops that run on the device."""
+    return tuple(run for run in loops if run.loop.kind is LoopKind.DYNAMIC)
 
 
 def _identity(

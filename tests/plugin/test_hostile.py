@@ -362,8 +362,8 @@ def test_add(case):
 
 def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, capfd):
     before = threading.active_count()
-    monkeypatch.setattr(progress, "LATER", 0.1)
-    monkeypatch.setattr(progress, "EVERY", 0.02)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "CHECK_SECONDS", 0.02)
     project.pytester.makepyfile(test_sleeps=SLEEPS)
     for options, end in (
         ((), " s; --case-timeout stops it\n"),

@@ -78,18 +78,19 @@ class Annotation:
         return isinstance(instance, AnyTensor)
 
     def __repr__(self) -> str:
-        marked = self.mutable and not self.name.startswith("mutable")
-        inside = [*map(repr, self.shape or ()), *(["nt.mutable"] if marked else [])]
-        return f"nt.{self.name}" + (f"[{', '.join(inside)}]" if inside else "")
+        inside = [repr(size) for size in self.shape or ()]
+        if self.mutable and not self.name.startswith("mutable"):
+            inside.append("nt.mutable")
+        if not inside:
+            return f"nt.{self.name}"
+        return f"nt.{self.name}[{', '.join(inside)}]"
 
 
 def as_argument(value: Any) -> Any:
     """Return an argument; an annotation ``nt.tensor[shape, dtype]`` becomes an array of zeros."""
-    if (
-        not isinstance(value, Annotation)
-        or value.shape is None
-        or len(value.shape) != 2
-    ):
+    if not isinstance(value, Annotation) or value.shape is None:
+        return value
+    if len(value.shape) != 2:
         return value
     shape, dtype = value.shape
     return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
@@ -130,9 +131,11 @@ class DynamicSlice:
         self.start = as_integer(start, "nl.ds with start")
         self.size = as_integer(size, "nl.ds with size")
         if self.size < self._least:
-            some = "nl.ds selects at least one element"
+            rule = "nl.ds has a size of 0 or more"
+            if self._least == 1:
+                rule = "nl.ds selects at least one element"
             raise ShapeError(
-                some if self._least else "nl.ds has a size of 0 or more",
+                rule,
                 happened=f"nl.ds selected {self.size} elements",
                 received=f"size {self.size}",
             )
@@ -161,13 +164,10 @@ class Unmodelled:
         """The name by which instructions know operators. They reject this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        values = [
-            *map(repr, args),
-            *(f"{name}={value!r}" for name, value in kwargs.items()),
-        ]
-        raise not_modelled(
-            self.name, ", ".join(f"{text:.60}" for text in values) or "()", self.why
-        )
+        values = [repr(value) for value in args]
+        values += [f"{name}={value!r}" for name, value in kwargs.items()]
+        received = ", ".join(f"{text:.60}" for text in values) or "()"
+        raise not_modelled(self.name, received, self.why)
 
     def __getattr__(self, name: str) -> Unmodelled:
         if name.startswith("__") or name in self.__slots__:

@@ -180,9 +180,8 @@ def function_in(kernel: Any) -> FunctionType | None:
     if not callable(kernel):
         return None
     while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
-        inner = getattr(kernel, "__wrapped__", None) or getattr(
-            kernel, "__func__", None
-        )
+        inner = getattr(kernel, "__wrapped__", None)
+        inner = inner or getattr(kernel, "__func__", None)
         if isinstance(kernel, functools.partial):
             inner = kernel.func
         called = inspect.getattr_static(type(kernel), "__call__", None)
@@ -265,11 +264,9 @@ def _is_named_nki(value: Any) -> bool | None:
     """Return the dialect of a value as :func:`_is_nki` does, by its origin alone."""
     if isinstance(value, Launchable):
         return value.dialect == "nki"
-    home = (
-        value.__name__
-        if isinstance(value, ModuleType)
-        else getattr(value, "__module__", None)
-    )
+    home = getattr(value, "__module__", None)
+    if isinstance(value, ModuleType):
+        home = value.__name__
     if isinstance(home, str):
         return _is_home_of_nki(home)
     return None
@@ -354,7 +351,8 @@ def grid_dim(dim: Any) -> GridDim:
 
 def grid_shape(key: Any) -> tuple[GridDim, ...]:
     """Return the shape of ``kernel[key]``; it equals the tuple of its sizes."""
-    return tuple(grid_dim(dim) for dim in (key if isinstance(key, tuple) else (key,)))
+    dims = key if isinstance(key, tuple) else (key,)
+    return tuple(grid_dim(dim) for dim in dims)
 
 
 def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ from typing import Any, TextIO
 
 from difftest.testing.contract.limits import EXIT, LIMITS
 
-AFTER = 10.0
+TERMINAL_SECONDS = 10.0
 """Seconds before a terminal shows a case."""
-LATER = 60.0
+LOG_SECONDS = 60.0
 """Seconds before a log shows a case. The wait for the next line then doubles."""
-EVERY = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between two checks."""
-STOPS = 10
+MOST_STOPS = 10
 """The attempts to stop a call before its process is ended."""
 
 
@@ -52,13 +52,13 @@ class ProgressThread:
 
     def _look(self) -> None:
         """Show each case that takes long, until the thread is closed."""
-        first = AFTER if self._is_live else LATER
+        first = TERMINAL_SECONDS if self._is_live else LOG_SECONDS
         task = None
         began = 0.0
         after = first
-        while not self._over.wait(EVERY):
+        while not self._over.wait(CHECK_SECONDS):
             now = self._now()
-            if LIMITS.stops >= STOPS:
+            if LIMITS.stops >= MOST_STOPS:
                 self._end_process(now)
             if now is not task:
                 self._erase()

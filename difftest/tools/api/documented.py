@@ -94,6 +94,6 @@ def _support_state(module: object, name: str) -> SupportState:
         return SupportState.RAISES
     except AttributeError:
         return SupportState.MISSING
-    return (
-        SupportState.RAISES if isinstance(value, Unmodelled) else SupportState.MODELLED
-    )
+    if isinstance(value, Unmodelled):
+        return SupportState.RAISES
+    return SupportState.MODELLED

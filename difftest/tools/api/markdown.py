@@ -170,7 +170,5 @@ def _dtypes_text(role: Role) -> str:
 
 def _cost(record: Instruction, engine: Engine) -> str:
     kinds = cost_evidence(record.name, record.purpose, engine, TRN2)
-    return (
-        ", ".join(evidence.value for evidence in Evidence if evidence in kinds)
-        or "none"
-    )
+    names = [evidence.value for evidence in Evidence if evidence in kinds]
+    return ", ".join(names) or "none"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,15 @@ LARGE = (224, 224)
 MAX_POOL = 2
 
 
+class ConvolutionCase(NamedTuple):
+    """The arguments of one call of the convolution: images, filters and bias."""
+
+    name: str
+    X: Array
+    W: Array
+    bias: Array
+
+
 @dataclass(frozen=True, kw_only=True)
 class CorrectnessTest:
     """A correctness test. It gives its points only if all its cases pass."""
@@ -34,10 +44,8 @@ class CorrectnessTest:
     pool_size: int
     points: float = 2.5
 
-    def cases(
-        self, random: np.random.RandomState
-    ) -> Iterator[tuple[str, Array, Array, Array]]:
-        """Yield name, X, W and bias of each case, in float32, drawn in the starter code's order."""
+    def cases(self, random: np.random.RandomState) -> Iterator[ConvolutionCase]:
+        """Yield each case, in float32, drawn in the order of the starter code."""
         for c_in, c_out in self.channels:
             X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
             W = random.rand(c_out, c_in, FILTER, FILTER).astype(np.float32)
@@ -45,7 +53,7 @@ class CorrectnessTest:
                 bias = random.rand(c_out).astype(np.float32)
             else:
                 bias = np.zeros(c_out, np.float32)
-            yield f"{c_in} -> {c_out} channels", X, W, bias
+            yield ConvolutionCase(f"{c_in} -> {c_out} channels", X, W, bias)
 
 
 _PAIRS = tuple((c_in, c_out) for c_in in (128, 256) for c_out in (128, 256))

@@ -21,7 +21,7 @@ from difftest.testing.backends.device.thresholds import Array, PerformanceTest
 from difftest.testing.contract.limits import within_limits
 from difftest.testing.host.installation import predict_latency
 from difftest.testing.host.shipped import import_shipped
-from difftest.tools.course.assignment import CorrectnessTest
+from difftest.tools.course.assignment import ConvolutionCase, CorrectnessTest
 
 Reference = Callable[..., Array]
 
@@ -54,33 +54,29 @@ def grade_correctness(
     course = np.random.RandomState(seed)
     hopeless: set[tuple[bool, int]] = set()
     for test in tests:
-        if (kind := (test.bias, test.pool_size)) in hopeless:
+        kind = (test.bias, test.pool_size)
+        if kind in hopeless:
             yield CaseResult(test, "not run", "each case of smaller images failed")
             continue
         hopeless.add(kind)
-        for name, X, W, bias in test.cases(
-            course if test.points else np.random.RandomState(seed)
-        ):
-            failure = _run_case(kernel, reference, X, W, bias, test.pool_size)
+        # a test that is not the course's must not change the data of those that are
+        random = course if test.points else np.random.RandomState(seed)
+        for case in test.cases(random):
+            failure = _run_case(kernel, reference, case, test.pool_size)
             if failure is None:
                 hopeless.discard(kind)
-            yield CaseResult(test, name, failure)
+            yield CaseResult(test, case.name, failure)
 
 
 def _run_case(
-    kernel: Callable[..., Any],
-    reference: Reference,
-    X: Array,
-    W: Array,
-    bias: Array,
-    pool: int,
+    kernel: Callable[..., Any], reference: Reference, case: ConvolutionCase, pool: int
 ) -> str | None:
     """Return why a case fails, or None if it passes."""
+    arguments = (case.X, case.W, case.bias)
+    called = f"{getattr(kernel, '__name__', KERNEL)} on {case.X.shape}"
     try:
-        run = partial(launch, kernel, (X, W, bias), {"pool_size": pool}, record=False)
-        result = within_limits(
-            run, f"{getattr(kernel, '__name__', KERNEL)} on {X.shape}"
-        )
+        run = partial(launch, kernel, arguments, {"pool_size": pool}, record=False)
+        result = within_limits(run, called)
     except (NkiError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
     # student code may raise any exception; it fails the case
@@ -88,20 +84,22 @@ def _run_case(
         return f"the kernel raised {type(error).__name__}: {error}"
     if len(result.outputs) != 1:
         return f"the kernel returned {len(result.outputs)} tensors, not one"
-    return _difference(result.outputs[0], reference, X, W, bias, pool)
+    return _difference(result.outputs[0], reference, case, pool)
 
 
 def _difference(
-    out: Array, reference: Reference, X: Array, W: Array, bias: Array, pool: int
+    out: Array, reference: Reference, case: ConvolutionCase, pool: int
 ) -> str | None:
     """Return a description of the first image with wrong elements, or None if all are right.
 
     Images are compared one by one to limit the memory.
     """
-    for number, image in enumerate(X):
-        expected = reference(image[np.newaxis], W, bias, pool)[0].astype(np.float32)
-        if out.shape != (len(X), *expected.shape):
-            return f"the output has shape {out.shape}, not {(len(X), *expected.shape)}"
+    for number, image in enumerate(case.X):
+        values = reference(image[np.newaxis], case.W, case.bias, pool)
+        expected = values[0].astype(np.float32)
+        shape = (len(case.X), *expected.shape)
+        if out.shape != shape:
+            return f"the output has shape {out.shape}, not {shape}"
         wrong = ~np.isclose(out[number], expected)
         if wrong.any():
             first = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -122,8 +120,9 @@ def hazards_of(
     inspector = Inspector()
     with listening(inspector):
         for test in tests:
-            _, X, W, bias = next(iter(test.cases(np.random.RandomState(0))))
-            launch(kernel, (X, W, bias), {"pool_size": test.pool_size})
+            case = next(test.cases(np.random.RandomState(0)))
+            arguments = (case.X, case.W, case.bias)
+            launch(kernel, arguments, {"pool_size": test.pool_size})
     return inspector.failures
 
 

@@ -194,16 +194,9 @@ def _active_rules(
     sdk: Release, target: str | None, ids: Collection[str], reads_traces: bool = False
 ) -> list[Rule]:
     """Return the rules to check. Empty ``ids`` name all rules."""
-    active = []
-    for id, check in rules().items():
-        is_chosen = id in ids or not ids
-        if (
-            is_chosen
-            and check.reads_traces is reads_traces
-            and check.holds(sdk, target)
-        ):
-            active.append(check)
-    return active
+    chosen = [check for id, check in rules().items() if id in ids or not ids]
+    readers = [check for check in chosen if check.reads_traces is reads_traces]
+    return [check for check in readers if check.holds(sdk, target)]
 
 
 _DETECTED = ("NKI521", "NKI544")

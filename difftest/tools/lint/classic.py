@@ -96,7 +96,7 @@ def _mask(
     while isinstance(at.source.parents[whole], (ast.BoolOp, ast.UnaryOp)):
         whole = at.source.parents[whole]
     is_condition = getattr(at.source.parents[whole], "test", None) is whole
-    if at.kind(node) in _UNKNOWN and not is_condition:
+    if at.type_of(node) in _UNKNOWN and not is_condition:
         yield node, ast.unparse(node)
 
 
@@ -205,7 +205,7 @@ def _sizes_of_result(call: ast.Call, rank: int, at: RuleContext) -> list[int | N
 def _condition(
     node: ast.If | ast.While | ast.IfExp, at: RuleContext
 ) -> Iterator[Refusal]:
-    kind = at.kind(node.test)
+    kind = at.type_of(node.test)
     if kind in _UNKNOWN:
         yield node.test, f"{ast.unparse(node.test)}, a condition, is {kind.value}"
 
@@ -265,10 +265,10 @@ def _written_parameter(
 
 @rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)
 def _line(node: ast.Subscript, at: RuleContext) -> Iterator[Refusal]:
-    if at.kind(node.value) is ValueType.LINE:
+    if at.type_of(node.value) is ValueType.LINE:
         return
     for index in indices_of(node):
-        if at.kind(index) is ValueType.LINE:
+        if at.type_of(index) is ValueType.LINE:
             text = f"{ast.unparse(node)} has {ast.unparse(index)}"
             yield index, f"{text}, an index of one dimension"
 
@@ -280,7 +280,7 @@ def _gathers(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         return
     moved = at.argument(node, "src", 0)
     indices = indices_of(moved) if isinstance(moved, ast.Subscript) else []
-    if moved and any(at.kind(index) is ValueType.TILE for index in indices):
+    if moved and any(at.type_of(index) is ValueType.TILE for index in indices):
         yield moved, f"{name} got {ast.unparse(moved)}"
 
 
@@ -310,7 +310,7 @@ def _made(node: ast.AST, at: RuleContext, is_inside: bool) -> set[str]:
     """Return the names of new tensors inside a block that has its own scope."""
     if isinstance(node, ast.Assign):
         is_new = is_inside and not isinstance(node.value, _PARTS)
-        if not is_new or at.kind(node.value) is not ValueType.TILE:
+        if not is_new or at.type_of(node.value) is not ValueType.TILE:
             return set()
         return {item.id for item in node.targets if isinstance(item, ast.Name)}
     is_inside |= _is_scope(node, at)
@@ -326,7 +326,7 @@ def _is_scope(node: ast.AST, at: RuleContext) -> bool:
         called = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
         return (at.name(called) or ast.unparse(called)) in (*TRACED_ONCE, "range")
     if isinstance(node, ast.If):
-        return at.kind(node.test) in (*_UNKNOWN, ValueType.TURN)
+        return at.type_of(node.test) in (*_UNKNOWN, ValueType.TURN)
     return isinstance(node, ast.While)
 
 
@@ -416,11 +416,11 @@ def _free_index(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
         return
     text = ast.unparse(moved)
     first, *rest = indices_of(moved)
-    if at.kind(first) is ValueType.TILE:
+    if at.type_of(first) is ValueType.TILE:
         for index in filter(partial(_is_of_grid, at=at), rest):
             yield index, f"{text} has an index of nl.mgrid beside a tile of indices"
     *before, last = indices_of(moved)
-    if at.kind(last) is ValueType.TILE and any(map(partial(_spans, at=at), before)):
+    if at.type_of(last) is ValueType.TILE and any(map(partial(_spans, at=at), before)):
         yield last, f"{text} has a tile of indices in its last dimension"
 
 
@@ -429,18 +429,15 @@ def _spans(part: ast.AST, at: RuleContext) -> bool:
 
     In ``x[block, rows, j]``, a tile of indices after single blocks selects the partitions.
     """
-    return isinstance(part, ast.Slice) or at.kind(part) in (
-        ValueType.TILE,
-        ValueType.INDEX,
-        ValueType.LINE,
-    )
+    several = (ValueType.TILE, ValueType.INDEX, ValueType.LINE)
+    return isinstance(part, ast.Slice) or at.type_of(part) in several
 
 
 def _is_of_grid(node: ast.AST, at: RuleContext) -> bool:
     """Return whether an index is a part of an ``nl.mgrid``."""
     value = at.value(node)
     is_part = isinstance(value, (ast.Subscript, ast.Attribute))
-    return is_part and at.kind(value.value) is ValueType.GRID  # type: ignore[attr-defined]
+    return is_part and at.type_of(value.value) is ValueType.GRID  # type: ignore[attr-defined]
 
 
 def _places(at: RuleContext) -> bool:
@@ -466,7 +463,7 @@ def _one_place(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
         return
     if _runs_once(node, at):
         return
-    own = at.source.kinds(at.function).bound_in(node)
+    own = at.source.types_in(at.function).bound_in(node)
     for written, mask in _written(node, at):
         name = getattr(written.value, "id", None)
         chosen = [written.slice, *mask, *_conditions(written, node, at)]
@@ -499,7 +496,7 @@ def _follows(chosen: list[ast.AST], loop: ast.For, at: RuleContext) -> bool:
     if at.function is None:
         return False
     varying = names_in(loop.target) | _filled(loop, at)
-    types = at.source.kinds(at.function)
+    types = at.source.types_in(at.function)
     return any(types.origins(part) & varying for part in chosen)
 
 
@@ -515,7 +512,7 @@ def _filled(loop: ast.For, at: RuleContext) -> set[str]:
     return {base.id for base in bases if isinstance(base, ast.Name)}
 
 
-def _is_subscript(node: ast.expr) -> bool:
+def _is_subscript(node: ast.expr) -> TypeGuard[ast.Subscript]:
     return isinstance(node, ast.Subscript)
 
 
@@ -531,11 +528,11 @@ def _filled_by_call(call: ast.Call, at: RuleContext) -> list[ast.expr]:
 def _carried(node: ast.For, at: RuleContext) -> Iterator[Refusal]:
     if at.function is None or at.called(node.iter) not in TRACED_ONCE:
         return
-    for name, bindings in at.source.kinds(at.function).bound_in(node).items():
+    for name, bindings in at.source.types_in(at.function).bound_in(node).items():
         first = min(bindings, key=lambda binding: binding.end)
         if first.by is node or first.value is None:
             continue
-        is_number = at.kind(first.value) in (ValueType.NUMBER, ValueType.TURN)
+        is_number = at.type_of(first.value) in (ValueType.NUMBER, ValueType.TURN)
         if is_number and _is_read(name, node, first, at):
             target = ast.unparse(node.target)
             yield first.by, f"{name} is carried between iterations over {target}"
@@ -571,16 +568,15 @@ def _written(
     ``+=`` and ``nl.loop_reduce`` are excluded, because they accumulate.
     """
     for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and not _is_call(
-            node.value, "nl.loop_reduce", at
-        ):
-            for part in targets_of(node):
-                if isinstance(part, ast.Subscript) and at.kind(part.value) in _TENSORS:
+        if isinstance(node, ast.Assign):
+            if _is_call(node.value, "nl.loop_reduce", at):
+                continue
+            for part in filter(_is_subscript, targets_of(node)):
+                if at.type_of(part.value) in _TENSORS:
                     yield part, _masks_in(node.value)
         elif _is_call(node, "nl.store", at):
-            for part in node.args[:1]:
-                if isinstance(part, ast.Subscript):
-                    yield part, _masks_in(node)
+            for part in filter(_is_subscript, node.args[:1]):
+                yield part, _masks_in(node)
 
 
 def _is_call(node: ast.AST, name: str, at: RuleContext) -> TypeGuard[ast.Call]:

@@ -15,6 +15,7 @@ from typing import Any
 from difftest.analysis.finding import Suppression
 from difftest.simulator.frontend.levels import LIFETIMES
 from difftest.simulator.frontend.nki import isa, language
+from difftest.support.wording import count_of
 from difftest.tools.lint.source import Edit, Fix, RuleContext, Source
 from difftest.tools.syntax import literal_of, names_in
 
@@ -238,7 +239,7 @@ def _migrated(node: ast.AST, at: RuleContext) -> Fix | None:
     left = len(result.left)
     title = "rewrite the file as `difftest migrate` does"
     if left:
-        title += f", which leaves {left} place{'s' * (left > 1)} to do by hand"
+        title += f", which leaves {count_of(left, 'place')} to do by hand"
     return Fix(title, edits, is_safe=not left)
 
 

@@ -288,7 +288,7 @@ def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
     tile = _tile(node, at)
     if moved is None or loop is None or tile is None:
         return
-    varies = names_in(moved) & at.source.kinds(at.function).bound_in(loop).keys()
+    varies = names_in(moved) & at.source.types_in(at.function).bound_in(loop).keys()
     if varies or _is_written(tile, loop, at, besides=node):
         return
     base = base_of(moved)
@@ -298,7 +298,7 @@ def _same_load(node: ast.Call, at: RuleContext) -> Iterator[Refusal]:
 
 
 def _is_argument(node: ast.AST, at: RuleContext) -> bool:
-    bound = at.source.kinds(at.function).bound if at.function else {}
+    bound = at.source.types_in(at.function).bound if at.function else {}
     own = bound.get(node.id, []) if isinstance(node, ast.Name) else []
     return any(isinstance(binding.by, ast.arg) for binding in own)
 

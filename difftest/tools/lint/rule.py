@@ -37,6 +37,7 @@ class Frontend(Enum):
 
 PARSER = frozenset({Frontend.PARSER})
 TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
+"""The frontends of the current dialect."""
 
 
 class Release(NamedTuple):
@@ -76,9 +77,9 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 def of_level(level: str | None) -> Release | None:
     """Return the SDK of an NKI level; None without a level, or if no SDK has it."""
-    return next(
-        (sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None
-    )
+    if level is None:
+        return None
+    return next((sdk for sdk in SDKS.values() if sdk.level == level), None)
 
 
 def sdk_of(trace: Trace, level: str | None = None) -> Release:
@@ -205,11 +206,11 @@ class Rule:
 
     def holds(self, sdk: Release, target: str | None) -> bool:
         """Return whether the rule applies to an SDK and a machine; None for any machine."""
-        return (
-            sdk.frontend in self.frontends
-            and (self.since is None or SDKS[self.since].minor <= sdk.minor)
-            and (not self.targets or target is None or target in self.targets)
-        )
+        if sdk.frontend not in self.frontends:
+            return False
+        if self.since is not None and sdk.minor < SDKS[self.since].minor:
+            return False
+        return not self.targets or target is None or target in self.targets
 
 
 RULES: dict[str, Rule] = {}

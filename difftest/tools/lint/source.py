@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ MODULES = {
 _CLASSIC = "neuronxcc."
 _TYPING = "neuronxcc.nki.typing"
 """The module of annotations. AWS's tables for NKI 0.4 also import it in kernels of ``nki``."""
-# launchers of PyTorch and JAX
 _LAUNCHERS = frozenset(
     f"nki.{name}"
     for name in (
@@ -40,9 +40,11 @@ _LAUNCHERS = frozenset(
         "simulate_kernel",
     )
 ) | {"nki_jit", "nki_call"}
+"""Functions that turn a function into a kernel. The last two are PyTorch's and JAX's."""
 _ON_THE_HOST = frozenset(
     {"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"}
 )
+"""Functions of NKI that are no instructions: they ask for the machine or describe a grid."""
 _OWN = ("self", "cls")
 _END = re.compile(r"\r\n|\n|\r")
 UNREADABLE = (OSError, SyntaxError, ValueError, RecursionError)
@@ -68,6 +70,10 @@ class Edit(NamedTuple):
     region: TextRange
     """The range as lines and columns."""
 
+    def overlaps(self, other: Edit) -> bool:
+        """Return whether two edits replace a common character."""
+        return self.start < other.end and other.start < self.end
+
     def in_text(self, text: str) -> str:
         """Return the text with this edit."""
         return text[: self.start] + self.text + text[self.end :]
@@ -89,10 +95,8 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     taken: list[Edit] = []
     count = 0
     for fix in fixes:
-        pairs = ((edit, other) for edit in fix.edits for other in taken)
-        if not any(
-            edit.start < other.end and other.start < edit.end for edit, other in pairs
-        ):
+        pairs = itertools.product(fix.edits, taken)
+        if not any(edit.overlaps(other) for edit, other in pairs):
             taken += fix.edits
             count += 1
     for edit in sorted(taken, reverse=True):
@@ -116,13 +120,17 @@ class RuleContext(NamedTuple):
         """Return the documented name of the function that a node calls; "" for other nodes."""
         return self.name(node.func) if isinstance(node, ast.Call) else ""
 
-    def kind(self, node: ast.AST) -> ValueType | None:
+    def type_of(self, node: ast.AST) -> ValueType | None:
         """Return the type of an expression of the kernel, or None if it is unknown."""
-        return self.source.kinds(self.function).of(node) if self.function else None
+        if self.function is None:
+            return None
+        return self.source.types_in(self.function).of(node)
 
     def value(self, node: ast.AST) -> ast.AST:
         """Return the expression that is the value of a name, or else the node itself."""
-        return self.source.kinds(self.function).value(node) if self.function else node
+        if self.function is None:
+            return node
+        return self.source.types_in(self.function).value(node)
 
     def argument(
         self, call: ast.Call, name: str, place: int | None = None
@@ -134,8 +142,10 @@ class RuleContext(NamedTuple):
     def buffer(self, tensor: ast.AST) -> str:
         """Return the buffer of a tensor's allocation, such as ``nl.psum``; "" if unknown."""
         call = self.value(tensor)
-        buffer = isinstance(call, ast.Call) and self.argument(call, "buffer", 2)
-        return self.name(buffer) if buffer else ""
+        if not isinstance(call, ast.Call):
+            return ""
+        buffer = self.argument(call, "buffer", 2)
+        return "" if buffer is None else self.name(buffer)
 
 
 class ImportedNames:
@@ -260,7 +270,7 @@ class Source(SourceText):
         self.launched = launched
         self.tree = ast.parse(text, str(path))
         self.names = ImportedNames(self.tree)
-        self._kinds: dict[Function, TypeInference] = {}
+        self._types: dict[Function, TypeInference] = {}
 
     @property
     def sdk(self) -> Release:
@@ -279,11 +289,11 @@ class Source(SourceText):
                     constants[getattr(target, "id", "")] = node.value
         return constants
 
-    def kinds(self, function: Function) -> TypeInference:
+    def types_in(self, function: Function) -> TypeInference:
         """Return the inferred types of a function's expressions."""
-        if function not in self._kinds:
-            self._kinds[function] = TypeInference(self, function)
-        return self._kinds[function]
+        if function not in self._types:
+            self._types[function] = TypeInference(self, function)
+        return self._types[function]
 
     @cached_property
     def functions(self) -> Mapping[str, Sequence[Function]]:

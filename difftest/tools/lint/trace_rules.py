@@ -33,10 +33,13 @@ TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
 TRN2: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn2"})}
 _ARITHMETIC = ("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor")
 _STEP_MAX = 2**15 - 1
+"""The longest step between elements in an access pattern: 16 bits with a sign."""
 _ALIGNED = 32
 """The alignment in bytes of the destination of a DMA transpose."""
 _DESCRIPTORS_MAX = 16_777_200
+"""The most descriptors of the static DMAs of a kernel."""
 MANY_INSTRUCTIONS = 250_000
+"""The most instructions of a kernel that compiles in less than half an hour."""
 
 
 def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], None]:
@@ -257,9 +260,8 @@ def _dma_transpose(event: Event) -> str | bool:
         return False
     spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
     is_refused = is_indirect or not src.allocation.space.is_hbm
-    return (
-        is_refused and f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
-    )
+    by_indices = " by indices" if is_indirect else ""
+    return is_refused and f"dma_transpose goes from {spaces}{by_indices}"
 
 
 @trace_rule("NKI527", **RECORDED)
@@ -312,7 +314,7 @@ def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         if event.engine is Engine.DMA:
             before = total
-            total = total + max(map(_runs, event.writes + event.reads), default=0)
+            total += max(map(_runs, event.writes + event.reads), default=0)
             if before <= _DESCRIPTORS_MAX < total:
                 yield event, f"the DMAs up to this one have {total:,} runs"
 

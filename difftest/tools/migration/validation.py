@@ -54,14 +54,12 @@ class ValidationCall(NamedTuple):
 
     def label(self) -> str:
         """Return the dtype, the shapes and the other arguments as text."""
-        others = [
-            f"{name}={value!r}"
-            for name, value in self.keywords.items()
-            if not isinstance(value, np.ndarray)
-        ]
-        return ", ".join(
-            [self.dtype, *(str(list(shape)) for shape in self.shapes), *others]
-        )
+        parts = [self.dtype]
+        parts += [str(list(shape)) for shape in self.shapes]
+        for name, value in self.keywords.items():
+            if not isinstance(value, np.ndarray):
+                parts.append(f"{name}={value!r}")
+        return ", ".join(parts)
 
 
 def calls_of_shapes(
@@ -218,8 +216,8 @@ def validate_translation(
             _compare(old_run, new_run, call, setting, proof)
     if not proof.same and not proof.rounded:
         message = f"both kernels refuse all of {len(calls)} cases: nothing was compared"
-        for call in calls[:1]:
-            message += f"; the classic: {_run(before, call, setting).refusal}"
+        if calls:
+            message += f"; the classic: {_run(before, calls[0], setting).refusal}"
         raise ValidationError(message)
     return proof
 

@@ -162,26 +162,26 @@ class WorkerSetup:
     memory: float | None
 
 
-def serve_mutants(connection: Connection, orders: WorkerSetup) -> None:
+def serve_mutants(connection: Connection, setup: WorkerSetup) -> None:
     """Judge the mutants that a connection sends, until it sends no more."""
-    if orders.memory is not None and USED.exists():
-        LIMITS.memory = orders.memory
+    if setup.memory is not None and USED.exists():
+        LIMITS.memory = setup.memory
 
     def work(specs: Specs) -> None:
         cases = {}
         for name, spec in specs.items():
-            cases[name] = [case_from_json(text, spec) for text in orders.cases[name]]
+            cases[name] = [case_from_json(text, spec) for text in setup.cases[name]]
         judge = MutantRunner(suites_of(specs, cases), connection.send)
         with one_thread():  # threads of several processes that wait for a core spin
             serve_tasks(connection, lambda task: judge.judge(*task))
 
-    orders.collect(work)
+    setup.collect(work)
 
 
 def run_in_processes(
     tasks: Iterable[Task],
     count: int,
-    orders: WorkerSetup,
+    setup: WorkerSetup,
     limits: Callable[[Test], float],
 ) -> Iterator[tuple[Mutant, MutantResult]]:
     """Judge mutants in ``count`` processes; yield each mutant with its result.
@@ -192,7 +192,7 @@ def run_in_processes(
     def limit(test: Test | None) -> float:
         return START if test is None else limits(test)
 
-    work = functools.partial(serve_mutants, orders=orders)
+    work = functools.partial(serve_mutants, setup=setup)
     for (mutant, _), result in run_tasks(tasks, work, count, MutantResult, limit):
         yield mutant, _lost(result, limit) if isinstance(result, LostTask) else result
 
@@ -398,8 +398,8 @@ class Campaign:
         texts = {
             name: list(map(Case.to_json, cases)) for name, cases in self.cases.items()
         }
-        orders = WorkerSetup(collect, texts, settings.memory)
-        yield from run_in_processes(tasks, settings.workers, orders, self._time_limit)
+        setup = WorkerSetup(collect, texts, settings.memory)
+        yield from run_in_processes(tasks, settings.workers, setup, self._time_limit)
 
     def _time_limit(self, test: Test) -> float:
         """Return the seconds that a test of a mutant may take."""

@@ -119,12 +119,8 @@ class Suite:
                 self._check_smallest(Runner((EmbeddedSimulator(),)), test, case)
         except (CaseFailure, NotRejectedError) as failure:
             case = getattr(failure, "case", case)
-            return Kill(
-                test,
-                killer_of(failure),
-                line_of(failure),
-                case.to_json() if case else "",
-            )
+            text = case.to_json() if case else ""
+            return Kill(test, killer_of(failure), line_of(failure), text)
         return None
 
     def _check_smallest(self, runner: Runner, test: str, case: Case | None) -> None:
@@ -204,8 +200,9 @@ def suites_of(
     """Return a suite by name for each kernel of each spec, with its drawn cases."""
     suites = {}
     for test, spec in specs.items():
-        for part in (single := specs_by_kernel(spec)):
-            name = f"{test} of {part.name}" if len(single) > 1 else test
+        parts = specs_by_kernel(spec)
+        for part in parts:
+            name = f"{test} of {part.name}" if len(parts) > 1 else test
             suites[name] = Suite(name, part, drawn[test])
     return suites
 
@@ -255,9 +252,7 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
 def line_of(failure: BaseException) -> str:
     """Return the first line of a failure's message."""
     verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
-    cause = (
-        verdict.message
-        if isinstance(verdict, Mismatch)
-        else getattr(verdict, "error", failure)
-    )
+    cause: object = getattr(verdict, "error", failure)
+    if isinstance(verdict, Mismatch):
+        cause = verdict.message
     return next(iter(str(cause).splitlines()), type(cause).__name__)

@@ -77,7 +77,8 @@ def fuzz(
         raise click.ClickException(
             "a process of the campaign crashed; it says why above"
         )
-    ran = f"{sum(cases):,} case{'s' * (sum(cases) > 1)}"
+    count = sum(cases)
+    ran = f"{count:,} case{'' if count == 1 else 's'}"
     click.echo(f"{len(fresh)} found in {ran}, {took:.1f} minutes: difftest findings")
     context.exit(int(bool(fresh)))
 

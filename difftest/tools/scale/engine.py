@@ -83,19 +83,15 @@ class PointJudge:
     def _excuse(self, judgement: Judgement) -> None:
         """Make a rejection inconclusive if a size is outside the test's domain."""
         values = json.loads(judgement.case or "{}").get("values", {})
-        for name in [name for name in values if name in self.spec.domain]:
+        for name, value in values.items():
+            if name not in self.spec.domain or type(value) is not int:
+                continue
             source: Any = source_of(self.spec, name, values)
             promised = getattr(source, RANGE, source)
-            value = values[name]
-            if (
-                isinstance(promised, Sequence)
-                and type(value) is int
-                and value not in promised
-            ):
+            if isinstance(promised, Sequence) and value not in promised:
+                why = f"{name}={value} is out of the domain: {judgement.reason}"
                 judgement.outcome = Outcome.INCONCLUSIVE
-                judgement.reason = (
-                    f"{name}={value} is out of the domain: {judgement.reason}"
-                )
+                judgement.reason = why
 
     def _nature(self, spec: KernelSpec) -> ReferenceProperties:
         """Return the properties of the reference over the whole domain; they are inferred once."""
@@ -122,12 +118,10 @@ def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> 
             return
         for verdict in verdicts.values():
             if isinstance(verdict, BothRejected):
-                runner.tally.reasons[
-                    f"both refuse: {verdict.kernel_error}".splitlines()[0]
-                ] += 1
-            judgement.evidence.decided += (
-                isinstance(verdict, Match) and verdict.elements > 0
-            )
+                reason = f"both refuse: {verdict.kernel_error}".splitlines()[0]
+                runner.tally.reasons[reason] += 1
+            decides = isinstance(verdict, Match) and verdict.elements > 0
+            judgement.evidence.decided += decides
     judgement.case = last.to_json()
     judgement.need_decision(runner.tally.reasons)
     judgement.add_hazards(
@@ -143,9 +137,9 @@ def judge_cases(place: SpecAtPoint, drawn: list[Case], judgement: Judgement) -> 
 def _row(judgement: Judgement) -> dict[str, Any]:
     """Return the columns that come from a judgement; unknown values are None."""
     times = judgement.time or {}
-    bounds = [
-        times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times
-    ]
+    bounds = []
+    if times:
+        bounds = [times["arithmetic_bound_us"], times["memory_bound_us"]]
     needed: dict[str, list[int]] = {"sbuf": [], "psum": []}
     for peak in judgement.memory:
         needed[peak["memory"]].append(peak["needed"])
@@ -168,7 +162,12 @@ AHEAD = 2
 """Points that a worker of Dask holds at a time: the current point and the next."""
 _CALLS = 2
 """The calls of a case, of the reference and of the kernel. Each may take the time of a call."""
-_ENDED = "the processes that judged it ended, one after the other"
+_LATE_ROW = {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
+_CRASHED_ROW = {
+    "outcome": Outcome.CRASHED.value,
+    "reason": "the processes that judged it ended, one after the other",
+}
+"""The rows of points without an answer."""
 
 
 class SweepSetup(NamedTuple):
@@ -187,31 +186,31 @@ class SweepSetup(NamedTuple):
 
 
 def judge_locally(
-    spec: KernelSpec, orders: SweepSetup, points: Sequence[Point]
+    spec: KernelSpec, setup: SweepSetup, points: Sequence[Point]
 ) -> Iterator[tuple[Point, Row]]:
     """Yield points with their rows, judged one after the other in this process."""
-    judge = PointJudge(spec, orders.cases)
-    with limit(orders.timeout, None):
+    judge = PointJudge(spec, setup.cases)
+    with limit(setup.timeout, None):
         for point in points:
             yield point, judge.row(point)
 
 
-def serve_points(connection: Connection, orders: SweepSetup) -> None:
+def serve_points(connection: Connection, setup: SweepSetup) -> None:
     """Judge the points that a connection sends, in a process of the pool."""
 
     def work(spec: KernelSpec) -> None:
         with one_thread():  # threads of several processes that wait for a core spin
-            serve_tasks(connection, PointJudge(spec, orders.cases).row)
+            serve_tasks(connection, PointJudge(spec, setup.cases).row)
 
-    limit(orders.timeout, None)
+    limit(setup.timeout, None)
     try:
-        with_spec(orders.test, work)
+        with_spec(setup.test, work)
     except click.ClickException as error:
         connection.send(error.message)
 
 
 def judge_in_processes(
-    orders: SweepSetup, points: Sequence[Point], count: int
+    setup: SweepSetup, points: Sequence[Point], count: int
 ) -> Iterator[tuple[Point, Row]]:
     """Yield points with their rows, judged in ``count`` processes.
 
@@ -222,8 +221,8 @@ def judge_in_processes(
     ------
     click.ClickException : the processes cannot collect the test.
     """
-    work = functools.partial(serve_points, orders=orders)
-    seconds = _CALLS * orders.timeout * orders.cases
+    work = functools.partial(serve_points, setup=setup)
+    seconds = _CALLS * setup.timeout * setup.cases
     lost: list[Point] = []
     for left in (points, lost):
         rows = run_tasks(
@@ -234,15 +233,9 @@ def judge_in_processes(
                 if not isinstance(row, LostTask):
                     yield point, row
                 elif row.is_late:
-                    yield (
-                        point,
-                        {
-                            "outcome": Outcome.TIMEOUT.value,
-                            "reason": "it took too long",
-                        },
-                    )
+                    yield point, dict(_LATE_ROW)
                 elif left is lost:
-                    yield point, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+                    yield point, dict(_CRASHED_ROW)
                 else:
                     lost.append(point)
         except RuntimeError as error:
@@ -256,35 +249,35 @@ _TURN = threading.Lock()
 
 
 @functools.cache
-def _collected(orders: SweepSetup) -> Future[PointJudge]:
+def _collected(setup: SweepSetup) -> Future[PointJudge]:
     """Return the judge of a test in a worker; a thread keeps the test's modules imported."""
     judge: Future[PointJudge] = Future()
 
     def keep(spec: KernelSpec) -> None:
-        judge.set_result(PointJudge(spec, orders.cases))
+        judge.set_result(PointJudge(spec, setup.cases))
         _OVER.wait()
 
     def collect() -> None:
         try:
-            with limit(orders.timeout, None):
-                with_spec(orders.test, keep)
+            with limit(setup.timeout, None):
+                with_spec(setup.test, keep)
         except BaseException as error:  # the future raises it in the caller
             judge.set_exception(
                 RuntimeError(getattr(error, "message", None) or repr(error))
             )
 
-    threading.Thread(target=collect, name=orders.test, daemon=True).start()
+    threading.Thread(target=collect, name=setup.test, daemon=True).start()
     return judge
 
 
-def judge_remotely(orders: SweepSetup, point: Point) -> Row:
+def judge_remotely(setup: SweepSetup, point: Point) -> Row:
     """Return the row of a point, judged in a worker."""
     with _TURN:
-        return _collected(orders).result().row(point)
+        return _collected(setup).result().row(point)
 
 
 def judge_on_dask(
-    orders: SweepSetup, points: Sequence[Point], scheduler: str, timeout: float = 20
+    setup: SweepSetup, points: Sequence[Point], scheduler: str, timeout: float = 20
 ) -> Iterator[tuple[Point, Row]]:
     """Yield points with their rows, judged by the workers of a Dask scheduler.
 
@@ -312,7 +305,7 @@ def judge_on_dask(
 
             def submitted(count: int) -> list[Any]:
                 futures = {
-                    client.submit(judge_remotely, orders, point, pure=False): point
+                    client.submit(judge_remotely, setup, point, pure=False): point
                     for point in islice(left, count)
                 }
                 running.update(futures)
@@ -332,7 +325,7 @@ def row_of(future: Any) -> Row:
 
     error = future.exception() if future.status == "error" else None
     if isinstance(error, distributed.KilledWorker):
-        return {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+        return dict(_CRASHED_ROW)
     if error is not None:
         raise click.ClickException(f"a worker cannot go on: {error}")
     row: Row = future.result()

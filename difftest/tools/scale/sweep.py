@@ -19,6 +19,7 @@ import numpy as np
 
 from difftest.support.console import print_table, progress, table_console, titled_table
 from difftest.support.output import atomic_write
+from difftest.support.wording import count_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.testing.host.options import PICTURES, OutputFile
@@ -68,7 +69,7 @@ def microseconds(value: float | None) -> str:
 
 def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     """Print the number of points by outcome, the fastest points, and points that disagree."""
-    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {_outcomes_text(rows)}")
+    click.echo(f"{count_of(len(rows), 'point')}; {_outcomes_text(rows)}")
     names = varying(rows, axes) or list(axes)
     timed = [row for row in rows if row["predicted_us"] is not None]
     if timed:
@@ -291,7 +292,7 @@ OVER = (
 
 def sweep_spec(
     spec: KernelSpec,
-    orders: SweepSetup,
+    setup: SweepSetup,
     axes: Axes,
     file: Path,
     workers: int | str = 0,
@@ -309,18 +310,18 @@ def sweep_spec(
     click.UsageError : an axis is unknown, or the file holds another sweep.
     """
     check_axes(spec, axes)
-    identity = identity_of(spec, orders.test)
-    key = functools.partial(key_of, identity, orders.test, orders.cases)
+    identity = identity_of(spec, setup.test)
+    key = functools.partial(key_of, identity, setup.test, setup.cases)
     points = {key(point): point for point in axes.points()}
     store = Store(file, fresh=fresh)
     store.check(identity, points)
     left = [point for key, point in points.items() if key not in store.rows]
     if not left or not workers:
-        judged = judge_locally(spec, orders, left)
+        judged = judge_locally(spec, setup, left)
     elif isinstance(workers, str):
-        judged = judge_on_dask(orders, left, workers)
+        judged = judge_on_dask(setup, left, workers)
     else:
-        judged = judge_in_processes(orders, left, workers)
+        judged = judge_in_processes(setup, left, workers)
     with progress("points", len(points), len(points) - len(left)) as advance:
         for point, row in judged:
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
@@ -429,14 +430,14 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     old = options.pop("old")
     place, separator, name = test.partition("::")
     node = f"{Path(place).resolve()}{separator}{name}"
-    orders = SweepSetup(node, options.pop("cases"), options.pop("timeout"))
+    setup = SweepSetup(node, options.pop("cases"), options.pop("timeout"))
     options["workers"] = options.pop("scheduler") or options["workers"]
     before = read_rows(old) if old is not None else None
     if heat:
         _check_heat(heat[0], axes)
     try:
         rows = with_spec(
-            test, lambda spec: sweep_spec(spec, orders, axes, file, **options)
+            test, lambda spec: sweep_spec(spec, setup, axes, file, **options)
         )
     except KeyboardInterrupt:
         text = f"stopped: the results so far are in {file}.jsonl; the same command continues"

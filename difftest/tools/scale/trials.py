@@ -178,15 +178,13 @@ def _is_alive(owner: Any) -> bool:
 
     A process of another computer counts as ended. At worst, both judge the point.
     """
-    if (
-        not owner
-        or owner[0] != platform.node()
-        or owner[1] == os.getpid()
-        or os.name != "posix"
-    ):
+    if not owner or os.name != "posix":
+        return False
+    computer, process = owner
+    if computer != platform.node() or process == os.getpid():
         return False
     try:
-        os.kill(owner[1], 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:  # the process exists and belongs to another user

@@ -151,11 +151,11 @@ class Tuner:
     def attempt(self, point: Point, stored: TuningTrial | None = None) -> TuningTrial:
         """Try a point while it can still be the best, and keep the result or the stored result."""
         attempt = stored or self.timed(point, self.best_us)
-        attempt = (
-            self.judged(attempt) if not stored and attempt.status == AGREES else attempt
-        )
+        if stored is None and attempt.status == AGREES:
+            attempt = self.judged(attempt)
         self.attempts.append(attempt)
-        self.ladder += [attempt] * (attempt.status == AGREES)
+        if attempt.status == AGREES:
+            self.ladder.append(attempt)
         return attempt
 
     def place_of_best(self) -> Iterator[tuple[int, int]]:
@@ -190,24 +190,20 @@ class Tuner:
                     EmbeddedSimulator(place.level), call._replace(record=True)
                 )
             if not isinstance(ran, Completed) or ran.trace is None:
-                reason = str(getattr(ran, "error", "")).splitlines()
-                return TuningTrial(
-                    point, Outcome.REFUSED.value, reason="".join(reason[:1])
-                )
+                reason = str(getattr(ran, "error", "")).partition("\n")[0]
+                return TuningTrial(point, Outcome.REFUSED.value, reason=reason)
             machine = MACHINES[ran.trace.machine]
             program = lower(ran.trace, machine)
             line = bounds_of(program)
-            if max(line.tensor_bound, line.memory_bound) >= limit:
-                return TuningTrial(
-                    point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound)
-                )
+            bound = max(line.tensor_bound, line.memory_bound)
+            if bound >= limit:
+                return TuningTrial(point, TRACE_BOUND, bound)
             prediction = predict(ran.trace, machine, lowered=program)
             times = prediction.middle, prediction.latency, *prediction.latency_interval
         except (UnknownCostError, ValueError) as error:
             return TuningTrial(point, Outcome.INCONCLUSIVE.value, reason=str(error))
-        return TuningTrial(
-            point, AGREES if prediction.middle < limit else SLOWER, *times
-        )
+        status = AGREES if prediction.middle < limit else SLOWER
+        return TuningTrial(point, status, *times)
 
     def judged(self, attempt: TuningTrial) -> TuningTrial:
         """Return the attempt with its outcome on drawn cases, and then on the timed case."""
@@ -233,11 +229,9 @@ class Tuner:
         ):
             return None
         attempt = self.timed({name: rows[name].default for name in names})
-        return (
-            self.judged(attempt)
-            if (attempt.own_us or math.inf) < self.best_us
-            else attempt
-        )
+        if (attempt.own_us or math.inf) < self.best_us:
+            return self.judged(attempt)
+        return attempt
 
     def _place(self, point: Point) -> tuple[SpecAtPoint, Case]:
         """Return the spec at a point, and the timed case with random data."""
@@ -260,7 +254,7 @@ class Tuner:
         return task_bytes(spec, case) / rate.value / 1e3
 
 
-_LEFT = {
+_STATUS_TEXTS = {
     BOUND: "never run: the traffic of inputs and outputs takes as long as the best",
     TRACE_BOUND: "run once, not scheduled: the roofline of the trace is above the best",
     SLOWER: "predicted, not judged: not faster than the best",
@@ -335,10 +329,9 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
         yield f"{microseconds(attempt.latency_us):>8} us  {_step(before, attempt)}"
-    for status, count in Counter(
-        attempt.status for attempt in tuner.attempts
-    ).most_common():
-        yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
+    statuses = Counter(attempt.status for attempt in tuner.attempts)
+    for status, count in statuses.most_common():
+        yield f"  {count} {_STATUS_TEXTS.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:
         reasons = dict.fromkeys(
             f"{attempt.status}: {attempt.reason}" for attempt in tuner.attempts
@@ -351,8 +344,11 @@ def _ladder(tuner: Tuner, own: TuningTrial | None) -> Iterator[str]:
     yield f"  {time} us predicted, between {low} and {high} nine times of ten"
     if own is not None:
         yield f"the kernel's own sizes: {point_text(own.point, list(own.point))}"
-        text = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
-        yield f"  {text if own.status == AGREES else f'{own.status}: {own.reason}'}"
+        text = f"{own.status}: {own.reason}"
+        if own.status == AGREES:
+            time = microseconds(own.latency_us)
+            text = f"{time} us predicted, {_times(own, best)} times the best's"
+        yield f"  {text}"
 
 
 def _step(before: TuningTrial | None, attempt: TuningTrial) -> str:
@@ -425,16 +421,13 @@ def tune(
     try:
         lines = with_spec(test, run)
     except KeyboardInterrupt:
-        known = [
-            line for tuner in tuners if tuner.attempts for line in _ladder(tuner, None)
-        ]
-        how = (
-            "the same command"
-            if storage
-            else "with --storage sqlite:///tune.db a search"
-        )
-        raise KeyboardInterrupt(
-            "\n".join([*known, f"stopped: {how} goes on"])
-        ) from None
+        lines = []
+        if tuners and tuners[0].attempts:
+            lines += _ladder(tuners[0], None)
+        how = "with --storage sqlite:///tune.db a search"
+        if storage:
+            how = "the same command"
+        lines.append(f"stopped: {how} goes on")
+        raise KeyboardInterrupt("\n".join(lines)) from None
     click.echo("\n".join(lines))
     context.exit(int(not tuners[0].ladder))

@@ -32,6 +32,7 @@ from difftest.support.journal import Journal
 from difftest.support.output import write_file
 from difftest.support.pool import LostTask, die_with_parent, run_tasks, serve_tasks
 from difftest.support.versions import versions
+from difftest.support.wording import count_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
 from difftest.tools.verdict.candidate import (
@@ -65,7 +66,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 """The folder of this package."""
 
 
-class BatchOrders(NamedTuple):
+class BatchSetup(NamedTuple):
     """The settings of each worker process, and all candidates.
 
     Attributes
@@ -134,10 +135,8 @@ def _line_kernel(line: str, where: str, sources: Path) -> str:
         if "kernel" in row:
             return str(row["kernel"])
         name, text = row["name"], row["source"]
-        file = (
-            sources
-            / f"k{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}.py"
-        )
+        digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+        file = sources / f"k{digest[:16]}.py"
     except (ValueError, KeyError, TypeError, AttributeError):
         form = '{"kernel": "FILE.py:NAME"} or {"name": "add", "source": ""}'
         raise click.UsageError(f"{where}: a line is {form}") from None
@@ -161,17 +160,17 @@ def _digests(kernel: str) -> dict[str, str]:
 
 
 def lines_of(
-    orders: BatchOrders, test_files: Mapping[str, str]
+    setup: BatchSetup, test_files: Mapping[str, str]
 ) -> dict[str, list[BatchLine]]:
     """Return the lines of the results by their digests; equal candidates share a digest.
 
     A digest is of everything that decides a verdict.
     """
-    settings = asdict(orders.settings)
+    settings = asdict(setup.settings)
     lines: dict[str, list[BatchLine]] = {}
-    for kernel in orders.kernels:
+    for kernel in setup.kernels:
         name = kernel.rpartition(":")[2]
-        parts = [_digests(kernel), name, orders.test, test_files, settings, versions()]
+        parts = [_digests(kernel), name, setup.test, test_files, settings, versions()]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         equal = lines.setdefault(digest, [])
         key = f"{digest}-{len(equal) + 1}" if equal else digest
@@ -179,20 +178,20 @@ def lines_of(
     return lines
 
 
-def collect_test_files(connection: Connection, orders: BatchOrders) -> None:
+def collect_test_files(connection: Connection, setup: BatchSetup) -> None:
     """Answer a request with the digests of the files that the test loads."""
     try:
-        digests = digests_of_test(orders)
+        digests = digests_of_test(setup)
     except click.ClickException as error:
         connection.send(error.message)
         return
     serve_tasks(connection, lambda task: digests)
 
 
-def digests_of_test(orders: BatchOrders) -> dict[str, str]:
+def digests_of_test(setup: BatchSetup) -> dict[str, str]:
     """Return the digests of the files that the test loads, by their paths."""
-    with stub_imports(_stub_descriptions(orders, None)):
-        return with_spec(orders.test, lambda spec: _loaded_files())
+    with stub_imports(_stub_descriptions(setup, None)):
+        return with_spec(setup.test, lambda spec: _loaded_files())
 
 
 def _loaded_files() -> dict[str, str]:
@@ -222,13 +221,13 @@ def judge_batch(
     journal = Journal(results)
     folder = "" if batch.endswith(".jsonl") else batch.rpartition(":")[0]
     settings = replace(settings, seed=_seed(settings, journal), shrink=False)
-    orders = BatchOrders(test, settings, kernels, folder)
-    lines = lines_of(orders, _test_files(orders))
+    setup = BatchSetup(test, settings, kernels, folder)
+    lines = lines_of(setup, _test_files(setup))
     batch_results = BatchResults(journal, lines)
     left = batch_results.reuse()
     try:
         with progress("judged", len(lines), len(lines) - len(left)) as advance:
-            for (digest, _), verdict in _verdicts(left, orders, processes):
+            for (digest, _), verdict in _verdicts(left, setup, processes):
                 batch_results.add(digest, verdict)
                 advance()
     except KeyboardInterrupt:
@@ -295,16 +294,16 @@ class BatchResults:
         return _with_file(self._journal.known[key], kernel)
 
 
-def _test_files(orders: BatchOrders) -> dict[str, str]:
+def _test_files(setup: BatchSetup) -> dict[str, str]:
     """Return the digests of the test's files; a process of its own collects the test."""
-    work = functools.partial(collect_test_files, orders=orders)
+    work = functools.partial(collect_test_files, setup=setup)
     try:
-        for _, files in run_tasks([orders.test], work, 1, dict, lambda news: _COLLECT):
+        for _, files in run_tasks([setup.test], work, 1, dict, lambda news: _COLLECT):
             if isinstance(files, dict):
                 return files
     except RuntimeError as error:
         raise click.ClickException(str(error)) from None
-    raise click.ClickException(f"{orders.test}: the process that collects it ended")
+    raise click.ClickException(f"{setup.test}: the process that collects it ended")
 
 
 def _with_file(document: Mapping[str, Any], kernel: str) -> dict[str, Any]:
@@ -317,26 +316,21 @@ def batch_summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield counts by outcome, then kernels that agree, the fastest first, grouped if identical."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
-    yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
+    yield f"{count_of(len(judged), 'candidate')}; {', '.join(parts)}"
     right = (
         verdict for verdict in judged if verdict["outcome"] == Outcome.AGREES.value
     )
     alike = group_by(
         right, lambda verdict: verdict["instructions"] or kernel_argument(verdict)
     )
-    for verdict, *others in sorted(
-        alike.values(), key=lambda rows: _predicted_us(rows[0])
-    ):
-        time = verdict["time"]
-        text = (
-            f"{time['predicted_us']:10.1f} us (predicted)"
-            if time
-            else "no time is predicted"
-        )
+    groups = sorted(alike.values(), key=lambda rows: _predicted_us(rows[0]))
+    for verdict, *others in groups:
+        text = "no time is predicted"
+        if verdict["time"]:
+            text = f"{verdict['time']['predicted_us']:10.1f} us (predicted)"
         yield f"{text}  {kernel_argument(verdict)}"
-        yield from (
-            f"    the same instructions: {kernel_argument(other)}" for other in others
-        )
+        for other in others:
+            yield f"    the same instructions: {kernel_argument(other)}"
 
 
 def _predicted_us(verdict: Mapping[str, Any]) -> float:
@@ -344,61 +338,61 @@ def _predicted_us(verdict: Mapping[str, Any]) -> float:
 
 
 def _verdicts(
-    tasks: Sequence[tuple[str, str]], orders: BatchOrders, count: int
+    tasks: Sequence[tuple[str, str]], setup: BatchSetup, count: int
 ) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Yield each task with its verdict; raise ClickException if the test cannot be collected."""
-    seconds = PATIENCE * orders.settings.limits.seconds + _GRACE
-    work = functools.partial(serve_batch, orders=orders)
+    seconds = PATIENCE * setup.settings.limits.seconds + _GRACE
+    work = functools.partial(serve_batch, setup=setup)
     count = min(count, len(tasks))
     try:
         for task, row in run_tasks(tasks, work, count, dict, lambda news: seconds):
-            yield task, lost(task[1], row, orders) if isinstance(row, LostTask) else row
+            yield task, lost(task[1], row, setup) if isinstance(row, LostTask) else row
     except RuntimeError as error:
         raise click.ClickException(str(error)) from None
 
 
-def lost(kernel: str, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
+def lost(kernel: str, loss: LostTask, setup: BatchSetup) -> dict[str, Any]:
     """Return the verdict of a kernel whose judge's process ended."""
-    judgement = new_judgement(kernel, orders.test, orders.settings.seed)
+    judgement = new_judgement(kernel, setup.test, setup.settings.seed)
     judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
     return judgement.as_mapping()
 
 
-def serve_batch(connection: Connection, orders: BatchOrders) -> None:
+def serve_batch(connection: Connection, setup: BatchSetup) -> None:
     """Judge the kernels that a connection sends, until it sends no more."""
     die_with_parent(signal.SIGTERM)  # the fork server ends with this process
     with contextlib.suppress(EOFError, ConnectionError), ForkServer() as forks:
         try:
-            with stub_imports(_stub_descriptions(orders, forks)) as read:
-                judge = functools.partial(_judge_all, connection, orders, read, forks)
-                with_spec(orders.test, judge)
+            with stub_imports(_stub_descriptions(setup, forks)) as read:
+                judge = functools.partial(_judge_all, connection, setup, read, forks)
+                with_spec(setup.test, judge)
         except click.ClickException as error:
             connection.send(error.message)
 
 
 def _stub_descriptions(
-    orders: BatchOrders, forks: ForkServer | None
+    setup: BatchSetup, forks: ForkServer | None
 ) -> dict[Path, Describe]:
     """Return for each candidate's file a function that describes it, for its stub.
 
     A package of candidates is empty: their authors can write its file.
     """
     files: dict[Path, Describe] = {}
-    if orders.folder:
-        package = Path(orders.folder, _PACKAGE_FILE)
+    if setup.folder:
+        package = Path(setup.folder, _PACKAGE_FILE)
         files[package] = lambda: {"constants": {}, "functions": {}}
     return files | {
         Path(kernel.rpartition(":")[0]): functools.partial(
-            describe_candidate, kernel, orders.test, orders.settings, forks
+            describe_candidate, kernel, setup.test, setup.settings, forks
         )
-        for kernel in orders.kernels
+        for kernel in setup.kernels
     }
 
 
 def _judge_all(
     connection: Connection,
-    orders: BatchOrders,
+    setup: BatchSetup,
     read: Mapping[str, Any],
     forks: ForkServer,
     spec: KernelSpec,
@@ -408,26 +402,24 @@ def _judge_all(
 
     def answer(task: tuple[str, str]) -> dict[str, Any]:
         kernel = task[1]
-        if violation := link_violation(kernel, orders):
-            judgement = new_judgement(kernel, orders.test, orders.settings.seed)
+        if violation := link_violation(kernel, setup):
+            judgement = new_judgement(kernel, setup.test, setup.settings.seed)
             judgement.outcome = Outcome.OUTSIDE_LANGUAGE
             judgement.reason = str(violation)
             return judgement.as_mapping()
         try:
-            judgement = judge_candidate(
-                kernel, orders.test, orders.settings, forks, spec
-            )
+            judgement = judge_candidate(kernel, setup.test, setup.settings, forks, spec)
             # an earlier candidate may have harmed the fork server
             if judgement.has_died:
                 with ForkServer() as fresh:
                     judgement = judge_candidate(
-                        kernel, orders.test, orders.settings, fresh, spec
+                        kernel, setup.test, setup.settings, fresh, spec
                     )
                 judgement.notes.append(_AGAIN)
-            review_constants(judgement, read, orders.settings)
-            review_imports(judgement, kernel, orders)
+            review_constants(judgement, read, setup.settings)
+            review_imports(judgement, kernel, setup)
         except click.ClickException as error:
-            judgement = new_judgement(kernel, orders.test, orders.settings.seed)
+            judgement = new_judgement(kernel, setup.test, setup.settings.seed)
             judgement.outcome = Outcome.CRASHED
             judgement.reason = error.message
         return judgement.as_mapping()
@@ -435,21 +427,21 @@ def _judge_all(
     serve_tasks(connection, answer)
 
 
-def link_violation(kernel: str, orders: BatchOrders) -> Violation | None:
+def link_violation(kernel: str, setup: BatchSetup) -> Violation | None:
     """Return a violation if a candidate is a link to a file outside of the batch's folder."""
-    folder = os.path.realpath(orders.folder)
-    if not orders.folder or Path(_file_of(kernel)).is_relative_to(folder):
+    folder = os.path.realpath(setup.folder)
+    if not setup.folder or Path(_file_of(kernel)).is_relative_to(folder):
         return None
     file = kernel.rpartition(":")[0]
-    what = f"it is a symbolic link to a file outside of {orders.folder}"
+    what = f"it is a symbolic link to a file outside of {setup.folder}"
     return Violation(file, 1, what, "copy the file")
 
 
-def review_imports(judgement: Judgement, kernel: str, orders: BatchOrders) -> None:
+def review_imports(judgement: Judgement, kernel: str, setup: BatchSetup) -> None:
     """Name the other candidates whose files a candidate imports; its agreement is not its own."""
     own = _file_of(kernel)
     others: dict[str, str] = {}
-    for other in orders.kernels:
+    for other in setup.kernels:
         others.setdefault(_file_of(other), other.rpartition(":")[0])
     sources = CandidateFiles(Path(own)).sources.values()
     files = {os.path.realpath(source.file) for source in sources} - {own}

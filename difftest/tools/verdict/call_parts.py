@@ -103,10 +103,9 @@ def _add_parts(parts: list[Part], value: Any, depths: dict[str, int]) -> None:
     if isinstance(value, TapedForm) and value.kind == "DeviceValue":
         _, label, origin = value.parts
         parts.append(Part(PartKind.GROUP, (value.kind, 2)))
-        depth = depths.get(label)
-        parts.append(
-            _part_of_text(label if depth is None else f"loop at depth {depth}")
-        )
+        if label in depths:
+            label = f"loop at depth {depths[label]}"
+        parts.append(_part_of_text(label))
         parts.append(_part_of_text(origin))
     elif isinstance(value, TileForm):
         tensor, *others = value
@@ -211,12 +210,10 @@ def are_equal_except_names(tape: Tape, other: Tape) -> bool:
 def change_names(value: Any, change: Callable[[str], str]) -> Any:
     """Return an argument on a tape with the names of tensors changed."""
     if isinstance(value, dict):
-        return {
-            key: change(item)
-            if key == NAME and isinstance(item, str)
-            else change_names(item, change)
-            for key, item in value.items()
-        }
+        changed = {key: change_names(item, change) for key, item in value.items()}
+        if isinstance(value.get(NAME), str):
+            changed[NAME] = change(value[NAME])
+        return changed
     if isinstance(value, tuple):
         items = [change_names(item, change) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

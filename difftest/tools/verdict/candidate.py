@@ -342,11 +342,11 @@ def review_constants(
     if other and judgement.outcome is Outcome.AGREES:
         judgement.outcome = Outcome.OWN_CONSTANTS
         judgement.stage = Stage.COMPARE
+        advice = "keep them in the test, or compare them: --original FILE"
+        if originals:
+            advice = f"{settings.original} has others"
         fault = f"its test reads {', '.join(other)} of a candidate's own file"
-        remedy = "keep them in the test, or compare them: --original FILE"
-        judgement.reason = (
-            f"{fault}; {settings.original + ' has others' if originals else remedy}"
-        )
+        judgement.reason = f"{fault}; {advice}"
 
 
 class Candidate:

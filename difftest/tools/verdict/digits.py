@@ -65,20 +65,17 @@ class StrictRunner(Runner):
     ) -> Mismatch | None:
         """Return the inherited mismatch, else the first output that has lost too many digits."""
         wrong = super().suspected(trial, backend, call, ran)
+        if wrong is not None:
+            return wrong
         reference = trial.reference
         exact = ran.exact
-        if (
-            wrong is not None
-            or not isinstance(reference, ReferenceResult)
-            or exact is None
-            or not exact.has_meaning
-        ):
-            return wrong
-        values = (
-            reference.precise
-            if exact.doubts
-            else [output.value for output in exact.outputs]
-        )
+        if not isinstance(reference, ReferenceResult):
+            return None
+        if exact is None or not exact.has_meaning:
+            return None
+        values: Sequence[Array] = [output.value for output in exact.outputs]
+        if exact.doubts:
+            values = reference.precise
         for index, (got, value, _) in enumerate(
             zip(ran.outputs, values, reference.forms, strict=False)
         ):
@@ -109,9 +106,8 @@ def lost_digits(
     if np.all(distance <= SAFETY * BASE * FLOAT32_UNIT * size):
         return None
     for allowance in allowances(reference, index, exact):
-        typical = _root_mean_square(
-            _ratio(distance, np.maximum(size, allowance.typical_size))
-        )
+        ratios = _ratio(distance, np.maximum(size, allowance.typical_size))
+        typical = _root_mean_square(ratios)
         largest = allowance.largest * np.maximum(size, allowance.largest_size)
         if typical <= allowance.typical and np.all(distance <= largest):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import random
@@ -17,6 +18,7 @@ from hypothesis.errors import Flaky, HypothesisException
 from difftest.simulator.replay import replay_tape
 from difftest.simulator.trace import Trace
 from difftest.support.internal_errors import internal_error_scope
+from difftest.support.wording import count_of
 from difftest.testing.backends.embedded import EmbeddedSimulator
 from difftest.testing.contract.case import Case
 from difftest.testing.contract.sources import RANGE
@@ -108,12 +110,10 @@ class Judge:
             )
         except Exception as error:  # the spec or Hypothesis cannot go on
             self.judgement.outcome = Outcome.INCONCLUSIVE
-            name = (
-                ""
-                if isinstance(error, HypothesisException)
-                else f"{type(error).__name__}: "
-            )
-            self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
+            text = f"{type(error).__name__}: {error}"
+            if isinstance(error, HypothesisException):
+                text = str(error)
+            self.judgement.reason = f"the test cannot be drawn from: {text}"
 
     def _locate(self, failure: Failure) -> None:
         """Name the kernel's line that wrote the first wrong element.
@@ -240,7 +240,9 @@ class Judge:
 
     def _exclude(self) -> None:
         """Check that the kernel rejects each case that the contract excludes, with any message."""
-        for rejection in self.spec.rejects if self.only is None else ():
+        if self.only is not None:
+            return
+        for rejection in self.spec.rejects:
             try:
                 self._runner.check_rejection(self.spec, replace(rejection, match=".*"))
             except (NotRejectedError, CheatError, WorkerEnd) as failure:
@@ -262,16 +264,11 @@ class Judge:
             self.judgement.largest = self._replaying(), case
         evidence = self.judgement.evidence
         evidence.cases += 1
-        is_compared = any(
-            getattr(verdict, "elements", 0) for verdict in verdicts.values()
-        )
-        self._compared += is_compared
-        outputs = (
-            array for arrays in self._runner.outputs.values() for array in arrays
-        )
-        evidence.decided += is_compared and any(
-            array.astype(bool).any() for array in outputs
-        )
+        if not any(getattr(verdict, "elements", 0) for verdict in verdicts.values()):
+            return
+        self._compared += 1
+        outputs = itertools.chain.from_iterable(self._runner.outputs.values())
+        evidence.decided += any(array.astype(bool).any() for array in outputs)
 
     def _finish(self) -> None:
         """Decide the outcome if no case failed; add hazards, memory and predicted time."""
@@ -290,11 +287,9 @@ class Judge:
             (case, finding) for _, case, finding in self._runner.hazards.values()
         ]
         judgement.add_hazards(hazards)
-        if (
-            judgement.outcome is not Outcome.AGREES
-            or not self._largest
-            or not judgement.largest
-        ):
+        if judgement.outcome is not Outcome.AGREES:
+            return
+        if self._largest is None or judgement.largest is None:
             return
         judgement.stage = Stage.TIME
         trace = self._largest[1]
@@ -303,9 +298,8 @@ class Judge:
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
-        decided = judgement.evidence.decided
+        cases = count_of(judgement.evidence.decided, "case")
         elements = judgement.evidence.elements
-        cases = f"{decided} case{'s' * (decided != 1)}"
         judgement.reason = f"{cases} and {elements} elements agree with the reference"
 
     def _add_counts(self) -> None:
@@ -331,10 +325,8 @@ class Judge:
             taken = coverage_from_list(
                 self.worker.ask({"request": "coverage"}).header["coverage"]
             )
-            home = (
-                os.path.dirname(os.path.realpath(self.judgement.kernel["file"]))
-                + os.sep
-            )
+            file = os.path.realpath(self.judgement.kernel["file"])
+            home = os.path.dirname(file) + os.sep
             forks = {
                 (file, line, loops is True, self.judgement.kernel["name"])
                 for file, line, loops, _ in taken.branches
@@ -361,9 +353,9 @@ def count_sizes(spec: KernelSpec) -> int | None:
             source = source_of(spec, name, {})
         except (SpecError, LookupError):
             return None
-        choices = (
-            source if isinstance(source, Sequence) else getattr(source, RANGE, None)
-        )
+        choices: Any = source
+        if not isinstance(source, Sequence):
+            choices = getattr(source, RANGE, None)
         if choices is None:
             return None
         if all(type(value) is int for value in choices):

@@ -186,8 +186,7 @@ class Judgement:
         parts = {
             "imports": 0.05 * (reached > order.index(Stage.IMPORT)),
             "runs": 0.15 * (reached >= order.index(Stage.COMPARE)),
-            "algorithm": 0.3
-            * (self.outcome is Outcome.COARSE_ARITHMETIC or self._is_right),
+            "algorithm": 0.3 * (self._is_right or self._is_coarse),
             "arithmetic": 0.1 * self._is_right,
             "hazards": 0.1 * agrees,
             "speed": 0.3 * min(share, 1.0),
@@ -198,19 +197,17 @@ class Judgement:
         return {**parts, "total": round(sum(parts.values()), 6)}
 
     @property
+    def _is_coarse(self) -> bool:
+        return self.outcome is Outcome.COARSE_ARITHMETIC
+
+    @property
     def _is_right(self) -> bool:
         return self.outcome in (Outcome.AGREES, Outcome.NOT_REFUSED, Outcome.HAZARD)
 
     def as_mapping(self) -> dict[str, Any]:
-        missing = [
-            {
-                "file": place.file,
-                "line": place.line,
-                "what": place.what,
-                "source": place.source,
-            }
-            for place in uncovered_branches(self.coverage)
-        ]
+        missed = uncovered_branches(self.coverage)
+        members = ("file", "line", "what", "source")
+        missing = [{name: getattr(place, name) for name in members} for place in missed]
         document = {
             "format": FORMAT,
             "version": VERSION,
@@ -334,9 +331,9 @@ def instructions_of(trace: Trace) -> str:
                 base.dtype.name,
                 base.partition_axis,
             )
-            touched = (
-                () if region.places is None else tuple(region.places.elements.tolist())
-            )
+            touched: tuple[int, ...] = ()
+            if region.places is not None:
+                touched = tuple(region.places.elements.tolist())
             place = (
                 region.pattern,
                 region.partition_axis,

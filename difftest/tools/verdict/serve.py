@@ -77,10 +77,12 @@ class Tools:
         return self._answer(page, "lint", *files, sdk=sdk, target=target)
 
     def explain(self, what: str, page: int = 1) -> str:
-        """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
-        if _is_short(what) and not Path(what).resolve().is_relative_to(
-            Path.cwd().resolve()
-        ):
+        """Explain a lint rule, a detector, a name of NKI (nisa.activation), or codes of AWS.
+
+        A code is one such as NCC_EBVF030 or NRT_TIMEOUT, or those in a log file.
+        """
+        here = Path.cwd().resolve()
+        if _is_short(what) and not Path(what).resolve().is_relative_to(here):
             return f"error: {what} is outside of the folder of this server"
         return self._answer(page, "explain", what)
 

@@ -128,9 +128,10 @@ def encode_value(value: Any) -> Any:
 def decode_value(value: Any) -> Any:
     """Return the value that :func:`encode_value` encoded."""
     is_name = isinstance(value, dict) and list(value) == ["named"]
-    return (
-        getattr(sys.modules[value["named"][0]], value["named"][1]) if is_name else value
-    )
+    if not is_name:
+        return value
+    module, name = value["named"]
+    return getattr(sys.modules[module], name)
 
 
 def validate_reply(frame: Frame) -> Frame:

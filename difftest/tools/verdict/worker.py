@@ -184,12 +184,12 @@ class WorkerService:
     def __init__(self) -> None:
         self.printed = DiscardedOutput()
         self.kernel: Callable[[], Any] = lambda: None
-        self.lasting: Any = (
-            None  # the kernel of modules that keep their state between runs
-        )
+        self.lasting: Any = None
+        """The kernel of modules that keep their state between runs."""
         self.watch = BranchTracer()
         self.taken = Coverage()
         self.ways: dict[tuple[str, int], dict[int, set[int]]] = {}
+        """Line -> column of each condition there -> the truth values that it had."""
 
     def answer(self, frame: Frame) -> Frame:
         """Return the answer to a request; an error of the kernel becomes part of the answer."""
@@ -220,9 +220,9 @@ class WorkerService:
                 fork = {fact for fact in taken.covered if fact[:2] == place}
                 sets = [{(*place, what) for what in did} for did in ways.values()]
                 taken.add_function("", [(*place, False)])
-                taken.covered = taken.covered - fork | set.intersection(
-                    *sets, *filter(None, [fork])
-                )
+                if fork:
+                    sets.append(fork)
+                taken.covered = taken.covered - fork | set.intersection(*sets)
         return taken
 
     def load(self, frame: Frame) -> Frame:
@@ -261,15 +261,14 @@ class WorkerService:
 
     def record_way(self, test: Any, file: str, line: int, column: int) -> Any:
         """Return a condition's value, and record its truth unless it is an array or a tensor."""
-        if not (
-            isinstance(test, (np.ndarray, Absent))
-            or type(test).__module__.startswith("difftest.")
-        ):
+        is_tensor = type(test).__module__.startswith("difftest.")
+        if not is_tensor and not isinstance(test, (np.ndarray, Absent)):
             place = self.ways.setdefault((file, line), {})
             place.setdefault(column, set()).add(int(not test))
         return test
 
     def trace(self, frame: Frame) -> Frame:
+        """Run the kernel on the inputs of a request, and return its tape, or how it failed."""
         fields = frame.header["call"]
         forms = fields["inputs"]
         blobs = frame.blobs

@@ -94,8 +94,8 @@ SLEEP = "__import__('time').sleep(1000)"
 
 def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "LATER", 0.04)
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.04)
+    monkeypatch.setattr(progress, "CHECK_SECONDS", 0.01)
     (tmp_path / "ending_sleeps.py").write_text(LEAVING.format(leave=SLEEP))
     (tmp_path / "ending_import.py").write_text(SLEEP)
     by_shape = ("ending_sleeps.py:leaves", "--shape", "4,4")

@@ -99,7 +99,7 @@ WRONG = {
     ),
     f"check {TESTS}::test_matmul --case {{}} --ranks 2": (
         2,
-        "a kernel test has one rank",
+        "--ranks does not go with a kernel test",
     ),
     f"lint --kernel {STREAM} --shape 4,4 --ranks 4097": (
         2,

@@ -219,19 +219,23 @@ def advanced(
 
 def _is_element_beside_slices(items: tuple[Any, ...]) -> bool:
     """Return whether elements of tiles are mixed only with slices and integers."""
-    elements = [item for item in items if isinstance(item, _ADVANCED)]
-    slices = [item for item in items if isinstance(item, _SLICES)]
-    others = (
-        len(items) - len(elements) - len(slices) - sum(map(is_index_integer, items))
-    )
-    return bool(slices) and not others and all(map(_is_element, elements))
+    if not any(isinstance(item, _SLICES) for item in items):
+        return False
+    for item in items:
+        if isinstance(item, _ADVANCED):
+            fits = _is_element(item)
+        else:
+            fits = isinstance(item, _SLICES) or is_index_integer(item)
+        if not fits:
+            return False
+    return True
 
 
 def _is_element(item: Any) -> bool:
     """Return whether an index is one element of a tile, alone or plus a number."""
     if isinstance(item, Tile):
         return item.size == 1
-    return isinstance(item, DynamicIndex) and not (item.shape)
+    return isinstance(item, DynamicIndex) and item.shape == ()
 
 
 def _with_walks(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:

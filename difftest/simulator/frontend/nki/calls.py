@@ -412,8 +412,13 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     error = other_sizes(where, {"x": x, "y": y})
     ones = (1,) * (rank - 1)
     x, y = (t.reshape((t.shape[0], *ones)) if t.size == t.shape[0] else t for t in pair)
-    shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
-    if not x.ndim == y.ndim == rank or not (_repeats(x, shape) and _repeats(y, shape)):
+    if not x.ndim == y.ndim == rank:
         raise error
-    (report_violation if x.shape[0] == y.shape[0] else report_undefined)(error)
+    shape = tuple(map(max, zip(x.shape, y.shape, strict=True)))
+    if not (_repeats(x, shape) and _repeats(y, shape)):
+        raise error
+    if x.shape[0] == y.shape[0]:
+        report_violation(error)
+    else:
+        report_undefined(error)
     return x._broadcast_to(shape), y._broadcast_to(shape)

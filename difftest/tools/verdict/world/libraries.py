@@ -336,9 +336,10 @@ def _os_name(name: str) -> Any:
 def _copied(value: Any, *, deep: bool) -> Any:
     """Return a copy of containers and own objects; tensors and functions are shared."""
     kind = type(value)
-    copied: Callable[[Any], Any] = (
-        functools.partial(_copied, deep=True) if deep else lambda item: item
-    )
+
+    def copied(item: Any) -> Any:
+        return _copied(item, deep=True) if deep else item
+
     if kind in (list, tuple, set, frozenset):
         return kind(map(copied, value))
     if kind in (dict, collections.defaultdict, collections.OrderedDict):

@@ -12,8 +12,8 @@ def test_a_live_line_comes_and_goes(monkeypatch):
     monkeypatch.setattr(
         progress, "_terminal", lambda: os.fdopen(theirs, "w", encoding="utf-8")
     )
-    monkeypatch.setattr(progress, "AFTER", 0.02)
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "TERMINAL_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "CHECK_SECONDS", 0.01)
     monkeypatch.setenv("COLUMNS", "40")
     case = object()
     running = progress.ProgressThread(

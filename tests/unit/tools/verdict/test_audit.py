@@ -11,8 +11,8 @@ from difftest.simulator.entry.nki_kernel import jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.testing.contract.spec import KernelSpec
-from difftest.tools.verdict import command as audits
-from difftest.tools.verdict.command import Audit, audit_spec, verdict
+from difftest.tools.verdict.audit import Audit, audit_spec
+from difftest.tools.verdict.command import verdict
 from tests.every import every
 
 
@@ -100,12 +100,25 @@ def test_scaled(case): ...
 @every(
     "factor, code, said", [(3.0, 0, "no fake output passes"), (0.0, 7, "weak: zeros")]
 )
-def test_audit_says_whether_fake_outputs_pass(
-    tmp_path, monkeypatch, factor, code, said
-):
-    monkeypatch.setattr(audits, "CASES", 5)
+def test_audit_says_whether_fake_outputs_pass(tmp_path, factor, code, said):
     file = tmp_path / f"test_audited_{code}.py"
     file.write_text(SPEC_FILE.format(factor=factor))
-    result = CliRunner().invoke(verdict, ["--audit", f"{file}::test_scaled"])
+    words = ["--audit", "--cases", "5", f"{file}::test_scaled"]
+    result = CliRunner().invoke(verdict, words)
     assert result.exit_code == code, result.output
     assert said in result.output
+    assert "::test_scaled: 5 cases, 5 of them decide" in result.output
+
+
+@every(
+    "words",
+    [
+        ("--json", "-"),
+        ("--markdown", "audit.md"),
+        ("--batch", "kernels:add", "--results", "results.jsonl"),
+    ],
+)
+def test_an_audit_writes_no_verdict(words):
+    result = CliRunner().invoke(verdict, ["--audit", *words, "t.py::t"])
+    assert result.exit_code == 2, result.output
+    assert f"--audit prints its result; it does not go with {words[0]}" in result.output

@@ -14,7 +14,7 @@ from difftest.support.journal import Journal
 from difftest.support.pool import LostTask
 from difftest.tools.verdict import batch
 from difftest.tools.verdict.batch import (
-    BatchOrders,
+    BatchSetup,
     batch_summary,
     candidates,
     lost,
@@ -251,8 +251,8 @@ def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(
 ):
     file = tmp_path / "a.py"
     file.write_text(RIGHT)
-    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), ())
-    document = lost(f"{file}:add", LostTask([], is_late), orders)
+    setup = BatchSetup("t.py::t", JudgeSettings(seed=1), ())
+    document = lost(f"{file}:add", LostTask([], is_late), setup)
     assert document["outcome"] == outcome.value
     assert list(breaches(document, SCHEMA)) == []
 
@@ -275,9 +275,9 @@ def test_a_candidate_whose_process_died_is_judged_again(tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "ForkServer", lambda: contextlib.nullcontext("fresh"))
     connection = Mock()
     connection.recv.side_effect = [("key", f"{file}:add"), EOFError]
-    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), (f"{file}:add",))
+    setup = BatchSetup("t.py::t", JudgeSettings(seed=1), (f"{file}:add",))
     spec = spec_of(lambda a, b: a)
-    batch._judge_all(connection, orders, {}, "shared", spec)
+    batch._judge_all(connection, setup, {}, "shared", spec)
     assert servers == ["shared", "fresh"]
     (answer,) = connection.send.call_args_list[1].args
     assert answer["notes"] == [batch._AGAIN]

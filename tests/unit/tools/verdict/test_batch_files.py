@@ -7,7 +7,7 @@ import os
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.tools.verdict.batch import BatchOrders, digests_of_test, lines_of
+from difftest.tools.verdict.batch import BatchSetup, digests_of_test, lines_of
 from difftest.tools.verdict.candidate import JudgeSettings
 from difftest.tools.verdict.formats import kernel_argument
 from tests.unit.tools.verdict.kernels import RIGHT, WRONG, source
@@ -41,19 +41,19 @@ def test_the_files_that_a_candidate_loads_decide_its_key(tmp_path):
         (tmp_path / folder / "c.py").write_text(USES_HELPER)
         (tmp_path / folder / "helper.py").write_text(HELPER.format("add"))
     kernels = [f"{tmp_path}/{file}:add" for file in ("x/c.py", "y/c.py", "x/c.py")]
-    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), tuple(kernels))
-    ((digest, equal),) = lines_of(orders, {}).items()
+    setup = BatchSetup("t.py::t", JudgeSettings(seed=1), tuple(kernels))
+    ((digest, equal),) = lines_of(setup, {}).items()
     assert [line.kernel for line in equal] == kernels, "each has a line"
     assert [line.key for line in equal] == [digest, f"{digest}-2", f"{digest}-3"]
 
     (tmp_path / "y" / "helper.py").write_text(HELPER.format("subtract"))
-    (same, other) = lines_of(orders, {}).items()
+    (same, other) = lines_of(setup, {}).items()
     assert same[0] == digest != other[0]
     assert [line.kernel for line in other[1]] == kernels[1:2]
 
-    assert digest not in lines_of(orders, {"shared.py": "2"}), "a file of the test"
+    assert digest not in lines_of(setup, {"shared.py": "2"}), "a file of the test"
     (tmp_path / "x" / "helper.py").unlink()
-    assert digest not in lines_of(orders, {})
+    assert digest not in lines_of(setup, {})
 
 
 def test_the_files_that_a_test_loads_decide_its_key(tmp_path, monkeypatch):
@@ -63,8 +63,8 @@ def test_the_files_that_a_test_loads_decide_its_key(tmp_path, monkeypatch):
     (tmp_path / "test_of_files.py").write_text(f"{text}\nimport shared_of_files\n")
     monkeypatch.chdir(tmp_path)
     kernels = ("candidate_of_files.py:add",)
-    orders = BatchOrders("test_of_files.py::test_add", JudgeSettings(), kernels)
-    digests = digests_of_test(orders)
+    setup = BatchSetup("test_of_files.py::test_add", JudgeSettings(), kernels)
+    digests = digests_of_test(setup)
     assert digests["shared_of_files.py"] == hashlib.sha256(b"MORE = 1\n").hexdigest()
     assert {"candidate_of_files.py", "test_of_files.py"} <= digests.keys()
     assert not any("site-packages" in name for name in digests)
