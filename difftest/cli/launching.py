@@ -462,13 +462,20 @@ class KernelRun:
             )
         grid = parse_grid(self.grid)
         if self.is_test:
-            if grid or self.bounds:
-                option = "--grid" if grid else "--bound"
-                raise click.UsageError(
-                    f"{option} does not go with a kernel test: the test's spec decides it"
-                )
+            unused = {
+                "--grid": grid,
+                "--bound": self.bounds,
+                "--dtype": self.dtypes,
+                "--set": self.keywords,
+            }
+            for option, value in unused.items():
+                if value:
+                    raise click.UsageError(
+                        f"{option} does not go with a kernel test: the test's spec decides it"
+                    )
             return use_case(self.kernel, self.case, action)
-        arrays = random_arrays(list(map(parse_shape, self.shapes)), self.dtypes)
+        dtypes = self.dtypes or ("float32",)
+        arrays = random_arrays(list(map(parse_shape, self.shapes)), dtypes)
         bounds = parse_bounds(self.bounds)
         arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
@@ -499,8 +506,7 @@ argument_options = (
         "--dtype",
         "dtypes",
         multiple=True,
-        default=("float32",),
-        help="Dtype of all inputs, or one for each.",
+        help="Dtype of all inputs, or one for each. Default: float32.",
     ),
     click.option(
         "--bound",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from difftest.support.output import (
     write_file,
 )
 from difftest.support.wording import count_of
-from difftest.testing.host.options import InputFile, with_progress
+from difftest.testing.host.options import InputFile, given_options, with_progress
 from difftest.tools.lint import files as reading
 from difftest.tools.lint.check import Diagnostic, rules
 from difftest.tools.lint.formats import FORMATS, format_summary, rules_page
@@ -109,10 +109,7 @@ def lint(
     if options.pop("listed"):
         click.echo(rules_page(), nl=False)
         return
-    if not files and not options["kernel"]:
-        raise click.UsageError(
-            "name a file, or a folder, of kernels, or a --kernel to run"
-        )
+    _check_options(context, files, options)
     fix = options.pop("fix")
     unsafe = options.pop("unsafe_fixes")
     shown = options.pop("shown")
@@ -130,6 +127,31 @@ def lint(
         diagnostics += _diagnostics_of_run(request, ranks, options)
     is_denied = _print_diagnostics(diagnostics, request.levels, form, not unread)
     context.exit(2 if unread else int(is_denied))
+
+
+_OF_RUN = (
+    *("shapes", "dtypes", "bounds", "keywords", "grid", "case", "ranks"),
+    *("case_timeout", "case_memory"),
+)
+"""The parameters that only a kernel to run uses."""
+
+
+def _check_options(
+    context: click.Context, files: Sequence[Path], options: Mapping[str, Any]
+) -> None:
+    """Raise a click.UsageError if the options do not fit each other, or name nothing to check."""
+    fixes = options["fix"] or options["shown"]
+    if not files and not options["kernel"]:
+        raise click.UsageError(
+            "name a file, or a folder, of kernels, or a --kernel to run"
+        )
+    if fixes and not files:
+        raise click.UsageError("name a file, or a folder, to fix")
+    if options["unsafe_fixes"] and not fixes:
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+    unused = [] if options["kernel"] else given_options(context, _OF_RUN)
+    if unused:
+        raise click.UsageError(f"{', '.join(unused)} is for a --kernel to run")
 
 
 def _diagnostics_of_run(

@@ -19,7 +19,7 @@ from difftest.support.output import write_file
 from difftest.support.signature import function_name
 from difftest.testing.contract.limits import too_large
 from difftest.testing.host.loading import parse_grid, parse_keywords, parse_shape
-from difftest.testing.host.options import OutputFile, with_progress
+from difftest.testing.host.options import OutputFile, given_options, with_progress
 from difftest.tools.migration.validation import (
     Sources,
     ValidationCall,
@@ -122,6 +122,12 @@ def migrate(
         options.pop("level"),
         options.pop("rounding"),
     )
+    if options["test"] is not None:
+        of_shapes = ("sizes", "dtypes", "keywords", "grid")
+        if unused := given_options(context, of_shapes):
+            raise click.UsageError(
+                f"{unused[0]} does not go with --test: the test's spec decides it"
+            )
     kernel, calls = _calls(kernel, **options)
 
     def proven(old: Sources, new: Sources) -> bool:

@@ -131,20 +131,15 @@ def as_nki_dtype(spec: object, role: str = "") -> DType:
 def packed(values: Array, dtype: DType) -> Array:
     """Return ``values`` [..., 4] in a packed dtype [...], the first in the lowest bits."""
     if dtype == FLOAT4_E2M1FN_X4:
-        codes = (
-            values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16) & 15
-        )
-        bits = np.bitwise_or.reduce(
-            codes << np.arange(0, 16, 4, dtype=np.uint16), axis=-1
-        )
-    else:
-        element = (
-            ml_dtypes.float8_e5m2
-            if dtype == FLOAT8_E5M2_X4
-            else ml_dtypes.float8_e4m3fn
-        )
-        bits = np.ascontiguousarray(values.astype(element)).view(np.uint32)[..., 0]
-    return np.asarray(bits.view(dtype))
+        codes = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
+        places = np.arange(0, 16, 4, dtype=np.uint16)
+        shifted = (codes.astype(np.uint16) & 15) << places
+        return np.asarray(np.bitwise_or.reduce(shifted, axis=-1).view(dtype))
+    element: Any = ml_dtypes.float8_e4m3fn
+    if dtype == FLOAT8_E5M2_X4:
+        element = ml_dtypes.float8_e5m2
+    codes = np.ascontiguousarray(values.astype(element))
+    return np.asarray(codes.view(np.uint32)[..., 0].view(dtype))
 
 
 def need_arithmetic(dtype: DType) -> None:

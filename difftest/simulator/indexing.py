@@ -220,20 +220,18 @@ def strided_view(
     if isinstance(tile._axes, tuple):
         if over:
             raise out_of_bounds(tile, tile._axes)
-        axes = [
-            Axis(
-                outer.size,
-                outer.start
-                + sum(
-                    s * start for s, (start, _) in zip(outer.steps, walks, strict=True)
-                ),
-                _along(outer.steps, walks, shape),
-            )
-            for outer in tile._axes
-        ]
+        axes = [_axis_of_part(axis, walks, shape) for axis in tile._axes]
         over = any(leaves_bounds(axis, shape) for axis in axes)
     pattern = Pattern(offset, shape, _along(strides, walks, shape))
     return pattern, partition, tuple(axes) if over else None
+
+
+def _axis_of_part(axis: Axis, walks: list[tuple[int, Shape]], shape: Shape) -> Axis:
+    """Return the walk of a tensor's dimension by a part of a tile, for the tile's own walk."""
+    start = axis.start
+    for step, (first, _) in zip(axis.steps, walks, strict=True):
+        start += step * first
+    return Axis(axis.size, start, _along(axis.steps, walks, shape))
 
 
 def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shape:

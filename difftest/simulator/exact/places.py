@@ -98,11 +98,9 @@ def match_replace8(
     places = _places(run, found.place, found.apart, _dtype(call, "dst_idx"))
     value = rows(data.value).copy()
     kept = rows(data.value)
-    error = (
-        np.zeros(value.shape)
-        if data.error is None
-        else rows(element_bounds(data)).copy()
-    )
+    error = np.zeros(value.shape)
+    if data.error is not None:
+        error = rows(element_bounds(data)).copy()
     by_number = 0.0 if number.error is None else float(number.error)
     row, k = np.nonzero(found.place >= 0)
     column = found.place[row, k]

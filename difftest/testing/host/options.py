@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from difftest.support.output import (
     STANDARD,
@@ -79,6 +80,19 @@ class OutputFile(click.Path):
         ctx.meta[_KEPT] = True
         # Click always closes the root context, but not the context of a command it cannot parse.
         ctx.find_root().with_resource(kept_for_file())
+
+
+def given_options(context: click.Context, names: Collection[str]) -> list[str]:
+    """Return the options among parameters of these names that the command line gives.
+
+    The options have their first spelling. Default values do not count.
+    """
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
 
 
 def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -273,6 +273,8 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
     The commits are tried in a temporary working tree.
     """
     finding = _found(id)
+    if levels and (good is not None or bad != "HEAD"):
+        raise click.UsageError("--levels does not go with --good and --bad")
     if levels:
         for level, outcome in by_level(finding):
             click.echo(f"NKI {level}: {outcome}")

@@ -12,7 +12,7 @@ import click
 from difftest.support.choices import install_hint
 from difftest.support.pool import LONGEST_WAIT
 from difftest.testing.host.collection import with_spec
-from difftest.testing.host.options import OutputFile
+from difftest.testing.host.options import OutputFile, given_options
 from difftest.tools.verdict.audit import audit_spec
 from difftest.tools.verdict.batch import judge_batch
 from difftest.tools.verdict.candidate import CASES, JudgeSettings, judge_candidate
@@ -28,15 +28,18 @@ from difftest.tools.verdict.formats import (
 from difftest.tools.verdict.outcome import Outcome
 
 
+def _check_audit(context: click.Context) -> None:
+    """Raise click.UsageError if the command line has options that an audit does not use."""
+    unused = {parameter.name or "" for parameter in context.command.params}
+    unused -= {"names", "audit", "cases"}
+    if others := given_options(context, unused):
+        raise click.UsageError(f"--audit does not go with {', '.join(others)}")
+
+
 def _check_files(
-    files: Mapping[str, Path], batch: str | None, results: Path | None, *, audit: bool
+    files: Mapping[str, Path], batch: str | None, results: Path | None
 ) -> None:
     """Raise click.UsageError if the options for files do not fit each other."""
-    others = [*["--batch"] * (batch is not None), *(f"--{form}" for form in files)]
-    if audit and others:
-        raise click.UsageError(
-            f"--audit prints its result; it does not go with {', '.join(others)}"
-        )
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
     if "html" in files and (lack := install_hint("jinja2", "--html", "report")):
@@ -150,7 +153,9 @@ def verdict(
     files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
     limits = Limits(min(timeout, LONGEST_WAIT), memory * 2**20)
     settings = JudgeSettings(limits=limits, **options)
-    _check_files(files, batch, results, audit=audit)
+    if audit:
+        _check_audit(context)
+    _check_files(files, batch, results)
     _check_names(names, has_kernel=batch is None and not audit)
     if audit:
         result = with_spec(names[0], lambda spec: audit_spec(spec, settings.cases))

@@ -109,6 +109,26 @@ WRONG = {
         2,
         "--bound does not go with a kernel test",
     ),
+    f"check {TESTS}::test_matmul --case {{}} --dtype int8": (
+        2,
+        "--dtype does not go with a kernel test",
+    ),
+    f"profile {TESTS}::test_matmul --case {{}} --set a=2": (
+        2,
+        "--set does not go with a kernel test",
+    ),
+    "lint wrong_now.py --shape 4,4": (2, "--shape is for a --kernel to run"),
+    "lint wrong_now.py --ranks 1": (2, "--ranks is for a --kernel to run"),
+    "lint wrong_now.py --case-timeout 9": (2, "--case-timeout is for a --kernel"),
+    "lint wrong_now.py --unsafe-fixes": (2, "--unsafe-fixes goes with --fix or --diff"),
+    f"lint --kernel {STREAM} --shape 4,4 --diff": (
+        2,
+        "name a file, or a folder, to fix",
+    ),
+    f"lint --kernel {STREAM} --shape 4,4 --fix": (
+        2,
+        "name a file, or a folder, to fix",
+    ),
     f"trace {TRANSPOSE}": (2, "Missing option '-o'"),
     f"trace {STREAM} -o -": (
         2,
@@ -146,6 +166,10 @@ WRONG = {
     "timing validate -k matmul_hoisted": (2, "only slow ones, which --all has"),
     f"{PROOF} --sizes n=0:4": (2, "sizes are NAME=1:300"),
     f"{PROOF} --sizes n=-3": (2, "sizes are NAME=1:300"),
+    "migrate wrong_old.py --test t.py::t --dtype float16": (
+        2,
+        "--dtype does not go with --test",
+    ),
     f"{PROOF} --sizes n=4 --dtype floaty": (2, "NKI has no such dtype"),
     "migrate wrong_old.py --kernel kopy --shape 4,4": (
         1,

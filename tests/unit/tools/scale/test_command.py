@@ -83,6 +83,9 @@ def test_an_unknown_finding_is_a_usage_error(found):
         in result.output
     )
     assert "--good COMMIT, or --levels" in run("findings", "bisect", found.id).output
+    both = run("findings", "bisect", found.id, "--levels", "--good", "v1")
+    assert both.exit_code == 2
+    assert "--levels does not go with --good" in both.output
 
 
 def test_commits_are_bisected_in_a_tree_of_their_own(found, tmp_path, monkeypatch):
