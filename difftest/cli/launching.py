@@ -57,6 +57,8 @@ class KernelArguments(NamedTuple):
     grid: tuple[int, ...] = ()
     outputs: Sequence[str] | None = None
     """Names of the arrays that a kernel test declares as written in place; None without a test."""
+    tested: Sequence[str] = ()
+    """Names of all arrays in a kernel test, in order; empty without a test."""
 
 
 class KernelResult(NamedTuple):
@@ -96,7 +98,7 @@ def with_bounds(
 
     If there are enough numbers, none is drawn twice, because most indices name a place once.
     """
-    names = input_names(kernel, arguments.arrays)
+    names = input_names(kernel, arguments)
     arrays = list(arguments.arrays)
     for name, bound in bounds.items():
         if name not in names:
@@ -118,10 +120,21 @@ def with_bounds(
     return arguments._replace(arrays=arrays)
 
 
-def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
-    """Return the names of the parameters that take the arrays, in order."""
+def input_names(kernel: Any, arguments: KernelArguments) -> list[str]:
+    """Return the names of the parameters that take the arrays, in order.
+
+    Arrays of ``*arrays`` have the names of the test, or else ``arrays[0]`` and so on.
+    """
     parameters = signature_shown(getattr(kernel, "function", kernel)).parameters
-    return list(parameters)[: len(arrays)]
+    count = len(arguments.arrays)
+    names: list[str] = []
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            numbered = [f"{name}[{place}]" for place in range(count - len(names))]
+            names += arguments.tested[len(names) :] or numbered
+            break
+        names.append(name)
+    return names[:count]
 
 
 def random_arrays(
@@ -198,8 +211,8 @@ def use_case(
             grid = spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
             raise click.BadParameter(str(error)) from None
-        outputs = tuple(spec.outputs)
-        return use(spec.kernel, KernelArguments(arrays, keywords, grid, outputs))
+        own = tuple(spec.outputs), tuple(spec.arrays)
+        return use(spec.kernel, KernelArguments(arrays, keywords, grid, *own))
 
     try:
         return with_spec(name, of_spec)
@@ -341,7 +354,7 @@ def _results(
 
 def _named_arrays(kernel: Any, arguments: KernelArguments) -> dict[str, Any]:
     """Return the caller's arrays by the names of the kernel's parameters."""
-    names = input_names(kernel, arguments.arrays)
+    names = input_names(kernel, arguments)
     arrays = dict(zip(names, arguments.arrays, strict=False))
     keywords = arguments.keywords.items()
     return arrays | {
@@ -373,7 +386,7 @@ def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
     if missing := str(error).partition("missing a required ")[2]:
         name = missing.split("'")[1]
         return f"\n  remedy:   give it by --set {name}=VALUE, an array by --shape"
-    named = zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
+    named = zip(input_names(kernel, arguments), arguments.arrays, strict=False)
     integers = [name for name, value in named if np.asarray(value).dtype.kind in "iu"]
     if not integers or not isinstance(error, OutOfBoundsError):
         return ""

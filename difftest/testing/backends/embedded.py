@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -207,8 +208,14 @@ def forget_caller(error: NkiError, file: str) -> None:
         error.location = None
 
 
+_REPEATED = 50
+"""A function with more calls on the stack calls itself without an end."""
+
+
 def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
     """Return whether an error is the simulator's: its code raised it, not the kernel's."""
+    if isinstance(error, RecursionError):
+        return not _calls_itself(error, kernel)
     for entry in inner_frames(error):
         if entry.tb_frame.f_code.co_filename == dispatch.__file__:
             continue  # it only forwards a call; wrong arguments are the kernel's error
@@ -217,6 +224,15 @@ def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
         if is_own(entry, kernel):
             return False
     return False
+
+
+def _calls_itself(error: RecursionError, kernel: Callable[..., Any]) -> bool:
+    """Return whether calls of a function of the kernel fill the stack."""
+    entries = inner_frames(error)
+    own = collections.Counter(
+        entry.tb_frame.f_code for entry in entries if is_own(entry, kernel)
+    )
+    return max(own.values(), default=0) > _REPEATED
 
 
 class PlainSimulator(EmbeddedSimulator):

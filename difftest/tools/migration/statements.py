@@ -66,7 +66,7 @@ class ExpressionWriter(FunctionWriter):
             return expression(text)
         if any(map(is_none, items)):
             return expression(_expanded(ast.unparse(base), items))
-        if isinstance(node.slice, ast.Tuple):
+        if isinstance(node.slice, ast.Tuple) or len(items) > 1:
             return ast.Subscript(base, ast.Tuple(items, ast.Load()), node.ctx)
         return ast.Subscript(base, items[0], node.ctx)
 

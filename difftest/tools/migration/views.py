@@ -100,7 +100,9 @@ def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
         stop = index.offset + count_to * first.step
         others = [axis.size for _, axis in axes[1:]]
         key.splits[key.dims] = [count_to - count_from, *others]
-    step = "" if last.step == ONE else f":{last.step.text()}"
+    if last.step == ZERO and last.size != ONE:  # one element, repeated
+        raise NotMechanicalError(NOT_AFFINE)
+    step = "" if last.step in (ZERO, ONE) else f":{last.step.text()}"
     key.items.append(f"{start.text()}:{stop.text()}{step}")
     key.places += [place for place, _ in axes]
     key.dims += 1

@@ -427,6 +427,45 @@ def test_an_argument_that_is_read_and_written_is_no_misuse(
     assert result.exit_code == 0, result.output
 
 
+ANY_ARRAYS = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def swap(*pair, rounds=1):
+    for first, second in (pair, pair[::-1])[:rounds]:
+        tile = nl.ndarray(first.shape, dtype=first.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=first)
+        nisa.dma_copy(dst=second, src=tile)
+    return pair
+
+
+@kernel_test(
+    kernel=swap,
+    reference=lambda a, b: (a, a),
+    domain={"n": (4,)},
+    inputs={"a": "n 2", "b": "n 2"},
+    outputs={"a": "n 2", "b": "n 2"},
+)
+def test_swap(case):
+    case.check()
+"""
+
+
+def test_arrays_of_any_number_have_the_names_of_the_test(tmp_path):
+    file = tmp_path / "test_any_arrays.py"
+    file.write_text(ANY_ARRAYS)
+    result = run(f"{file}::test_swap")
+    assert result.exit_code == 0, result.output
+    assert "updated in place and returned: b [4, 2] float32" in result.output
+    result = run(f"{file}:swap", "--shape", "4,2", "--shape", "4,2")
+    assert result.exit_code == 1
+    assert "returns its input pair[0] itself, without a write" in result.output
+
+
 SMALLEST = """
 import nki
 import nki.isa as nisa

@@ -52,6 +52,31 @@ def test_a_raw_error_out_of_the_simulator_is_a_defect_of_the_simulator(body):
     assert outcome.in_backend
 
 
+def test_endless_recursion_is_the_error_of_whose_code_calls_itself():
+    """The innermost call says nothing: any call may be one too many."""
+
+    @nki.jit
+    def kernel(a, depth=0):
+        return nl.load(a) if depth < 0 else kernel(a, depth + 1)
+
+    def run_below(frames):
+        return run_below(frames - 1) if frames else run(kernel)
+
+    for frames in range(6):
+        outcome = run_below(frames)
+        assert isinstance(outcome.error, RecursionError)
+        assert not outcome.in_backend
+    function = planted("return planted(argument)")
+
+    @nki.jit
+    def other(a):
+        return function()
+
+    outcome = run(other)
+    assert isinstance(outcome.error, RecursionError)
+    assert outcome.in_backend
+
+
 def raises(error):
     @nki.jit
     def kernel(a):

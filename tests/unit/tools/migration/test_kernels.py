@@ -64,6 +64,24 @@ KERNELS = {
         return out
         """,
     ),
+    "blocks with one index, and a last column with a factor of 0": (
+        ("a",),
+        [(256, 64)],
+        """
+        out = nl.ndarray((2, 128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+        ends = nl.ndarray((256, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+        blocks = nl.ndarray((2, nl.par_dim(128), 64), dtype=a.dtype, buffer=nl.sbuf)
+        ip = nl.arange(128)[:, None]
+        one = nl.arange(1)[None, :]
+        for k in nl.affine_range(2):
+            blocks[k] = nl.load(a[k * 128 : (k + 1) * 128, :])
+        for k in nl.affine_range(2):
+            tile = nl.copy(blocks[k])
+            nl.store(out[k], tile)
+            nl.store(ends[k * 128 + ip, one], tile[ip, 63 + 0 * one])
+        return out, ends
+        """,
+    ),
     "operators, reductions and columns": (
         ("a", "g"),
         [(128, 64), (1, 64)],
@@ -263,3 +281,15 @@ def test_indices_that_no_slice_expresses_are_left():
     assert result.left.count(rules.NOT_AFFINE) == 2
     assert GONE["nl.par_dim"] in result.left
     ast.parse(result.text)
+
+
+REPEATED = """
+    tile = nl.load(a)
+    i = nl.arange(128)[:, None]
+    j = nl.arange(8)[None, :]
+    nl.store(out[i, j], tile[i, 0 * j])
+    """
+
+
+def test_an_element_that_is_repeated_is_left():
+    assert rules.NOT_AFFINE in migrate_source(classic(("a", "out"), REPEATED)).left
