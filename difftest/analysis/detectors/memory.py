@@ -396,16 +396,16 @@ def _overwrite_finding(
     tensor: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
 ) -> Finding:
     """Return a finding on a read of a tensor or block after a write over it."""
-    tensors = [
-        each.tensor if isinstance(each, _Block) else each for each in (tensor, other)
-    ]
+    tensors: list[Allocation] = []
+    places: list[object] = []
+    for each in (tensor, other):
+        if isinstance(each, _Block):
+            tensors.append(each.tensor)
+            places.append((each.area.first, each.area.low))
+        else:
+            tensors.append(each)
+            places.append(each.address)
     lines = (reader.location, over.location, *(each.location for each in tensors))
-    places = [
-        each.address
-        if isinstance(each, Allocation)
-        else (each.area.first, each.area.low)
-        for each in (tensor, other)
-    ]
     return ALIAS.finding(
         f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
         f"over it, to {other} at address {places[1]}",

@@ -519,12 +519,8 @@ def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded
     if dtype in _MX:  # MX data is only moved
         return Bounded(np.zeros(array.shape))
     value = array.astype(np.float64)
-    if (
-        computed
-        and dtype.kind in "iu"
-        and dtype.itemsize == 4
-        and not representable(value, FLOAT32)
-    ):
+    is_wide = dtype.kind in "iu" and dtype.itemsize == 4
+    if computed and is_wide and not representable(value, FLOAT32):
         return Bounded(value, np.abs(value) * UNIT, FLOAT32)
     # The host may pass bits that tfloat32 cannot hold; only an engine rounds them off.
     fits = dtype in ROUNDINGS and dtype != TFLOAT32

@@ -306,11 +306,9 @@ def decided(run: ExactContext, value: Any, unsure: Any, apart: float = 1.0) -> B
 def compared(run: ExactContext, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """Compare exact values. The result is unsure where the bounds allow the machine another one."""
     error = bounded.sum_bounds(left.error, right.error)
-    unsure = (
-        error
-        if error is None
-        else doubtful_truth(Bounded(left.value - right.value, error))
-    )
+    unsure = None
+    if error is not None:
+        unsure = doubtful_truth(Bounded(left.value - right.value, error))
     return decided(run, ufunc(left.value, right.value), unsure)
 
 

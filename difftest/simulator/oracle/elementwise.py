@@ -263,18 +263,14 @@ def tensor_tensor_scan(use: LiteralUse) -> LiteralResult:
     op0 = str(use.op("op0"))
     op1 = str(use.op("op1"))
     for i, counts in enumerate(kept.T):
-        x = first[:, i]
-        y = second[:, i]
-        partial = (
-            apply_literal(op0, state, x)
-            if use["reverse0"]
-            else apply_literal(op0, x, state)
-        )
-        new = to_float32(
-            apply_literal(op1, y, partial)
-            if use["reverse1"]
-            else apply_literal(op1, partial, y)
-        )
+        sides = (first[:, i], state)
+        if use["reverse0"]:
+            sides = (state, first[:, i])
+        partial = apply_literal(op0, *sides)
+        sides = (partial, second[:, i])
+        if use["reverse1"]:
+            sides = (second[:, i], partial)
+        new = to_float32(apply_literal(op1, *sides))
         state = np.where(counts, new, state)
         result[:, i] = state
     return LiteralResult(result)

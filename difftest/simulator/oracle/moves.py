@@ -52,12 +52,10 @@ def tensor_copy_predicated(use: LiteralUse) -> LiteralResult:
     shape = use.dst.places.shape
     chosen = (use["predicate"] != 0).reshape(shape) ^ bool(use["reverse_pred"])
     src = use["src"]
-    tensor = isinstance(use.literals["src"], Literal)
-    values = (
-        src.reshape(shape)
-        if tensor
-        else np.full(shape, literal_constant(src, use.dst.dtype))
-    )
+    if isinstance(use.literals["src"], Literal):
+        values = src.reshape(shape)
+    else:
+        values = np.full(shape, literal_constant(src, use.dst.dtype))
     return LiteralResult(values, chosen & use.over(shape))
 
 

@@ -90,14 +90,7 @@ def _is_redundant(
 
 def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on instructions that a loop issues for a few elements at a time."""
-    small = [
-        span
-        for span in schedule.spans
-        if span.instruction.transfer is None
-        and span.instruction.matmul is None
-        and span.instruction.event.writes  # a load of a register writes no tensor
-        and 0 < units.elements(span) <= FEW
-    ]
+    small = [span for span in schedule.spans if _handles_few_elements(span, units)]
     for spans in spans_by_line(small).values():
         targets = {span.instruction.event.writes[0].allocation.id for span in spans}
         if len(spans) < MANY or len(spans) < 2 * len(targets):
@@ -116,6 +109,16 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
+def _handles_few_elements(span: Span, units: Units) -> bool:
+    """Return whether an instruction other than a DMA or a product is all overhead."""
+    step = span.instruction
+    if step.transfer is not None or step.matmul is not None:
+        return False
+    if not step.event.writes:  # a load of a register writes no tensor
+        return False
+    return 0 < units.elements(span) <= FEW
+
+
 def few_partitions(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Yield findings on instructions whose elements lie in few of the partitions.
 
@@ -123,13 +126,15 @@ def few_partitions(schedule: Schedule, units: Units) -> Iterator[Advice]:
     partitions take a share of the time.
     """
     all_partitions = schedule.program.machine.partitions
-    narrow = [
+    timed = [
         span
         for span in schedule.spans
-        if span.instruction.times
-        and span.instruction.event.writes
-        and units.elements(span) > FEW
-        and _partitions(span) * NARROW <= all_partitions
+        if span.instruction.times and span.instruction.event.writes
+    ]
+    narrow = [
+        span
+        for span in timed
+        if units.elements(span) > FEW and _partitions(span) * NARROW <= all_partitions
     ]
     for spans in spans_by_line(narrow).values():
         removed = RemovedWork()

@@ -18,6 +18,7 @@ from difftest.timing.advice.savings import (
     spans_by_line,
 )
 from difftest.timing.dma import dma_source
+from difftest.timing.program import LoweredInstruction
 from difftest.timing.report import memory_usage, region_bytes
 from difftest.timing.schedule import Schedule, Span
 
@@ -68,14 +69,15 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 
 def _loads(schedule: Schedule) -> list[Span]:
-    return [
-        span
-        for span in schedule.spans
-        if (transfer := span.instruction.transfer)
-        and transfer.reads_hbm
-        and not transfer.writes_hbm
-        and not span.instruction.implied
-    ]
+    return [span for span in schedule.spans if _is_load(span.instruction)]
+
+
+def _is_load(step: LoweredInstruction) -> bool:
+    """Return whether the kernel loads from HBM into a chip's memory."""
+    transfer = step.transfer
+    if transfer is None or step.implied:
+        return False
+    return transfer.reads_hbm and not transfer.writes_hbm
 
 
 def _reads(schedule: Schedule) -> dict[int, set[Footprint]]:

@@ -111,14 +111,13 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
             maker = spans[producer].instruction
             if step.is_copy and _may_transpose(maker):
                 copies.setdefault(producer, []).append(span)
-            elif (
-                maker.is_copy
-                and not step.is_copy
-                and maker.event.reads[0].allocation.space is Space.SBUF
-                and _may_transpose(step)
-            ):
+            elif _copies_from_sbuf(maker) and not step.is_copy and _may_transpose(step):
                 copies.setdefault(step.index, []).append(spans[producer])
     return copies
+
+
+def _copies_from_sbuf(step: LoweredInstruction) -> bool:
+    return step.is_copy and step.event.reads[0].allocation.space is Space.SBUF
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:

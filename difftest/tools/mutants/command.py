@@ -155,13 +155,12 @@ def campaign_on(
 def ending(campaign: Campaign) -> str:
     """Return the score, and the number of mutants that the budget left."""
     left = len(campaign.mutants) - len(campaign.results)
-    note = f", {campaign.kept} known from before" if campaign.kept else ""
-    rest = (
-        f"\nleft by the budget: {left}; the same command goes on with them"
-        if left
-        else ""
-    )
-    return f"mutants: {len(campaign.mutants)}{note}\n{total(campaign.results.values())}{rest}"
+    known = f", {campaign.kept} known from before" if campaign.kept else ""
+    lines = [f"mutants: {len(campaign.mutants)}{known}"]
+    lines.append(f"{total(campaign.results.values())}")
+    if left:
+        lines.append(f"left by the budget: {left}; the same command goes on with them")
+    return "\n".join(lines)
 
 
 PROCESSES = os.cpu_count() or 1

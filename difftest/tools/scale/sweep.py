@@ -22,7 +22,7 @@ from difftest.support.output import atomic_write
 from difftest.support.wording import count_of
 from difftest.testing.contract.spec import KernelSpec
 from difftest.testing.host.collection import with_spec
-from difftest.testing.host.options import PICTURES, OutputFile
+from difftest.testing.host.options import PICTURES, OutputFile, given_options
 from difftest.tools.scale.axes import Axes, check_axes, parse_axes, parse_case
 from difftest.tools.scale.engine import (
     SweepSetup,
@@ -431,7 +431,12 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     place, separator, name = test.partition("::")
     node = f"{Path(place).resolve()}{separator}{name}"
     setup = SweepSetup(node, options.pop("cases"), options.pop("timeout"))
-    options["workers"] = options.pop("scheduler") or options["workers"]
+    scheduler = options.pop("scheduler")
+    if scheduler and given_options(context, {"workers"}):
+        raise click.UsageError(
+            "-n does not go with --scheduler: the cluster has workers"
+        )
+    options["workers"] = scheduler or options["workers"]
     before = read_rows(old) if old is not None else None
     if heat:
         _check_heat(heat[0], axes)

@@ -155,6 +155,8 @@ def verdict(
     settings = JudgeSettings(limits=limits, **options)
     if audit:
         _check_audit(context)
+    if batch is None and given_options(context, {"processes"}):
+        raise click.UsageError("-n is for the processes of a --batch")
     _check_files(files, batch, results)
     _check_names(names, has_kernel=batch is None and not audit)
     if audit:

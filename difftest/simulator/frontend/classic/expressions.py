@@ -299,11 +299,8 @@ def check_partitions_first(shape: Shape, over: Shape, what: str) -> None:
 def _range(where: str, *args: object) -> range:
     """Return Python's range, which must not be empty."""
     numbers = [as_integer(arg, f"{where} with") for arg in args]
-    if (
-        not 1 <= len(numbers) <= 3
-        or not (len(numbers) < 3 or numbers[2])
-        or not range(*numbers)
-    ):
+    is_range = 1 <= len(numbers) <= 3 and numbers[2:] != [0]
+    if not is_range or not range(*numbers):
         received = ", ".join(map(str, numbers)) or "no argument"
         raise not_taken(
             where,

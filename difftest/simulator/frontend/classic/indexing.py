@@ -274,12 +274,14 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
         if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_index_integer(item)):
             kinds = "integers, slices, nl.ds, None, '...' or nl.arange / nl.mgrid expressions"
             raise no_index(item, kinds, f"axis {axis} of {tile!r}")
-    return tuple(
-        slice(item.start, item.start + item.size)
-        if type(item) is DynamicSlice
-        else item
-        for item in items
-    )
+    return tuple(map(_without_ds, items))
+
+
+def _without_ds(item: Any) -> Any:
+    """Return the slice of an ``nl.ds``; other items unchanged."""
+    if type(item) is DynamicSlice:
+        return slice(item.start, item.start + item.size)
+    return item
 
 
 def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
@@ -341,12 +343,12 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
     if len(shape) < 2 and not tile._in_hbm:
         raise INDEX_OF_ONE_DIMENSION(f"a 1-D nl.arange as an index of {tile!r}")
     still = (0,) * len(shape)
-    walks = [
-        (item.start, item.spread(shape).steps)
-        if isinstance(item, Index)
-        else (int(item), still)
-        for item in items
-    ]
+    walks: list[tuple[int, Shape]] = []
+    for item in items:
+        if isinstance(item, Index):
+            walks.append((item.start, item.spread(shape).steps))
+        else:
+            walks.append((int(item), still))
     if not tile._in_hbm:
         _check_partition_walk(tile, walks, shape)
     return strided_view(tile, walks, shape, 0)

@@ -78,13 +78,14 @@ class Tensor(Tile, AnyTensor):
     @property
     def T(self) -> Any:
         """The tile transposed, as by ``nl.transpose``."""
+        remedy = "nl.transpose(tile)"
+        if self._in_hbm:
+            remedy = "nl.load_transpose2d(tensor)"
         error = KernelError(
             "a tile is transposed by nl.transpose or nisa.nc_transpose",
             happened="a kernel read .T of a tensor",
             received=f"{self!r}.T",
-            remedy="nl.load_transpose2d(tensor)"
-            if self._in_hbm
-            else "nl.transpose(tile)",
+            remedy=remedy,
         )
         if self._in_hbm or self.ndim != 2:
             raise error

@@ -83,14 +83,17 @@ class Views(Patterned):
         ndim = len(self.shape) + extra
         at = number + ndim if number < 0 else number
         if not first <= at < ndim:
+            kind = "dimension"
+            remedy = None
+            if first:
+                kind = "free dimension"
+                remedy = "the partition dimension, 0, stays as it is on chip"
             raise ShapeError(
-                f"{what} names a {'free ' if first else ''}dimension of the tensor",
+                f"{what} names a {kind} of the tensor",
                 happened=f"{what} got dimension {dim} of {ndim}",
                 received=f"dim {dim} of {_describe(self)}",
                 limit=f"{first} to {ndim - 1}",
-                remedy="the partition dimension, 0, stays as it is on chip"
-                if first
-                else None,
+                remedy=remedy,
             )
         return at
 

@@ -349,10 +349,7 @@ def _exits(node: ast.AST, inner: bool = False) -> bool:
     """Return whether a statement leaves a loop: ``return``, or ``break`` outside of inner loops."""
     if isinstance(node, (ast.Return, ast.Break)):
         return isinstance(node, ast.Return) or not inner
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return False
     inner = inner or isinstance(node, (ast.For, ast.While))
-    inside = (
-        ()
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-        else ast.iter_child_nodes(node)
-    )
-    return any(_exits(child, inner) for child in inside)
+    return any(_exits(child, inner) for child in ast.iter_child_nodes(node))

@@ -272,11 +272,15 @@ class FieldName:
 
 
 HELD.add(FieldName)
-READERS[FieldName] = lambda value, name: (
-    getattr(value, name)
-    if name in FieldName.__slots__ and hasattr(value, name)
-    else unavailable(f"the attribute {name} of a field")
-)
+
+
+def _read_field(value: FieldName, name: str) -> Any:
+    if name in FieldName.__slots__ and hasattr(value, name):
+        return getattr(value, name)
+    return unavailable(f"the attribute {name} of a field")
+
+
+READERS[FieldName] = _read_field
 
 
 def fields(value: Any) -> tuple[FieldName, ...]:

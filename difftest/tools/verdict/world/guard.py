@@ -226,11 +226,9 @@ class Guarded(ast.NodeTransformer):
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
         """Guard a field of an f-string."""
-        spec = (
-            _text("", node)
-            if node.format_spec is None
-            else self.visit(node.format_spec)
-        )
+        spec: Any = _text("", node)
+        if node.format_spec is not None:
+            spec = self.visit(node.format_spec)
         value = self.visit(node.value)
         return _call("formatted", node, value, _text(node.conversion, node), spec)
 

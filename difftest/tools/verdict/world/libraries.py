@@ -18,7 +18,7 @@ import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import resources
 from typing import Any
 
@@ -90,6 +90,31 @@ def _list_mixins(table: Mapping[str, Any]) -> None:
 # -- functools, operator, contextlib ---------------------------------------------------------------
 
 
+def _attributes(names: Collection[str], what: str) -> Callable[[Any, str], Any]:
+    """Return the reader of a type with these attributes only.
+
+    ``what`` is the description of an attribute that is not available, with ``{}`` for its name.
+    """
+
+    def read_attribute(value: Any, name: str) -> Any:
+        if name not in names:
+            return unavailable(what.format(name))
+        return getattr(value, name)
+
+    return read_attribute
+
+
+def _methods(names: Collection[str], what: str) -> Callable[[Any, str], Any]:
+    """Return the reader of a type with these methods only; see :func:`_attributes`."""
+    read_attribute = _attributes(names, what)
+
+    def read_method(value: Any, name: str) -> Any:
+        found = read_attribute(value, name)
+        return Facade(name, found) if name in names else found
+
+    return read_method
+
+
 class Partial:
     """``functools.partial`` of a candidate: it holds the candidate's own values only."""
 
@@ -124,11 +149,7 @@ class Partial:
 CLASSES.add(Partial)
 CALLABLE.add(Partial)
 HELD.add(Partial)
-READERS[Partial] = lambda value, name: (
-    getattr(value, name)
-    if name in Partial.__slots__
-    else unavailable(f"the attribute {name} of a partial")
-)
+READERS[Partial] = _attributes(Partial.__slots__, "the attribute {} of a partial")
 
 
 def _cached(make: Callable[..., Any], function: Any = None, **options: Any) -> Any:
@@ -222,10 +243,8 @@ class ExitStack:
         return bool(self._stack.__exit__(*error))
 
 
-READERS[ExitStack] = lambda value, name: (
-    Facade(name, getattr(value, name))
-    if name in ("callback", "close", "enter_context")
-    else unavailable(f"the attribute {name} of an ExitStack")
+READERS[ExitStack] = _methods(
+    ("callback", "close", "enter_context"), "the attribute {} of an ExitStack"
 )
 
 
@@ -315,11 +334,7 @@ class StandardOutput:
 
 
 HELD.add(StandardOutput)
-READERS[StandardOutput] = lambda value, name: (
-    Facade(name, getattr(value, name))
-    if name in ("write", "flush", "isatty")
-    else unavailable(f"sys.stdout.{name}")
-)
+READERS[StandardOutput] = _methods(("write", "flush", "isatty"), "sys.stdout.{}")
 
 
 def _os_name(name: str) -> Any:
@@ -568,16 +583,8 @@ type.__setattr__(Namespace, texts.OWN, True)
 SHARED_CLASSES.add(Namespace)
 CLASSES.add(Namespace)
 HELD |= {random.Random, uuid.UUID, re.RegexFlag, *SCALARS}
-READERS[random.Random] = lambda value, name: (
-    Facade(name, getattr(value, name))
-    if name in _MODULES["random"].split()
-    else unavailable(f"random.{name}")
-)
-READERS[uuid.UUID] = lambda value, name: (
-    getattr(value, name)
-    if name in ("hex", "int", "bytes")
-    else unavailable(f"the attribute {name} of a UUID")
-)
+READERS[random.Random] = _methods(_MODULES["random"].split(), "random.{}")
+READERS[uuid.UUID] = _attributes(("hex", "int", "bytes"), "the attribute {} of a UUID")
 _list_higher()
 STANDARD = _standard_modules()
 """The names of the modules that do not depend on the candidate."""
@@ -606,14 +613,16 @@ def standard_tables(write: Callable[[str], object]) -> dict[str, Table]:
 
 
 HELD.add(type(sys.version_info))
-READERS[type(sys.version_info)] = lambda value, name: (
-    getattr(value, name)
-    if name in ("major", "minor", "micro", "releaselevel", "serial")
-    else unavailable(f"sys.version_info.{name}")
+READERS[type(sys.version_info)] = _attributes(
+    ("major", "minor", "micro", "releaselevel", "serial"), "sys.version_info.{}"
 )
+
+
+def _read_float_info(value: Any, name: str) -> Any:
+    if name.startswith("_"):
+        return unavailable(f"sys.float_info.{name}")
+    return kept(getattr(value, name))
+
+
 HELD.add(type(sys.float_info))
-READERS[type(sys.float_info)] = lambda value, name: (
-    unavailable(f"sys.float_info.{name}")
-    if name.startswith("_")
-    else kept(getattr(value, name))
-)
+READERS[type(sys.float_info)] = _read_float_info

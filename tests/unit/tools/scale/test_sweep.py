@@ -256,6 +256,13 @@ def test_a_name_of_another_form_is_refused_and_no_option_is_named_that_is_not_th
     assert "no axis is given: pass --over NAME=VALUES\n" in result.output
 
 
+def test_a_cluster_has_its_own_processes(tmp_path):
+    words = ["sweep", TEST, "--over", "CHUNK=3", "-n", "2", "--scheduler", "tcp://a:1"]
+    result = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "a.parquet")])
+    assert result.exit_code == 2
+    assert "-n does not go with --scheduler" in result.output
+
+
 def test_a_sweep_without_a_deciding_point_is_no_success(tmp_path):
     words = [
         "sweep",

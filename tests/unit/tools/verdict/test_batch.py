@@ -209,6 +209,7 @@ def test_a_line_of_another_form_is_told(tmp_path, line):
             "nowhere:add has no candidates",
         ),
         (["-n", "0", "a.py:add", "t.py::t"], "0 is not in the range x>=1"),
+        (["-n", "2", "a.py:add", "t.py::t"], "-n is for the processes of a --batch"),
     ],
 )
 def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given, said):

@@ -86,19 +86,20 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
     count = 1 if space.is_hbm else 2
     if space.is_hbm:
         check_level("nl.ndarray with an address in HBM")
-    if (
-        len(place) == count
-        and min(place) >= 0
-        and not (space is Space.PSUM and place[1] % bank)
-    ):
-        return place
+    if len(place) == count and min(place) >= 0:
+        is_inside_bank = space is Space.PSUM and place[1] % bank
+        if not is_inside_bank:
+            return place
+    rule = "an address in HBM is (byte,)"
+    limit = None
+    if not space.is_hbm:
+        rule = "an address is (partition, byte in each partition), in PSUM the first of a bank"
+        limit = f"multiples of {bank} bytes in PSUM"
     raise KernelError(
-        "an address in HBM is (byte,)"
-        if space.is_hbm
-        else "an address is (partition, byte in each partition), in PSUM the first of a bank",
+        rule,
         happened=f"a tensor was to lie at address {address!r:.40}",
         received=f"address={address!r} in {space.value}",
-        limit=None if space.is_hbm else f"multiples of {bank} bytes in PSUM",
+        limit=limit,
     )
 
 
