@@ -489,13 +489,19 @@ def is_choice(source: object) -> TypeGuard[Sequence[Any]]:
     return len(source) > 0
 
 
+_COMPUTED = (
+    "; give a computed size a name in the domain, such as 'H': lambda K: [K - 1]"
+)
+
+
 def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -> None:
     """Check that names are among the accepted ones."""
     for name in names:
         if name not in accepted:
             listed = ", ".join(accepted) or "none, for it is the first of the domain"
+            remedy = "" if name.isidentifier() else _COMPUTED
             raise SpecError(
-                f"{argument}: received the name {name!r}; accepted: {listed}"
+                f"{argument}: received the name {name!r}; accepted: {listed}{remedy}"
             )
 
 

@@ -150,6 +150,11 @@ VALUES = "TILE, M, K"
             "spaces, e.g. 'K M'",
         ),
         (
+            {"inputs": {"lhsT": "K-1 M", "rhs": "K"}},
+            f"inputs['lhsT']: received the name 'K-1'; accepted: {VALUES}; give a computed size a "
+            "name in the domain, such as 'H': lambda K: [K - 1]",
+        ),
+        (
             {"inputs": {"lhsT": "\u00b2 K", "rhs": "K"}},
             f"inputs['lhsT']: received the name '\u00b2'; accepted: {VALUES}",
         ),
