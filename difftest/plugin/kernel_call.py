@@ -19,6 +19,7 @@ from difftest.testing.harness.failures import (
     CaseFailure,
     ReportedFailure,
 )
+from difftest.testing.harness.minimal_failure import check_hazards_of_drawn_cases
 from difftest.testing.harness.tally import PROPERTY
 from difftest.testing.harness.writers import locate_writers
 from difftest.testing.report import document
@@ -48,7 +49,10 @@ def run_kernel_test(
         with one_thread(), one_of_several(runner):
             result = yield
         finished = True
-        runner.check_hazards()
+        if drawn is None:
+            runner.check_hazards()
+        else:
+            check_hazards_of_drawn_cases(runner, getattr(item, "obj", None))
         runner.report_uncovered()
     except SpecError as error:
         raise pytest.fail.Exception(

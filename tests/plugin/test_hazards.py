@@ -52,16 +52,17 @@ def hazard(project):
 
 
 def test_the_whole_text_of_a_hazard(hazard):
-    """A proven error fails; each line is compared but the case's, which Hypothesis draws."""
+    """A proven error fails, with the smallest case that shows the first of its hazards."""
     result = hazard(LOOP).run("--simulate")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
             "_* test_add _*",
             "add agrees with its reference here, and can be wrong on a device",
-            "  case:        m=*, n=*, float*",
-            "  a:           *",
-            "  b:           *",
+            "  case:        m=1, n=1, float32",
+            "  a:           (1, 1) Zeros()",
+            "  b:           (1, 1) Zeros()",
+            "  minimal:     no case with smaller m or n fails",
             "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
             "error affine-rewritten: iteration 1 of the affine_range at line 7 writes element "
             f"[[]0, 0[]] of tensor 3 {TENSOR} in private_hbm, which iteration 0 wrote too; "
@@ -79,10 +80,30 @@ def test_the_whole_text_of_a_hazard(hazard):
             "kernel *",
             "add *",
             "=* short test summary info =*",
-            "FAILED test_add.py::test_add - add: affine-rewritten, affine-written-twice at m=*",
+            "FAILED test_add.py::test_add - add: affine-rewritten, affine-written-twice at m=1, "
+            "n=1, float32",
             "=* 1 failed in *",
         ],
         consecutive=True,
+    )
+
+
+def test_the_case_of_a_hazard_is_minimal_and_keeps_the_other_findings(hazard):
+    """The hazards need three rows and five columns."""
+    parts = {
+        "scratch": f"{LOOP['scratch']}; nl.store(result, nl.add(nl.load(a), nl.load(b)))",
+        "body": "if a.shape[0] > 2 and a.shape[1] > 4: " + LOOP["body"],
+        "last": "",
+    }
+    result = hazard(parts).run("--simulate")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  case:        m=3, n=5, float32",
+            "  minimal:     no case with smaller m or n fails",
+            "error affine-rewritten: *",
+            "error affine-written-twice: *",
+        ]
     )
 
 

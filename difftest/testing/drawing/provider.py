@@ -168,6 +168,12 @@ def use_backend(test: object) -> None:
     change_settings(test, with_backend)
 
 
+def settings_of(test: object) -> settings:
+    """Return the settings of a Hypothesis test; the current profile's for other functions."""
+    own = getattr(test, _USED_SETTINGS, None)
+    return own if isinstance(own, settings) else settings()
+
+
 def change_settings(test: object, change: Callable[[settings], settings]) -> None:
     """Replace the settings of a Hypothesis test; other functions stay as they are.
 

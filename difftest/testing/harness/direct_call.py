@@ -24,6 +24,7 @@ from difftest.testing.harness.decorated import (
 )
 from difftest.testing.harness.error_groups import one_of_several
 from difftest.testing.harness.failures import CaseFailure, DifferentialFailure
+from difftest.testing.harness.minimal_failure import check_hazards_of_drawn_cases
 from difftest.testing.harness.profiles import kernel_settings
 from difftest.testing.harness.runner import Runner
 from difftest.testing.harness.tally import Tally
@@ -67,7 +68,7 @@ def run_test(
     try:
         with one_thread(), one_of_several(runner):
             call_with_room(test, **fixtures, **{RUNNER_FIXTURE: runner})
-        runner.check_hazards()
+        check_hazards_of_drawn_cases(runner, test)
     except CaseFailure as failure:
         locate_writers(failure, runner.backends)
         failure.__dict__.pop("__notes__", None)  # Hypothesis's, on the harness's calls
