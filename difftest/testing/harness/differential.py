@@ -75,6 +75,10 @@ EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
 """The largest error that a bound may allow in the median element: relative, and in units of the
 output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
+LARGEST = float(np.finfo(np.float32).max)
+HALF_UNIT = 2.0**103
+"""Larger numbers than ``LARGEST`` by less than this round to it in float32. AWS's pages write it as
+-3.4028235e38; a reference may have either number."""
 BOUND_SLACK = 2.0**-20
 """The error of float64 in a bound, relative to the bound."""
 OPEN = "no element is sure: a rounding may change each of these integers"
@@ -549,7 +553,9 @@ def _reference_tolerance(raw: Array, value: Float64, output: ExactOutput) -> Flo
         units = units + 2 * unit
         scale = unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
-    return _scaled_bound(value, sizes, units, output.error, scale)
+    tolerance = _scaled_bound(value, sizes, units, output.error, scale)
+    rounds_to_largest = (sizes > LARGEST) & (sizes < LARGEST + HALF_UNIT)
+    return np.where(rounds_to_largest, np.fmax(tolerance, HALF_UNIT), tolerance)
 
 
 def _limited_tolerance(

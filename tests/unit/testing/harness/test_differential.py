@@ -514,8 +514,12 @@ def with_the_largest_replaced(x):
     return after
 
 
-def with_the_rest_filled(x):
-    return np.where(np.arange(x.shape[1]) < 3, x, LEAST)
+def with_the_rest_filled(x, number=LEAST):
+    return np.where(np.arange(x.shape[1]) < 3, x, number)
+
+
+def with_the_rest_filled_by_its_float32(x):
+    return with_the_rest_filled(x, float(np.finfo(np.float32).min))
 
 
 @every(
@@ -524,11 +528,20 @@ def with_the_rest_filled(x):
         (made_of(replaced_by_a_constant), with_the_largest_replaced),
         (made_of(filled_with_the_least), with_the_rest_filled),
         (filled_with_the_least_today, with_the_rest_filled),
+        (filled_with_the_least_today, with_the_rest_filled_by_its_float32),
     ],
 )
 def test_a_constant_that_no_float32_holds_may_be_rounded(kernel, reference):
     verdict, _ = checked(kernel, wide(reference))
     assert isinstance(verdict, Match)
+
+
+def test_another_number_than_the_largest_is_wrong():
+    def smaller(x):
+        return with_the_rest_filled(x, LEAST * (1 - 2.0**-23))
+
+    verdict, _ = failure(filled_with_the_least_today, wide(smaller))
+    assert (verdict.kind, verdict.question) == ("value", "algorithm")
 
 
 def test_nan_that_the_spec_does_not_name_is_reported_with_the_remedy():
