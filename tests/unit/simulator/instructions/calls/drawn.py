@@ -148,9 +148,10 @@ def difference(call: DrawnCall, a: Any, b: Any) -> str:
         epsilon = {1: 2.0**-2, 2: 2.0**-7}.get(a.dtype.itemsize, 2.0**-10)
         exact = a.dtype == np.float32
         bound = WIDE_ULPS * 2.0**-23 + (0 if exact else epsilon)
-        same |= np.abs(x - y) <= np.maximum(
-            bound * np.maximum(np.abs(x), np.abs(y)), 2.0**-18
-        )
+        finite = np.isfinite(x) & np.isfinite(y)
+        sizes = np.maximum(np.abs(x), np.abs(y))[finite]
+        distance = np.abs(x[finite] - y[finite])
+        same[finite] |= distance <= np.maximum(bound * sizes, 2.0**-18)
     return "" if same.all() else f"{x} and {y}"
 
 
