@@ -67,8 +67,8 @@ class Arguments:
         self.mutable: list[tuple[Array, Any]] = []
         """For each array that the kernel may write to: the caller's array, and the tensor."""
         self._uncopied: list[tuple[Array, Any]] = []
-        """Those of them whose tensor is the caller's array. Arrays with gaps are copied. Files are
-        left out, because a process may be killed while a kernel runs."""
+        """The pairs of ``mutable`` whose tensor is the caller's array. Arrays with gaps are copied.
+        ``np.memmap`` is left out: a process that is killed would leave a changed file."""
         self.given: list[tuple[Array, Any]] = []
         """The caller's arrays, and the kernel's tensors for them."""
 
@@ -120,7 +120,7 @@ class Arguments:
         tensor = self.tensor(data.reshape(array.shape), name, mutable)
         if mutable:
             self.mutable.append((array, tensor))
-        if mutable and data is array:  # np.memmap is a class of its own
+        if mutable and data is array:  # of np.memmap, data are another object
             self._uncopied.append((array, tensor))
         self.given.append((array, tensor))
         return tensor

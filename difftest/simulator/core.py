@@ -88,10 +88,10 @@ class SubnormalArguments:
         self.found = False
 
     def look(self) -> None:
-        """Look at a sample of each array as the caller gave it."""
+        """Look at a sample of each array as the caller passed it."""
         while self.tensors:
             tensor = self.tensors.pop()
-            self.found = self.found or has_subnormals(tensor.given())
+            self.found = self.found or has_subnormals(tensor.original())
 
 
 class DeviceLoopBodies(Follower):

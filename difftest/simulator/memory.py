@@ -415,10 +415,13 @@ POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
 
 
 class ArgumentStorage(Storage):
-    """A tensor that is the caller's array.
+    """A tensor that is the caller's array, until the kernel writes to it.
 
-    The kernel writes to a copy of the array. With ``in_place`` it writes to the array, and the old
-    values of each part that it writes are kept for :meth:`restore`.
+    Attributes
+    ----------
+    array : the caller's array.
+    in_place : whether the kernel writes to the array itself, and not to a copy. The old values of
+        each part are then kept before its first write, for :meth:`restore`.
     """
 
     __slots__ = ("_old_bytes", "_old_parts", "array", "in_place")
@@ -447,12 +450,12 @@ class ArgumentStorage(Storage):
         part = pattern_view(self.array, pattern, dtype)
         self._old_bytes += part.nbytes
         if self._old_bytes > self.array.nbytes:  # parts overlap
-            self._old_parts = {whole: self.given()}
+            self._old_parts = {whole: self.original()}
         else:
             self._old_parts[pattern, dtype] = part.copy()
 
-    def given(self) -> Array:
-        """Return the array as the caller gave it; a copy, if the kernel has written to it."""
+    def original(self) -> Array:
+        """Return the array as the caller passed it; a copy, if the kernel has written to it."""
         if not self._old_parts:
             return self.array
         before = self.array.copy()

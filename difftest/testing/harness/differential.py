@@ -75,10 +75,12 @@ EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
 """The largest error that a bound may allow in the median element: relative, and in units of the
 output's dtype. A float32 sum of 8,192 terms of both signs and attention in bfloat16 stay below."""
-LARGEST = float(np.finfo(np.float32).max)
-HALF_UNIT = 2.0**103
-"""Larger numbers than ``LARGEST`` by less than this round to it in float32. AWS's pages write it as
--3.4028235e38; a reference may have either number."""
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+HALF_UNIT_OF_LARGEST = 2.0**103
+"""A number that exceeds the largest float32 by less than this rounds to it.
+
+AWS's pages write the smallest float32 as -3.4028235e38, which is such a number.
+"""
 BOUND_SLACK = 2.0**-20
 """The error of float64 in a bound, relative to the bound."""
 OPEN = "no element is sure: a rounding may change each of these integers"
@@ -554,8 +556,10 @@ def _reference_tolerance(raw: Array, value: Float64, output: ExactOutput) -> Flo
         scale = unit / FLOAT32_UNIT
     sizes = np.maximum(np.abs(value), np.abs(output.value))
     tolerance = _scaled_bound(value, sizes, units, output.error, scale)
-    rounds_to_largest = (sizes > LARGEST) & (sizes < LARGEST + HALF_UNIT)
-    return np.where(rounds_to_largest, np.fmax(tolerance, HALF_UNIT), tolerance)
+    excess = sizes - LARGEST_FLOAT32
+    rounds_to_largest = (excess > 0) & (excess < HALF_UNIT_OF_LARGEST)
+    wider = np.fmax(tolerance, HALF_UNIT_OF_LARGEST)
+    return np.where(rounds_to_largest, wider, tolerance)
 
 
 def _limited_tolerance(

@@ -87,8 +87,16 @@ def test_a_failure_is_minimal_and_has_neither_notes_nor_frames_of_the_package():
 
 
 def test_hazards_fail_a_call():
-    with pytest.raises(HazardFailure, match="affine-written-twice"):
+    with pytest.raises(HazardFailure, match="affine-written-twice") as caught:
         made(written_twice)()
+    assert caught.value.minimal == "no case with smaller n fails"
+
+
+def test_the_case_of_a_hazard_stays_if_the_settings_leave_shrinking_out():
+    drawn_only = settings(FEW, phases=[hypothesis.Phase.generate])
+    with pytest.raises(HazardFailure) as caught:
+        made(written_twice, asked=drawn_only)()
+    assert caught.value.minimal == ""
 
 
 def test_a_call_that_proves_too_little_fails():
